@@ -1,0 +1,67 @@
+"""What every component shares: reading its args, and the one error that shows all that is wrong."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import pulumi
+
+from trainium_eks.model.problems import Problem, describe, refused
+from trainium_eks.model.shape import Shape, ShapeError, read
+
+A = TypeVar("A", bound=Shape)
+
+Text = str | pulumi.Output[str]
+"""A string that may be known only after another resource exists. Never compare, hash or truth-test it."""
+
+
+class ArgumentError(pulumi.RunError, ValueError):
+    """Bad input. The message lists every problem; Pulumi prints it without a traceback (a RunError's privilege)."""
+
+    def __init__(self, subject: str, problems: Iterable[Problem], spell: Callable[[str], str] = str) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        title = f"{subject}: {count} problem{'' if count == 1 else 's'}, nothing was built"
+        super().__init__(f"{title}\n{describe(self.problems, spell)}")
+
+
+def accept(
+    spec: type[A],
+    args: A | Mapping[str, Any],
+    judge: Callable[[A], Iterable[Problem]],
+    subject: str,
+    waivers: Mapping[str, str] | None = None,
+) -> A:
+    """The args as an instance of ``spec``, once ``judge`` finds nothing to refuse; warnings go to Pulumi's log.
+
+    Args:
+        spec: the component's args model.
+        args: an instance of it, or a mapping with its fields.
+        judge: the component's ``problems`` function.
+        subject: how the error names the component (``Network net``).
+        waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
+
+    Raises:
+        ArgumentError: with every problem, before anything is registered.
+    """
+    try:
+        read_args = read(spec, args)
+    except ShapeError as error:
+        raise ArgumentError(subject, error.problems) from None
+    found = tuple(judge(read_args))
+    stopping = refused(found, waivers or {})
+    if stopping:
+        raise ArgumentError(subject, stopping)
+    for problem in found:
+        if problem.severity.value == "warn":
+            pulumi.log.warn(f"{subject}: {describe([problem])}")
+    return read_args
+
+
+def extend(spec: type[A], section: Shape, /, **wiring: Any) -> A:
+    """A component's args from the config section they extend, plus what the stack connects.
+
+    ``NetworkArgs`` extends ``NetworkConfig``: ``extend(NetworkArgs, config.network, region=config.region)``.
+    Values are passed through uncopied, so Outputs stay themselves.
+    """
+    return spec(**{**dict(section), **wiring})

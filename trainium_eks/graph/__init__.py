@@ -1,0 +1,1 @@
+"""The recorded program, and what is judged from it."""

@@ -1,0 +1,1 @@
+KUBERNETES = "1.35"
