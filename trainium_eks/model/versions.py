@@ -1,1 +1,136 @@
+"""Every version that this project pins, in one table.
+
+None was run on a live account by the authors; how sure each is stands beside it. Before a deployment ask EKS:
+``aws eks describe-addon-versions --kubernetes-version 1.35``. Nothing here may float (no ``latest``, ``main``,
+``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
 KUBERNETES = "1.35"
+"""Minor version of new clusters: the highest that Volcano 1.15 certifies."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """Until when EKS supports a Kubernetes minor version; dates as ``2027-03-27``."""
+
+    standard_end: str
+    """Last day of standard support (0.10 USD an hour)."""
+    extended_end: str
+    """Last day of extended support (0.60 USD an hour); then EKS upgrades by itself."""
+
+
+KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
+    {
+        # From the EKS user guide.
+        "1.31": Support("2025-11-26", "2026-11-26"),
+        "1.32": Support("2026-03-23", "2027-03-23"),
+        "1.33": Support("2026-07-29", "2027-07-29"),
+        "1.34": Support("2026-12-02", "2027-12-02"),
+        # Second-hand (endoflife.date, release announcements); extended support has always been one more year.
+        "1.35": Support("2027-03-27", "2028-03-27"),
+        "1.36": Support("2027-08-02", "2028-08-02"),
+    }
+)
+"""Minor versions that EKS runs."""
+
+LUSTRE = "2.15"
+"""Version of the file system. AL2023's client mounts it; it does not mount 2.10, the API's default (fsx-csi#437)."""
+
+MINIMUM_VPC_CNI_FOR_EFA_ONLY = "1.18.5"
+"""First VPC CNI that leaves ``efa-only`` interfaces alone; with an older one nodes stay NotReady."""
+
+ADDONS: Mapping[str, str] = MappingProxyType(
+    {
+        # One set, as public clusters on 1.35 had it in August 2026: an automatically updated pin list names the first
+        # five together. Newer builds exist; EKS keeps older ones on offer for a while, not for ever.
+        "vpc-cni": "v1.23.0-eksbuild.1",
+        "kube-proxy": "v1.35.3-eksbuild.18",
+        "coredns": "v1.14.3-eksbuild.3",
+        "eks-pod-identity-agent": "v1.4.0-eksbuild.1",
+        "aws-ebs-csi-driver": "v1.63.1-eksbuild.1",
+        # Each seen in a public 1.35 cluster: the driver's newest release, EKS' default for 1.35, and a plan of
+        # 2026-08-22 with the agent's newest release.
+        "aws-fsx-csi-driver": "v1.9.0-eksbuild.1",
+        "metrics-server": "v0.8.1-eksbuild.10",
+        "eks-node-monitoring-agent": "v1.7.0-eksbuild.1",
+    }
+)
+"""EKS add-ons for :data:`KUBERNETES`."""
+
+_ADDONS_OF_OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        # kube-proxy and CoreDNS follow the control plane; the others serve all of these versions.
+        "1.34": {"kube-proxy": "v1.34.6-eksbuild.13", "coredns": "v1.13.2-eksbuild.11"},
+        KUBERNETES: {},
+        "1.36": {"kube-proxy": "v1.36.0-eksbuild.13"},
+    }
+)
+
+
+def addons(kubernetes_version: str) -> Mapping[str, str]:
+    """Add-on versions for a Kubernetes version.
+
+    Raises:
+        KeyError: for a version other than 1.34, 1.35 and 1.36, for which none are pinned here.
+    """
+    return MappingProxyType({**ADDONS, **_ADDONS_OF_OTHERS[kubernetes_version]})
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Helm chart at one version."""
+
+    repository: str
+    """URL of the repository; empty for an OCI chart."""
+    chart: str
+    """Name in the repository, or the whole ``oci://`` reference."""
+    version: str
+    """Exact version, as the repository spells it."""
+
+
+CHARTS: Mapping[str, Chart] = MappingProxyType(
+    {
+        # The newest in the repository's index of June 2026. The git tag v1.15.1 is newer, its chart not seen published.
+        "volcano": Chart("https://volcano-sh.github.io/helm-charts", "volcano", "1.15.0"),
+        # Named on the release page of 2026-08-19; the files of 1.9.0 were read, those of 1.10.0 were not.
+        "neuron-helm-chart": Chart("", "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"),
+        # These three: read in the repositories' own indexes (August, August and May 2026). 0.20.0 of the NVIDIA
+        # plugin exists too; 0.19 is the line that EKS' guide describes (MOFED must be off).
+        "aws-efa-k8s-device-plugin": Chart("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
+        "nvidia-device-plugin": Chart("https://nvidia.github.io/k8s-device-plugin", "nvidia-device-plugin", "0.19.3"),
+        "dcgm-exporter": Chart("https://nvidia.github.io/dcgm-exporter/helm-charts", "dcgm-exporter", "4.8.2"),
+    }
+)
+"""Helm charts that are installed."""
+
+IMAGES: Mapping[str, str] = MappingProxyType(
+    {
+        # The 3.5 line: 3.6 has no v2 API, which TorchX's etcd backend speaks. The tag is in use in public projects.
+        "etcd": "quay.io/coreos/etcd:v3.5.25",
+        # From the Neuron SDK's own manifest.
+        "neuron-monitor": "public.ecr.aws/neuron/neuron-monitor:1.3.0",
+        # What the kustomization of tag v1.9.3 itself pins (read there).
+        "training-operator": "ghcr.io/kubeflow/training-v1/training-operator:v1-d6eb98e",
+        # Makes directories once; Docker's official image, from AWS' mirror. The tag is from memory.
+        "lustre-setup": "public.ecr.aws/docker/library/busybox:1.37.0",
+    }
+)
+"""Container images that are run directly, by tag."""
+
+TRAINING_OPERATOR = "v1.9.3"
+"""Tag of Kubeflow's training operator, for its kustomization: the last line with PyTorchJob, and without a chart."""
+
+AMI_RELEASES: Mapping[str, str] = MappingProxyType(
+    {
+        # The release page of v20260818 lists the Neuron, NVIDIA and standard AMIs of 1.36; public node groups ran the
+        # 1.34 and 1.35 ones. The Neuron driver is the newest of that day: images of SDK 2.30 need one above 2.26.
+        "1.34": "1.34.9-20260810",
+        "1.35": "1.35.6-20260818",
+        "1.36": "1.36.2-20260818",
+    }
+)
+"""AMI release of managed nodes, by Kubernetes version; the same for all AL2023 AMI types."""

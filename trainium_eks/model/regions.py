@@ -1,0 +1,114 @@
+"""Regions: partition, zone ids, the zones to start from, and the registry of the images that EKS publishes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+ZONE_ID = re.compile(r"(?P<prefix>[a-z]{3,6}\d)-az\d{1,2}")
+"""What a zone id looks like (``usw2-az4``). Local zones (``usw2-lax1-az1``) hold no control plane and do not match."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """What is known about one region."""
+
+    zone_prefix: str
+    """What its zone ids start with (``usw2``)."""
+    image_account: str
+    """AWS account whose ECR registry holds the images of EKS and of the EFA device plugin in this region."""
+    default_zones: tuple[str, ...] = ()
+    """Zones to build in when none are named, the accelerator zone first; empty where Trainium is not established."""
+
+
+# The first default zone offers trn1.32xlarge and trn1n.32xlarge; neither refuses a control plane. The pairs are those
+# of data-on-eks' main.tf for us-west-2, us-east-1 and us-east-2. Image accounts: the EKS user guide's list of add-on
+# image registries, held against eksctl's map of accounts. One account serves most regions, which is why a hard-coded
+# one goes unnoticed until a region with its own is used, where image pulls fail.
+_COMMON_IMAGE_ACCOUNT = "602401143452"
+
+REGIONS: Mapping[str, Region] = MappingProxyType(
+    {
+        "af-south-1": Region("afs1", "877085696533"),
+        "ap-east-1": Region("ape1", "800184023465"),
+        "ap-east-2": Region("ape2", "533267051163"),
+        "ap-northeast-1": Region("apne1", _COMMON_IMAGE_ACCOUNT),
+        "ap-northeast-2": Region("apne2", _COMMON_IMAGE_ACCOUNT),
+        "ap-northeast-3": Region("apne3", _COMMON_IMAGE_ACCOUNT),
+        "ap-south-1": Region("aps1", _COMMON_IMAGE_ACCOUNT),
+        "ap-south-2": Region("aps2", "900889452093"),
+        "ap-southeast-1": Region("apse1", _COMMON_IMAGE_ACCOUNT),
+        "ap-southeast-2": Region("apse2", _COMMON_IMAGE_ACCOUNT),
+        "ap-southeast-3": Region("apse3", "296578399912"),
+        "ap-southeast-4": Region("apse4", "491585149902"),
+        "ap-southeast-5": Region("apse5", "151610086707"),
+        "ap-southeast-6": Region("apse6", "333609536671"),
+        "ap-southeast-7": Region("apse7", "121268973566"),
+        "ca-central-1": Region("cac1", _COMMON_IMAGE_ACCOUNT),
+        "ca-west-1": Region("caw1", "761377655185"),
+        "cn-north-1": Region("cnn1", "918309763551"),
+        "cn-northwest-1": Region("cnnw1", "961992271922"),
+        "eu-central-1": Region("euc1", _COMMON_IMAGE_ACCOUNT),
+        "eu-central-2": Region("euc2", "900612956339"),
+        "eu-north-1": Region("eun1", _COMMON_IMAGE_ACCOUNT),
+        "eu-south-1": Region("eus1", "590381155156"),
+        "eu-south-2": Region("eus2", "455263428931"),
+        "eu-west-1": Region("euw1", _COMMON_IMAGE_ACCOUNT),
+        "eu-west-2": Region("euw2", _COMMON_IMAGE_ACCOUNT),
+        "eu-west-3": Region("euw3", _COMMON_IMAGE_ACCOUNT),
+        "il-central-1": Region("ilc1", "066635153087"),
+        "me-central-1": Region("mec1", "759879836304"),
+        "me-south-1": Region("mes1", "558608220178"),
+        "mx-central-1": Region("mxc1", "730335286997"),
+        "sa-east-1": Region("sae1", _COMMON_IMAGE_ACCOUNT),
+        "us-east-1": Region("use1", _COMMON_IMAGE_ACCOUNT, ("use1-az6", "use1-az5")),
+        "us-east-2": Region("use2", _COMMON_IMAGE_ACCOUNT, ("use2-az3", "use2-az1")),
+        "us-gov-east-1": Region("usge1", "151742754352"),
+        "us-gov-west-1": Region("usgw1", "013241004608"),
+        "us-west-1": Region("usw1", _COMMON_IMAGE_ACCOUNT),
+        "us-west-2": Region("usw2", _COMMON_IMAGE_ACCOUNT, ("usw2-az4", "usw2-az1")),
+    }
+)
+"""Regions that are known. One that is not may still be right: AWS opens new ones."""
+
+CONTROL_PLANE_REFUSED_ZONES: frozenset[str] = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})
+"""Zones in which EKS puts no control-plane interface (EKS user guide, network requirements). Nodes may run there."""
+
+
+def partition(region: str) -> str:
+    """The partition in the region's ARNs: ``aws``, ``aws-cn`` or ``aws-us-gov``. Unknown regions are in ``aws``."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def dns_suffix(region: str) -> str:
+    """The domain of the region's endpoints: ``amazonaws.com``, in China ``amazonaws.com.cn``."""
+    return "amazonaws.com.cn" if partition(region) == "aws-cn" else "amazonaws.com"
+
+
+def default_zones(region: str) -> tuple[str, ...]:
+    """Two zone ids, the accelerator zone first; empty when the region has no default and zones must be named."""
+    return REGIONS[region].default_zones if region in REGIONS else ()
+
+
+def region_zone_prefix(region: str) -> str:
+    """What the region's zone ids start with (``usw2``), or an empty text for an unknown region."""
+    return REGIONS[region].zone_prefix if region in REGIONS else ""
+
+
+def zone_belongs(zone_id: str, region: str) -> bool | None:
+    """Whether a zone id is one of the region. None when the region is unknown; False for what is no zone id."""
+    match = ZONE_ID.fullmatch(zone_id)
+    if match is None:
+        return False
+    return match["prefix"] == REGIONS[region].zone_prefix if region in REGIONS else None
+
+
+def eks_image_registry(region: str) -> str:
+    """The registry that holds the EFA device plugin's image (``602401143452.dkr.ecr.us-west-2.amazonaws.com``).
+
+    An unknown region gets the account that serves most regions, in its own region.
+    """
+    account = REGIONS[region].image_account if region in REGIONS else _COMMON_IMAGE_ACCOUNT
+    return f"{account}.dkr.ecr.{region}.{dns_suffix(region)}"
