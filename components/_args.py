@@ -31,6 +31,7 @@ def accept(
     judge: Callable[[A], Iterable[Problem]],
     subject: str,
     waivers: Mapping[str, str] | None = None,
+    spell: Callable[[str], str] = str,
 ) -> A:
     """The args as an instance of ``spec``, once ``judge`` finds nothing to refuse; warnings go to Pulumi's log.
 
@@ -40,6 +41,7 @@ def accept(
         judge: the component's ``problems`` function.
         subject: how the error names the component (``Network net``).
         waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
+        spell: how paths are shown: as Python names, or as the config file has them (``config_path``).
 
     Raises:
         ArgumentError: with every problem, before anything is registered.
@@ -47,14 +49,14 @@ def accept(
     try:
         read_args = read(spec, args)
     except ShapeError as error:
-        raise ArgumentError(subject, error.problems) from None
+        raise ArgumentError(subject, error.problems, spell) from None
     found = tuple(judge(read_args))
     stopping = refused(found, waivers or {})
     if stopping:
-        raise ArgumentError(subject, stopping)
+        raise ArgumentError(subject, stopping, spell)
     for problem in found:
         if problem.severity.value == "warn":
-            pulumi.log.warn(f"{subject}: {describe([problem])}")
+            pulumi.log.warn(f"{subject}: {describe([problem], spell)}")
     return read_args
 
 

@@ -123,7 +123,9 @@ class Graph:
 
     def component_of(self, resource: Resource) -> Resource | None:
         """The nearest component above a resource (itself excluded), or None directly under the stack."""
-        return next((above for above in self.ancestors(resource) if not above.custom and above.type != STACK_TYPE), None)
+        return next(
+            (above for above in self.ancestors(resource) if not above.custom and above.type != STACK_TYPE), None
+        )
 
     @property
     def production(self) -> bool:
@@ -189,5 +191,7 @@ def _resource(item: Mapping[str, Any]) -> Resource:
 
     values = fields_of(Resource, item)
     values["options"] = Options(**fields_of(Options, item["options"]))
-    values["property_dependencies"] = {key: tuple(urns) for key, urns in values.get("property_dependencies", {}).items()}
+    values["property_dependencies"] = {
+        key: tuple(urns) for key, urns in values.get("property_dependencies", {}).items()
+    }
     return Resource(**values)

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import pydantic
+
+from trainium_eks.model import formats
+from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag, Shape
 
 
@@ -12,7 +16,7 @@ class NeuronAddonsConfig(Shape):
     """Neuron's scheduler extension: only for pods that take part of a node, and never with Volcano's scheduler."""
     monitor: Flag = True
     """neuron-monitor on every Trainium node (metrics on port 8000)."""
-    neuron_values: dict[str, Any] = {}
+    neuron_values: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Further values for the neuron-helm-chart, laid over the stack's."""
 
 
@@ -23,5 +27,14 @@ class GpuAddonsConfig(Shape):
     """Kubeflow Training Operator v1.9.3 (PyTorchJob, MPIJob)."""
     dcgm_exporter: Flag = True
     """GPU metrics on port 9400."""
-    nvidia_values: dict[str, Any] = {}
+    nvidia_values: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Further values for the nvidia-device-plugin chart, laid over the stack's."""
+
+
+def neuron_problems(addons: NeuronAddonsConfig) -> list[Problem]:
+    """What is wrong with the Neuron add-ons. Paths are relative to the section."""
+    if not addons.scheduler_extension:
+        return []
+    # The extension acts in a scheduler of its own (my-scheduler), which pods must name.
+    reason = "pods that Volcano schedules never pass the extension, so parts of a node may not be adjacent"
+    return [formats.warn("scheduler_extension", reason, "leave it off where jobs take whole nodes")]

@@ -4,6 +4,10 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from trainium_eks.model import formats
+from trainium_eks.model.instances import InstanceType
+from trainium_eks.model.network import zone_problems
+from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.shape import Shape
 
 
@@ -49,3 +53,26 @@ Capacity = Annotated[OnDemand | Spot | Reservation | CapacityBlock, pydantic.Fie
 def eks_capacity_type(capacity: OnDemand | Spot | Reservation | CapacityBlock) -> str:
     """The value of EKS' ``capacityType``: ON_DEMAND, SPOT or CAPACITY_BLOCK (botocore's CapacityTypes)."""
     return {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}.get(capacity.type, "ON_DEMAND")
+
+
+def problems(
+    capacity: OnDemand | Spot | Reservation | CapacityBlock, *, region: str, instance: InstanceType | None
+) -> list[Problem]:
+    """What is wrong with one group's capacity. Paths are relative to it; ``instance`` is None for an unknown type."""
+    found = []
+    if instance is not None and not _sold_as(capacity) & instance.usage:
+        reason = f"EC2 does not sell {instance.name} so"
+        good = "capacity-block" if instance.usage == {"capacity-block"} else "on-demand"
+        found.append(Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good))
+    if isinstance(capacity, Spot) and (instance is None or instance.has_efa):
+        reason = "EC2 takes Spot nodes back with two minutes' notice, and one node's loss restarts the whole gang"
+        found.append(Problem("type", reason, "", Severity.ACKNOWLEDGE, "R29", 21, "spot", good="on-demand"))
+    if isinstance(capacity, Reservation | CapacityBlock):
+        found += formats.reservation_id("id", capacity.id)
+        found += zone_problems("zone_id", capacity.zone_id, region)
+    return found
+
+
+def _sold_as(capacity: OnDemand | Spot | Reservation | CapacityBlock) -> frozenset[str]:
+    # An On-Demand Capacity Reservation is On-Demand capacity, paid ahead.
+    return frozenset({"on-demand" if isinstance(capacity, Reservation) else capacity.type})

@@ -1,15 +1,37 @@
 """The cluster section: control plane, who may use it, and its CPU nodes."""
 
-from typing import Literal
+import ipaddress
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal
 
 import pydantic
 
-from trainium_eks.model import versions
+from trainium_eks.model import formats, prices, versions
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
+
+SUPPORT_KNOWN_ON = "2026-11-21"
+"""The day on which support dates are compared. Fixed for a release, so that a plan does not change overnight."""
+
+_SERVICE_RANGES = tuple(ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+_ADDON_VERSION = re.compile(r"v?\d+\.\d+\.\d+-eksbuild\.\d+")
+_MOST_ENDPOINT_RANGES = 40
 
 
 class EndpointConfig(Shape):
     """Who can reach the Kubernetes API. The private endpoint is always on."""
+
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "public": "`public_access_cidrs` says who reaches the public endpoint, and empty turns it off",
+            "private": "the private endpoint is always on",
+            "public_access": "`public_access_cidrs` says who reaches the public endpoint, and empty turns it off",
+            "private_access": "the private endpoint is always on",
+        }
+    )
 
     public_access_cidrs: tuple[str, ...] = ()
     """Ranges that reach the public endpoint. Empty turns it off: the private endpoint alone remains.
@@ -34,6 +56,15 @@ class CpuNodesConfig(Shape):
     """Size of the encrypted gp3 root volume, GiB."""
 
 
+class CpuPoolConfig(CpuNodesConfig):
+    """The CPU pool: as system nodes, but it may rest."""
+
+    min_size: Whole = 0
+    """Fewest nodes."""
+    max_size: Whole = 4
+    """Most nodes."""
+
+
 class ClusterConfig(Shape):
     """The EKS control plane and its CPU nodes."""
 
@@ -55,7 +86,191 @@ class ClusterConfig(Shape):
     """EKS refuses to delete the cluster while true. Unset: on in production, off otherwise."""
     system_nodes: CpuNodesConfig = CpuNodesConfig()
     """Node group for control components, one in each zone."""
-    cpu_nodes: CpuNodesConfig = pydantic.Field(default_factory=lambda: CpuNodesConfig(min_size=0, max_size=4, desired_size=1))
+    cpu_nodes: CpuPoolConfig = CpuPoolConfig()
     """Small pool in the accelerator zone for staging, TensorBoard and monitoring."""
-    addon_versions: dict[str, str] = {}
+    addon_versions: dict[str, str] = pydantic.Field(default_factory=dict)
     """EKS add-on versions that replace the pinned ones: ``{vpc-cni: v1.21.1-eksbuild.1}``."""
+
+
+def problems(cluster: ClusterConfig, *, production: bool, catalogue: Catalogue = CATALOGUE) -> list[Problem]:
+    """What is wrong with the cluster section. Paths are relative to it."""
+    found = under("endpoint", _endpoint_problems(cluster.endpoint, production))
+    found += _version_problems(cluster)
+    found += _principal_problems(cluster.admin_principals)
+    found += _service_range_problems(cluster.service_cidr_block)
+    found += formats.retention("log_retention_days", cluster.log_retention_days)
+    if production and cluster.deletion_protection is False:
+        reason = "off in production: one call deletes the cluster"
+        found.append(
+            Problem("deletion_protection", reason, severity=Severity.ACKNOWLEDGE, rule="R06", value=False, good=True)
+        )
+    found += under("system_nodes", _cpu_nodes_problems(cluster.system_nodes, catalogue, least=1))
+    found += under("cpu_nodes", _cpu_nodes_problems(cluster.cpu_nodes, catalogue, least=0))
+    found += under("addon_versions", _addon_problems(cluster.addon_versions))
+    found += _kube_proxy_problems(cluster)
+    return found
+
+
+def addon_version(cluster: ClusterConfig, name: str) -> str:
+    """The version of an EKS add-on: the config's, else the pinned one."""
+    return cluster.addon_versions.get(name, versions.ADDONS[name])
+
+
+def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
+    """What is wrong with a node group's ``min_size``, ``max_size`` and ``desired_size``."""
+    if maximum < 1:
+        return [Problem("max_size", "EKS takes no group that can never have a node", value=maximum, good=1, row=26)]
+    found = []
+    if maximum > formats.LARGEST_NODE_GROUP:
+        groups = -(-maximum // formats.LARGEST_NODE_GROUP)
+        reason = f"EKS allows {formats.LARGEST_NODE_GROUP} nodes in a group; make {groups} groups of them"
+        allowed = (f"1 to {formats.LARGEST_NODE_GROUP}",)
+        good = formats.LARGEST_NODE_GROUP
+        found.append(Problem("max_size", reason, value=maximum, allowed=allowed, good=good, row=27))
+        maximum = formats.LARGEST_NODE_GROUP
+    if minimum < 0:
+        found.append(Problem("min_size", "less than no node", value=minimum, good=0, row=25))
+    if minimum > maximum:
+        reason = f"more than `max_size` ({maximum})"
+        found.append(Problem("min_size", reason, value=minimum, good=maximum, row=25))
+    elif not minimum <= desired <= maximum:
+        side = f"more than `max_size` ({maximum})" if desired > maximum else f"less than `min_size` ({minimum})"
+        allowed = (f"{max(minimum, 0)} to {maximum}",)
+        good = max(min(desired, maximum), minimum, 0)
+        found.append(Problem("desired_size", side, value=desired, allowed=allowed, good=good, row=25))
+    return found
+
+
+def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Problem]:
+    ranges = endpoint.public_access_cidrs
+    if not ranges and not endpoint.way_in.strip():
+        reason = (
+            "the public endpoint is off and nothing says how this machine reaches the VPC: `pulumi up` would wait at "
+            "the first Kubernetes object"
+        )
+        fix = "name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
+        return [Problem("way_in", reason, fix, good="<such as: CodeBuild runner in the VPC>", row=41)]
+    found = formats.duplicates("public_access_cidrs", ranges, "range")
+    if len(ranges) > _MOST_ENDPOINT_RANGES:
+        found.append(Problem("public_access_cidrs", f"{len(ranges)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
+    for index, text in enumerate(ranges):
+        path = join("public_access_cidrs", index)
+        if text in ("0.0.0.0/0", "::/0"):
+            found += _open_endpoint_problems(path, text, production)
+            continue
+        found += formats.cidr(path, text, what="a range that reaches the endpoint")
+        network = formats.range_of(text)
+        if network and any(network.subnet_of(private) for private in _SERVICE_RANGES):
+            reason = "a private range, which EKS refuses for the public endpoint; the private one is on for the VPC"
+            found.append(Problem(path, reason, "give the public addresses of your office or VPN", value=text))
+    return found
+
+
+def _open_endpoint_problems(path: str, text: str, production: bool) -> list[Problem]:
+    reason = "the whole internet reaches the Kubernetes API"
+    fix = "name your own ranges, or leave the list empty and set `way_in`"
+    found = [Problem(path, reason, fix, Severity.ACKNOWLEDGE, "R02", 40, value=text)]
+    if production:
+        in_production = f"{reason}, in production"
+        found.append(Problem(path, in_production, fix, Severity.ACKNOWLEDGE, "R03", 40, value=text))
+    return found
+
+
+def _version_problems(cluster: ClusterConfig) -> list[Problem]:
+    version = cluster.kubernetes_version
+    known = versions.KUBERNETES_STANDARD_SUPPORT
+    path = "kubernetes_version"
+    supported = tuple(each for each, support in known.items() if support.standard_end >= SUPPORT_KNOWN_ON)
+    support = known.get(version)
+    if support is None or support.extended_end < SUPPORT_KNOWN_ON:
+        reason = "not a version that EKS runs, as far as this release knows"
+        return [Problem(path, reason, value=version, allowed=supported, good=versions.KUBERNETES, row=34)]
+    if support.standard_end < SUPPORT_KNOWN_ON:
+        reason = (
+            f"standard support ended on {support.standard_end} and extended support ends on {support.extended_end}; "
+            f"until then the cluster costs {prices.EKS_EXTENDED_HOURLY:.2f} USD an hour instead of "
+            f"{prices.EKS_CLUSTER_HOURLY:.2f} (known as of {SUPPORT_KNOWN_ON})"
+        )
+        severity = Severity.ACKNOWLEDGE
+        return [Problem(path, reason, "", severity, "R05", 34, version, supported, versions.KUBERNETES)]
+    if _minor(version) > _minor(versions.KUBERNETES):
+        reason = f"newer than {versions.KUBERNETES}, the last one that the pinned Volcano and add-ons are made for"
+        return [Problem(path, reason, "", Severity.WARN, "", 34, version, (), versions.KUBERNETES)]
+    if version not in versions.AMI_RELEASES:
+        reason = f"no node image release is pinned for {version}: groups made on different days get different drivers"
+        return [Problem(path, reason, "set `release_version` of each node group", Severity.WARN, "", 34, version)]
+    return []
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])
+
+
+def _principal_problems(principals: tuple[str, ...]) -> list[Problem]:
+    found = formats.duplicates("admin_principals", principals, "principal")
+    for index, arn in enumerate(principals):
+        found += formats.principal(join("admin_principals", index), arn)
+    return found
+
+
+def _service_range_problems(text: str) -> list[Problem]:
+    path = "service_cidr_block"
+    found = formats.cidr(path, text, shortest=12, longest=24, what="the range of service addresses")
+    network = formats.range_of(text)
+    if not found and network and not any(network.subnet_of(private) for private in _SERVICE_RANGES):
+        allowed = tuple(str(private) for private in _SERVICE_RANGES)
+        reason = "EKS takes service addresses from private ranges only"
+        found.append(Problem(path, reason, value=text, allowed=allowed, good="172.20.0.0/16", row=5))
+    return found
+
+
+def _cpu_nodes_problems(nodes: CpuNodesConfig, catalogue: Catalogue, *, least: int) -> list[Problem]:
+    found = size_problems(nodes.min_size, nodes.max_size, nodes.desired_size)
+    if not found and nodes.desired_size < least:
+        reason = "DNS, the scheduler and the controllers need a node in each zone"
+        found.append(Problem("desired_size", reason, value=nodes.desired_size, good=least))
+    smallest, largest = formats.SMALLEST_ROOT_GIB, formats.LARGEST_ROOT_GIB
+    found += formats.between(
+        "root_volume_gib", nodes.root_volume_gib, smallest, largest, "not a root volume's size, GiB"
+    )
+    cpu_types = tuple(name for name, kind in catalogue.items() if kind.family == "cpu")
+    if nodes.instance_type not in cpu_types:
+        known = nodes.instance_type in catalogue
+        reason = "an accelerator type, which its taint keeps for training" if known else "not in the catalogue"
+        other = "describe another one in the stack's `instance_types`: {<name>: {like: m6i.xlarge}}"
+        good = nearest(nodes.instance_type, cpu_types) or "m6i.xlarge"
+        fix = "" if known else other
+        found.append(Problem("instance_type", reason, fix, value=nodes.instance_type, allowed=cpu_types, good=good))
+    elif least and (catalogue[nodes.instance_type].vcpus < 4 or catalogue[nodes.instance_type].memory_gib < 16):
+        reason = f"{nodes.instance_type} has less than the 4 vCPU and 16 GiB that one zone's control components take"
+        found.append(formats.warn("instance_type", reason, "take m6i.xlarge or larger"))
+    return found
+
+
+def _addon_problems(pins: Mapping[str, str]) -> list[Problem]:
+    found = []
+    for name, version in pins.items():
+        path = join_key("", name)
+        if name not in versions.ADDONS:
+            guess = nearest(name, versions.ADDONS)
+            hint = f"did you mean {guess}?" if guess else "remove it"
+            found.append(Problem(path, "not an add-on of this stack", hint, allowed=tuple(versions.ADDONS)))
+        elif not _ADDON_VERSION.fullmatch(version):
+            allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists it",)
+            good = versions.ADDONS[name]
+            found.append(Problem(path, "not the version of an EKS add-on", value=version, allowed=allowed, good=good))
+    return found
+
+
+def _kube_proxy_problems(cluster: ClusterConfig) -> list[Problem]:
+    """kube-proxy is released for each Kubernetes version; EKS refuses another one's."""
+    version = addon_version(cluster, "kube-proxy")
+    wanted = cluster.kubernetes_version
+    if not _ADDON_VERSION.fullmatch(version) or wanted not in versions.KUBERNETES_STANDARD_SUPPORT:
+        return []
+    if version.removeprefix("v").startswith(f"{wanted}."):
+        return []
+    reason = f"{version} is not for Kubernetes {wanted}"
+    fix = f"aws eks describe-addon-versions --addon-name kube-proxy --kubernetes-version {wanted} lists what is"
+    path = join_key("addon_versions", "kube-proxy")
+    return [Problem(path, reason, fix, good=f"<v{wanted}.…-eksbuild.…>")]

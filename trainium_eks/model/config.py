@@ -1,19 +1,41 @@
 """StackConfig: everything an environment can say, in one validated model."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+import pydantic
+
+from trainium_eks.model import (
+    addons,
+    addresses,
+    cluster,
+    cross,
+    formats,
+    instance_overrides,
+    namespaces,
+    network,
+    node_groups,
+    queues,
+    regions,
+    repository,
+    storage,
+)
 from trainium_eks.model.addons import GpuAddonsConfig, NeuronAddonsConfig
 from trainium_eks.model.cluster import ClusterConfig
+from trainium_eks.model.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.repository import ImageRepositoryConfig
-from trainium_eks.model.shape import Flag, Shape, ShapeError, read
+from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
 from trainium_eks.model.storage import FileSystemConfig
+
+RULES = tuple(f"R{number:02}" for number in range(1, 68))
+"""The rules that a waiver can name."""
 
 
 class StackConfig(Shape):
@@ -28,9 +50,9 @@ class StackConfig(Shape):
     production: Flag = False
     """True holds the environment to the production rules: deletion protection, ``protect`` on what holds data,
     private endpoint or named ranges, NAT per zone."""
-    allowed_account_ids: tuple[str, ...] = ()
+    allowed_account_ids: tuple[Word, ...] = ()
     """The only AWS accounts this environment may be built in (12 digits each). Empty: any, waive R67."""
-    tags: dict[str, str] = {}
+    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Further tags on everything."""
     network: NetworkConfig = NetworkConfig()
     """The VPC to make; see also ``existing_network``."""
@@ -43,7 +65,7 @@ class StackConfig(Shape):
         NodeGroupConfig(name="trn1n-32xl-ng", instance_type="trn1n.32xlarge", min_size=0, max_size=2, desired_size=0),
     )
     """Accelerator node groups."""
-    instance_types: dict[str, dict[str, Any]] = {}
+    instance_types: dict[str, dict[str, Any]] = pydantic.Field(default_factory=dict)
     """Catalogue entries added or changed: ``{trn3.48xlarge: {…}}`` with the fields of the catalogue."""
     file_system: FileSystemConfig | None = FileSystemConfig()
     """The shared file system; null for none."""
@@ -59,35 +81,25 @@ class StackConfig(Shape):
     """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
     gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
     """Add-ons of GPU groups; installed when there is such a group."""
-    waivers: dict[str, str] = {}
+    waivers: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Rules that this environment breaks on purpose, each with its reason: ``{R06: torn down every night}``."""
 
 
 def decode(values: Mapping[str, str]) -> dict[str, Any]:
     """Config values as Pulumi stores them (text, JSON for what is not text), as plain data.
 
+    Text that should be JSON and is not stays text: :func:`load` says what was expected in its place.
+
     Args:
         values: key without namespace to text, as in ``{"region": "us-west-2", "nodeGroups": "[…]"}``.
-
-    Raises:
-        ShapeError: for text that should be JSON and is not.
     """
-    plain = {(field.alias or name) for name, field in StackConfig.model_fields.items() if field.annotation is str}
-    data: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for key, text in values.items():
-        if key in plain:
-            data[key] = text
-            continue
-        try:
-            data[key] = json.loads(text)
-        except ValueError as error:
-            if key in {field.alias for field in StackConfig.model_fields.values()}:
-                problems.append(Problem(key, f"expected JSON (an object, array, number or true/false), got {text!r}: {error}"))
-            data[key] = text
-    if problems:
-        raise ShapeError(problems)
-    return data
+    plain = {
+        key
+        for name, field in StackConfig.model_fields.items()
+        if field.annotation is str
+        for key in (name, field.alias)
+    }
+    return {key: text if key in plain else _json(text) for key, text in values.items()}
 
 
 def load(values: Mapping[str, str]) -> StackConfig:
@@ -96,4 +108,200 @@ def load(values: Mapping[str, str]) -> StackConfig:
     Raises:
         ShapeError: with every fault of shape. Whether the values make sense is for :func:`problems`.
     """
-    return read(StackConfig, decode(values))
+    data = decode(values)
+    try:
+        return read(StackConfig, data)
+    except ShapeError as error:
+        raise ShapeError(_with_json_faults(error.problems, data)) from None
+
+
+def catalogue(config: StackConfig) -> Catalogue:
+    """The catalogue with the config's ``instance_types`` laid over it.
+
+    Raises:
+        CatalogueError: for entries that :func:`problems` refuses.
+    """
+    return CATALOGUE.with_entries(config.instance_types) if config.instance_types else CATALOGUE
+
+
+def zone_ids(config: StackConfig) -> tuple[str, ...]:
+    """The zones of the private subnets, the accelerator zone first; empty when a region needs them named."""
+    if config.existing_network is not None:
+        return tuple(dict.fromkeys(subnet.zone_id for subnet in config.existing_network.private_subnets))
+    return tuple(dict.fromkeys(config.network.zone_ids)) or regions.default_zones(config.region)
+
+
+def accelerator_zone(config: StackConfig) -> str:
+    """The zone of nodes and file system that name none; empty when :func:`zone_ids` is."""
+    return next(iter(zone_ids(config)), "")
+
+
+def group_zone(config: StackConfig, group: NodeGroupConfig) -> str:
+    """The zone of a group's nodes: its own, its capacity's, else the accelerator zone."""
+    return node_groups.zone_of(group) or accelerator_zone(config)
+
+
+def rests_at_zero(config: StackConfig) -> bool:
+    """Whether some group may have no node, so that an autoscaler must see pods before there is a place for them."""
+    return any(group.min_size == 0 for group in config.node_groups)
+
+
+def pool(config: StackConfig) -> dict[str, int]:
+    """Devices and EFA interfaces of all groups at their largest."""
+    return queues.pool(config.node_groups, _catalogue_or_default(config))
+
+
+def vpc_cidr(config: StackConfig) -> str:
+    """The VPC's address range."""
+    return config.existing_network.cidr_block if config.existing_network else config.network.cidr_block
+
+
+def private_subnets(config: StackConfig) -> dict[str, str]:
+    """Zone id to the range of its private subnet; empty when the network cannot be planned."""
+    if config.existing_network is not None:
+        return {subnet.zone_id: subnet.cidr_block for subnet in config.existing_network.private_subnets}
+    try:
+        return dict(addresses.plan(config.network.cidr_block, zone_ids(config)).private)
+    except ValueError:
+        return {}
+
+
+def problems(config: StackConfig) -> tuple[Problem, ...]:
+    """Everything that is wrong with the config of one environment, of every section and between them.
+
+    Nothing is looked up: what only AWS can tell is for ``trn check``. Paths start at the stack's root.
+    """
+    types = _catalogue_or_default(config)
+    found = _own_problems(config)
+    found += under("instance_types", _instance_type_problems(config))
+    found += _network_problems(config)
+    found += under("cluster", cluster.problems(config.cluster, production=config.production, catalogue=types))
+    found += _group_problems(config, types)
+    if config.file_system is not None:
+        found += under("file_system", storage.problems(config.file_system, production=config.production))
+    found += under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config)))
+    found += under("queues", queues.problems(config.queues, pool=pool(config)))
+    found += under("namespaces", _namespace_problems(config))
+    if config.image_repository is not None:
+        found += under("image_repository", repository.problems(config.image_repository))
+    found += under("neuron_addons", addons.neuron_problems(config.neuron_addons))
+    found += cross.problems(
+        config,
+        catalogue=types,
+        zones=zone_ids(config),
+        subnets=private_subnets(config),
+        vpc_range=vpc_cidr(config),
+        # Not where the region or the zones themselves are refused: that would say one fault twice.
+        zones_known=config.region in regions.REGIONS and not any(problem.row in (2, 4, 38) for problem in found),
+    )
+    return tuple(_settable(config, problem) for problem in found)
+
+
+_DEFAULT_LISTS = ("node_groups", "queues", "namespaces")
+
+
+def _settable(config: StackConfig, problem: Problem) -> Problem:
+    """The problem with a fix that works: an entry of a default list cannot be set by itself in the stack's file."""
+    section = next((name for name in _DEFAULT_LISTS if problem.path.startswith(f"{name}[")), None)
+    # Pulumi.yaml gives the CLI the same defaults, so whether the field was set tells nothing.
+    if section is None or getattr(config, section) != StackConfig.model_fields[section].default:
+        return problem
+    instead = f"the default `{section}` is in use: write the list into the stack's file, with this changed"
+    return replace(problem, good=None, fix=f"{problem.fix}; {instead}" if problem.fix else instead)
+
+
+def _json(text: str) -> Any:
+    try:
+        # An empty value is what the CLI stores for a YAML null.
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
+
+
+def _with_json_faults(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
+    """For a list or object that is no JSON, where it breaks off: "expected a list" would help nobody."""
+    broken = {formats.snake(key): error for key, value in data.items() if (error := _json_fault(value))}
+    return [
+        replace(problem, reason=f"not JSON: {broken[problem.path]}", good=None) if problem.path in broken else problem
+        for problem in problems
+    ]
+
+
+def _json_fault(value: object) -> str:
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        try:
+            json.loads(value)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def _catalogue_or_default(config: StackConfig) -> Catalogue:
+    try:
+        return catalogue(config)
+    except CatalogueError:
+        return CATALOGUE
+
+
+def _own_problems(config: StackConfig) -> list[Problem]:
+    """The fields of the root itself."""
+    found = []
+    if config.region not in regions.REGIONS:
+        good = nearest(config.region, regions.REGIONS)
+        known = tuple(regions.REGIONS)
+        found.append(Problem("region", "not a region of AWS", value=config.region, allowed=known, good=good, row=38))
+    for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
+        if not text.strip():
+            found.append(Problem(field, "empty; it becomes a tag on everything (R66)", good=f"<{field}>", row=39))
+        else:
+            found += [replace(problem, path=field) for problem in formats.tags("", {field: text})]
+    if not config.allowed_account_ids:
+        reason = "empty: this environment could be built in any account whose credentials happen to be at hand"
+        severity = Severity.ACKNOWLEDGE
+        found.append(Problem("allowed_account_ids", reason, "", severity, "R67", 39, good=("<12 digits>",)))
+    for index, account in enumerate(config.allowed_account_ids):
+        found += formats.account_id(join("allowed_account_ids", index), account)
+    found += formats.tags("tags", config.tags)
+    for rule, reason in config.waivers.items():
+        path = join_key("waivers", rule)
+        if rule not in RULES:
+            meant = f"R{rule.upper().strip(' R'):0>2}"
+            hint = f"did you mean {meant}?" if meant in RULES else "remove it"
+            found.append(Problem(path, "there is no such rule", hint, allowed=("R01 to R67",)))
+        elif not reason.strip():
+            found.append(Problem(path, "a waiver needs its reason", good="<your reason>"))
+    return found
+
+
+def _instance_type_problems(config: StackConfig) -> list[Problem]:
+    try:
+        catalogue(config)
+        faults: tuple[Problem, ...] = ()
+    except CatalogueError as error:
+        faults = error.problems
+    return instance_overrides.problems(config.instance_types, CATALOGUE, faults)
+
+
+def _network_problems(config: StackConfig) -> list[Problem]:
+    if config.existing_network is None:
+        return under("network", network.problems(config.network, region=config.region))
+    found = under("existing_network", network.existing_problems(config.existing_network, region=config.region))
+    if config.network != NetworkConfig():
+        reason = "not used, because `existing_network` is given"
+        found.append(formats.warn("network", reason, "remove one of the two"))
+    return found
+
+
+def _group_problems(config: StackConfig, types: Catalogue) -> list[Problem]:
+    found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name", "name")
+    cni = cluster.addon_version(config.cluster, "vpc-cni")
+    for index, group in enumerate(config.node_groups):
+        own = node_groups.problems(group, region=config.region, catalogue=types, vpc_cni_version=cni)
+        found += under(join("node_groups", index), own)
+    return found
+
+
+def _namespace_problems(config: StackConfig) -> list[Problem]:
+    leaves = queues.leaves(config.queues)
+    parents = [queue.name for queue in config.queues if queue.name not in leaves]
+    return namespaces.problems(config.namespaces, queue_names=leaves, parent_queue_names=parents)

@@ -185,6 +185,10 @@ class Catalogue(Mapping[str, InstanceType]):
     def __len__(self) -> int:
         return len(self._types)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "Catalogue":
+        """Itself: it is immutable, and pydantic copies the defaults of fields."""
+        return self
+
     def __repr__(self) -> str:
         return f"Catalogue({', '.join(self._types)})"
 

@@ -1,6 +1,21 @@
 """Team namespaces: a room each with its roles, quota, volume, queue and S3 access."""
 
-from trainium_eks.model.shape import Shape, Whole
+import re
+from collections.abc import Collection, Sequence
+
+import pydantic
+
+from trainium_eks.model import formats
+from trainium_eks.model.problems import Problem, join, join_key, nearest, under
+from trainium_eks.model.shape import Shape, Whole, Word
+
+TAKEN = ("default", "volcano-system", "lustre-setup", "amazon-cloudwatch", "kubeflow")
+"""Namespaces of Kubernetes and of this stack's own parts; so is every ``kube-…``."""
+
+_QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?")
+_QUOTA = re.compile(
+    r"((requests|limits)\.)?([a-z0-9.-]+/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?|hugepages-2Mi|requests\.hugepages-2Mi"
+)
 
 
 class NamespaceConfig(Shape):
@@ -12,10 +27,84 @@ class NamespaceConfig(Shape):
     """Queues its jobs may use; the first is the one ``trn train`` takes."""
     principals: tuple[str, ...] = ()
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
-    resource_quota: dict[str, str] = {}
+    resource_quota: dict[str, Word] = pydantic.Field(default_factory=dict)
     """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``).
     Unset: the queues' capability and 500 pods."""
     data_bucket: str | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
     training_user_id: Whole = 1000
     """UID and GID that own its directories on the file system and that its jobs run as."""
+
+
+def problems(
+    namespaces: Sequence[NamespaceConfig], *, queue_names: Collection[str], parent_queue_names: Collection[str] = ()
+) -> list[Problem]:
+    """What is wrong with the namespaces. Paths are relative to the list (``[0].queues[1]``).
+
+    Args:
+        namespaces: the namespaces.
+        queue_names: queues that take jobs.
+        parent_queue_names: queues that only hold others.
+    """
+    found = formats.duplicates("", [namespace.name for namespace in namespaces], "name", "name")
+    for index, namespace in enumerate(namespaces):
+        here = _own_problems(namespace) + _queue_problems(namespace, queue_names, parent_queue_names)
+        found += under(join("", index), here)
+    found += _shared_principals(namespaces)
+    return found
+
+
+def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
+    found = formats.derived_name("name", namespace.name)
+    if namespace.name in TAKEN or namespace.name.startswith("kube-"):
+        reason = "belongs to Kubernetes or to a part of this stack"
+        found.append(Problem("name", reason, "choose another name", value=namespace.name))
+    for index, arn in enumerate(namespace.principals):
+        found += formats.principal(join("principals", index), arn)
+    for resource, quantity in namespace.resource_quota.items():
+        path = join_key("resource_quota", resource)
+        if not _QUOTA.fullmatch(resource):
+            found.append(Problem(path, "not a resource that a quota can limit"))
+        elif "/" in resource and not resource.startswith("requests."):
+            reason = "extended resources are limited by their requests only"
+            found.append(Problem(path, reason, f"name it requests.{resource}"))
+        if not _QUANTITY.fullmatch(quantity):
+            found.append(Problem(path, "not a Kubernetes quantity (64, 500Gi)", value=quantity))
+    if namespace.data_bucket is not None:
+        found += formats.bucket("data_bucket", namespace.data_bucket)
+    what = "not a user that jobs may run as (root, 0, is refused by Pod Security)"
+    found += formats.between("training_user_id", namespace.training_user_id, 1, 2**31 - 1, what)
+    return found
+
+
+def _queue_problems(
+    namespace: NamespaceConfig, queue_names: Collection[str], parent_queue_names: Collection[str]
+) -> list[Problem]:
+    if not namespace.queues:
+        reason = "without a queue its jobs have nowhere to go"
+        names = tuple(queue_names)
+        return [Problem("queues", reason, allowed=names, good=names[:1] or ("<queue>",))]
+    found = formats.duplicates("queues", namespace.queues, "queue")
+    for index, name in enumerate(namespace.queues):
+        if name in queue_names:
+            continue
+        parent = name in parent_queue_names
+        reason = "a queue that has queues below it takes no jobs" if parent else "no queue has this name"
+        good = nearest(name, queue_names)
+        allowed = tuple(queue_names)
+        found.append(Problem(join("queues", index), reason, value=name, allowed=allowed, good=good))
+    return found
+
+
+def _shared_principals(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
+    """EKS has one access entry for a principal in a cluster: a second one fails as a duplicate (pulumi-eks#2373)."""
+    first: dict[str, str] = {}
+    found = []
+    for index, namespace in enumerate(namespaces):
+        for at, arn in enumerate(namespace.principals):
+            if arn in first:
+                reason = f"also a principal of {first[arn]}; EKS takes one access entry for each in a cluster"
+                fix = "give each namespace a role of its own"
+                found.append(Problem(f"[{index}].principals[{at}]", reason, fix, value=arn))
+            first.setdefault(arn, namespace.name)
+    return found

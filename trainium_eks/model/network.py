@@ -1,8 +1,21 @@
 """The network section: a new VPC, or an existing one adopted by ids."""
 
+import re
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from trainium_eks.model import addresses, formats, regions
+from trainium_eks.model.problems import Problem, join, nearest, under
 from trainium_eks.model.shape import Shape, Whole
+
+COMPLETE_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "logs", "ssm", "sts")
+"""Interface endpoints that together do for nodes what a NAT in every zone does (rule R34); S3 has its gateway."""
+
+KNOWN_ENDPOINTS = (
+    *COMPLETE_ENDPOINTS, "aps-workspaces", "autoscaling", "ec2messages", "elasticfilesystem", "elasticloadbalancing",
+    "kms", "monitoring", "s3", "secretsmanager", "sqs", "ssmmessages", "xray",
+)  # fmt: skip
+"""Services that clusters of this kind use; others are taken with a warning."""
 
 
 class NetworkConfig(Shape):
@@ -47,3 +60,187 @@ class ExistingNetworkConfig(Shape):
     """Public subnets, for load balancers; may be empty."""
     peer_cidr_blocks: tuple[str, ...] = ()
     """As in a new network."""
+
+
+def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
+    """What is wrong with a new network in ``region``. Paths are relative to the section."""
+    found = formats.cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
+    found += _zone_list_problems(network, region)
+    if not found:
+        found += _plan_problems(network, region)
+    found += _peer_problems(network.cidr_block, network.peer_cidr_blocks)
+    found += _endpoint_problems(network.interface_endpoints)
+    found += formats.retention("flow_log_retention_days", network.flow_log_retention_days)
+    return found
+
+
+def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Problem]:
+    """What is wrong with an adopted network in ``region``. Paths are relative to the section."""
+    found = _id_problems("vpc_id", network.vpc_id, "vpc")
+    found += formats.cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
+    for field, subnets in (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets)):
+        for index, subnet in enumerate(subnets):
+            found += under(join(field, index), _subnet_problems(subnet, network.cidr_block, region))
+        found += formats.duplicates(field, [subnet.zone_id for subnet in subnets], "zone", "zone_id")
+    zones = [subnet.zone_id for subnet in network.private_subnets]
+    if len(set(zones)) < 2:
+        found.append(_too_few_zones("private_subnets", zones))
+    every = [
+        (join(field, index), subnet)
+        for field, subnets in (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets))
+        for index, subnet in enumerate(subnets)
+    ]
+    found += _clashes(every)
+    found += _peer_problems(network.cidr_block, network.peer_cidr_blocks)
+    return found
+
+
+def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
+    """What is wrong with one zone id of ``region``; used wherever a zone is named."""
+    prefix = regions.region_zone_prefix(region)
+    example = f"{prefix or 'usw2'}-az1"
+    if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone_id):
+        reason = "a zone's name, which is another place in each account; give the zone's id"
+        fix = "aws ec2 describe-availability-zones shows the ids beside the names"
+        return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",), row=4)]
+    if not regions.ZONE_ID.fullmatch(zone_id):
+        return [Problem(path, "not a zone id", value=zone_id, allowed=(f"ids such as {example}",), row=4)]
+    if regions.zone_belongs(zone_id, region) is False:
+        good = re.sub(r"^[a-z]+\d", prefix, zone_id)
+        allowed = (f"{prefix}-az<number>",)
+        return [Problem(path, f"not a zone of {region}", f"zones of {region} are {good} and the like", value=zone_id,
+                        allowed=allowed, row=38)]  # fmt: skip
+    return []
+
+
+def lacks_endpoints(network: NetworkConfig) -> tuple[str, ...]:
+    """The interface endpoints that are missing before one NAT gateway is no single point of failure any more."""
+    return tuple(name for name in COMPLETE_ENDPOINTS if name not in network.interface_endpoints)
+
+
+def _zone_list_problems(network: NetworkConfig, region: str) -> list[Problem]:
+    zones = network.zone_ids
+    if not zones:
+        if regions.default_zones(region) or region not in regions.REGIONS:
+            return []
+        reason = f"{region} has no default zones: name two, first the one that offers the accelerators"
+        prefix = regions.region_zone_prefix(region)
+        return [Problem("zone_ids", reason, good=(f"<{prefix}-az…>", f"<{prefix}-az…>"), row=39)]
+    found = [
+        problem
+        for index, zone in enumerate(zones)
+        for problem in (
+            *zone_problems(join("zone_ids", index), zone, region),
+            *_control_plane_problems(join("zone_ids", index), zone, region),
+        )
+    ]
+    found += formats.duplicates("zone_ids", zones, "zone")
+    if len(set(zones)) < 2:
+        found.append(_too_few_zones("zone_ids", zones, region))
+    return found
+
+
+def _control_plane_problems(path: str, zone_id: str, region: str) -> list[Problem]:
+    if zone_id not in regions.CONTROL_PLANE_REFUSED_ZONES:
+        return []
+    # Subnets of every zone listed here are given to the control plane too.
+    others = [zone for zone in regions.default_zones(region) if zone != zone_id]
+    reason = "EKS places no control plane in this zone"
+    allowed = (f"zones of {region} other than {formats.listed(sorted(regions.CONTROL_PLANE_REFUSED_ZONES))}",)
+    return [Problem(path, reason, value=zone_id, allowed=allowed, good=others[0] if others else None, row=3)]
+
+
+def _too_few_zones(path: str, zones: Sequence[str], region: str = "") -> Problem:
+    named = formats.listed(dict.fromkeys(zones))
+    reason = (
+        f"EKS needs subnets in at least two zones, got {len(set(zones))} ({named}); accelerators may stay in the first"
+    )
+    defaults = regions.default_zones(region)
+    first = zones[0] if zones and regions.zone_belongs(zones[0], region) else next(iter(defaults), "")
+    second = next((zone for zone in reversed(defaults) if zone != first), "")
+    good = (first, second) if first and second else None
+    return Problem(path, reason, "" if good else "add a second zone", good=good, row=2)
+
+
+def _plan_problems(network: NetworkConfig, region: str) -> list[Problem]:
+    zones = network.zone_ids or regions.default_zones(region)
+    try:
+        addresses.plan(network.cidr_block, zones)
+    except ValueError as error:
+        return [Problem("cidr_block", str(error), value=network.cidr_block, good="10.0.0.0/16", row=7)] if zones else []
+    return []
+
+
+def _subnet_problems(subnet: ExistingSubnet, vpc_range: str, region: str) -> list[Problem]:
+    found = _id_problems("id", subnet.id, "subnet")
+    found += zone_problems("zone_id", subnet.zone_id, region)
+    found += _control_plane_problems("zone_id", subnet.zone_id, region)
+    faults = formats.cidr("cidr_block", subnet.cidr_block, shortest=16, longest=28, what="a subnet's range")
+    inner, outer = formats.range_of(subnet.cidr_block), formats.range_of(vpc_range)
+    if not faults and inner and outer and not inner.subnet_of(outer):
+        # Right when the VPC has further ranges, as those of the Trainium blueprints have.
+        faults.append(
+            formats.warn("cidr_block", f"{subnet.cidr_block} lies outside the VPC's primary range {vpc_range}")
+        )
+    return found + faults
+
+
+def _id_problems(path: str, value: str, kind: str) -> list[Problem]:
+    if re.fullmatch(rf"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", value):
+        return []
+    return [Problem(path, f"not the id of a {kind}", value=value, allowed=(f"{kind}- and 8 or 17 hexadecimal digits",))]
+
+
+def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
+    """Subnets named twice, and subnets whose ranges overlap."""
+    found = []
+    for index, (path, subnet) in enumerate(subnets):
+        for there, other in subnets[:index]:
+            if subnet.id == other.id:
+                found.append(
+                    Problem(f"{path}.id", f"the same subnet as `{there}.id`", "name each once", value=subnet.id)
+                )
+            elif formats.overlap(subnet.cidr_block, other.cidr_block):
+                reason = f"overlaps `{there}.cidr_block` ({other.cidr_block})"
+                found.append(Problem(f"{path}.cidr_block", reason, value=subnet.cidr_block, row=5))
+    return found
+
+
+def _peer_problems(vpc_range: str, peers: Iterable[str]) -> list[Problem]:
+    found = []
+    for index, peer in enumerate(peers):
+        path = join("peer_cidr_blocks", index)
+        found += formats.cidr(path, peer, what="a peer's range")
+        if formats.overlap(peer, vpc_range):
+            reason = f"the VPC's range {vpc_range} overlaps the peer's {peer}: traffic to it would stay in the VPC"
+            fix = "take a range for the VPC that no peer uses"
+            found.append(Problem("cidr_block", reason, fix, value=vpc_range, good=_free_range(vpc_range, peers), row=6))
+    return found
+
+
+def _free_range(vpc_range: str, peers: Iterable[str]) -> str | None:
+    """A private range of the VPC's size that no peer overlaps."""
+    vpc = formats.range_of(vpc_range)
+    if vpc is None or not 16 <= vpc.prefixlen <= 28:
+        return None
+    candidates = (f"10.{second}.0.0/{vpc.prefixlen}" for second in range(256))
+    taken = list(peers)
+    return next((text for text in candidates if not any(formats.overlap(text, peer) for peer in taken)), None)
+
+
+def _endpoint_problems(names: Sequence[str]) -> list[Problem]:
+    found = formats.duplicates("interface_endpoints", names, "endpoint")
+    for index, name in enumerate(names):
+        path = join("interface_endpoints", index)
+        bare = re.sub(r"^(cn\.)?com\.amazonaws\.[a-z0-9-]+\.", "", name)
+        if bare != name:
+            found.append(Problem(path, "the service's name goes without its prefix", value=name, good=bare))
+        elif not re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)*", name):
+            found.append(Problem(path, "not the name of an endpoint service", value=name, allowed=KNOWN_ENDPOINTS))
+        elif name == "s3":
+            found.append(formats.warn(path, "the S3 gateway endpoint, which is free, is always there", "remove it"))
+        elif name not in KNOWN_ENDPOINTS:
+            guess = nearest(name, KNOWN_ENDPOINTS)
+            hint = f"did you mean {guess}?" if guess else f"known: {', '.join(KNOWN_ENDPOINTS)}"
+            found.append(formats.warn(path, f"{name} is no endpoint that is known here", hint))
+    return found

@@ -1,13 +1,44 @@
 """The accelerator node groups: one instance type, one zone, one way to get capacity each."""
 
-from typing import Literal
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal
 
-from trainium_eks.model.capacity import Capacity, OnDemand
-from trainium_eks.model.shape import Flag, Shape, Whole
+import pydantic
+
+from trainium_eks.model import capacity as capacities
+from trainium_eks.model import formats, versions
+from trainium_eks.model.capacity import Capacity, CapacityBlock, OnDemand, Reservation
+from trainium_eks.model.cluster import size_problems
+from trainium_eks.model.instances import Catalogue, InstanceType
+from trainium_eks.model.network import zone_problems
+from trainium_eks.model.problems import Problem, nearest, under
+from trainium_eks.model.shape import Flag, Shape, Whole, Word
+
+_ONE_ZONE = "a group has one zone, because EFA does not cross zones: give `zone_id`, and make a group for each zone"
+_ONE_TYPE = "a group has one instance type, because EFA interfaces are laid out for it: give `instance_type`"
+_RELEASE = re.compile(r"\d+\.\d+(\.\d+)?-\d{8}")
 
 
 class NodeGroupConfig(Shape):
     """One accelerator node group. What its type has (accelerators, EFA, taint, AMI) comes from the catalogue."""
+
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "zone_ids": _ONE_ZONE,
+            "zones": _ONE_ZONE,
+            "subnet_ids": _ONE_ZONE,
+            "availability_zone": "zones are given by id: `zone_id`",
+            "instance_types": _ONE_TYPE,
+            "efa_interfaces": "the catalogue says how many a type has; `interface_layout` how they are laid out",
+            "efa": "a type that has EFA gets it; `interface_layout` says how it is laid out",
+            "taints": "the catalogue sets the taint that its device plugin and EKS know",
+            "ami_type": "the catalogue says which AMI a type needs; `release_version` pins its release",
+            "capacity_type": "`capacity` says how instances are bought: {type: on-demand}",
+            "allow_spot": "spot is `capacity` {type: spot}, accepted by waiving R29 with a reason",
+        }
+    )
 
     name: str
     """Name of the group within the stack (``trn1-32xl-ng1``): lower-case letters, digits and dashes."""
@@ -35,7 +66,7 @@ class NodeGroupConfig(Shape):
     """Size of the encrypted gp3 root volume, GiB. Unset: 100 where containers live on local NVMe, 500 otherwise."""
     local_storage: Literal["raid0", "none"] = "raid0"
     """``raid0``: local NVMe disks become one volume that holds containers and images. ``none``: left alone."""
-    labels: dict[str, str] = {}
+    labels: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Further node labels."""
     max_unavailable: Whole = 1
     """Nodes an update may take down at a time, 1 to 100."""
@@ -47,3 +78,149 @@ class NodeGroupConfig(Shape):
     """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
     release_version: str | None = None
     """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
+
+
+def problems(
+    group: NodeGroupConfig,
+    *,
+    region: str,
+    catalogue: Catalogue,
+    vpc_cni_version: str = versions.ADDONS["vpc-cni"],
+) -> list[Problem]:
+    """What is wrong with one group, by itself. Paths are relative to it.
+
+    Args:
+        group: the group.
+        region: where it is to run.
+        catalogue: the types that there are.
+        vpc_cni_version: the VPC CNI add-on of its cluster (``v1.22.3-eksbuild.1``).
+    """
+    instance = catalogue.get(group.instance_type)
+    found = formats.derived_name("name", group.name)
+    found += _type_problems(group, instance, catalogue)
+    found += size_problems(group.min_size, group.max_size, group.desired_size)
+    found += under("capacity", capacities.problems(group.capacity, region=region, instance=instance))
+    found += _zone_problems(group, instance, region)
+    found += _layout_problems(group, instance, vpc_cni_version)
+    found += _placement_problems(group)
+    found += _node_problems(group)
+    return found
+
+
+def zone_of(group: NodeGroupConfig) -> str | None:
+    """The zone that the group itself names, or None when it goes to the accelerator zone."""
+    if group.zone_id is not None:
+        return group.zone_id
+    return group.capacity.zone_id if isinstance(group.capacity, Reservation | CapacityBlock) else None
+
+
+def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str) -> list[Problem]:
+    """Whether EC2 offers the type in the zone, as far as the catalogue knows; asked of the zone's owner."""
+    offered = instance.zones.get(region, ())
+    if zone_id in offered:
+        return []
+    if offered:
+        reason = f"{instance.name} is not offered in {zone_id}"
+        return [Problem(path, reason, value=zone_id, allowed=offered, good=offered[0], row=1)]
+    elsewhere = formats.listed(sorted(instance.zones), "or") if instance.zones else "no region that is known here"
+    reason = f"the catalogue knows of no zone in {region} that offers {instance.name}"
+    fix = f"it is offered in {elsewhere}; or give its `instance_types` entry the `zones` of {region}, if AWS now has it"
+    return [formats.warn(path, reason, fix, row=38)]
+
+
+def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
+    accelerated = tuple(name for name, kind in catalogue.items() if kind.family != "cpu")
+    if instance is None:
+        reason = "not in the catalogue"
+        fix = "describe it in the stack's `instance_types`"
+        good = nearest(group.instance_type, accelerated)
+        return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated, good=good)]
+    if instance.family == "cpu":
+        reason = "has no accelerator; CPU nodes belong to the cluster's `cpu_nodes`"
+        return [Problem("instance_type", reason, value=group.instance_type, allowed=accelerated)]
+    return []
+
+
+def _zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region: str) -> list[Problem]:
+    capacity = group.capacity
+    reserved = isinstance(capacity, Reservation | CapacityBlock)
+    found = []
+    if group.zone_id is not None:
+        found += zone_problems("zone_id", group.zone_id, region)
+        if isinstance(capacity, Reservation | CapacityBlock) and group.zone_id != capacity.zone_id:
+            reason = f"the group's {capacity.type} is in {capacity.zone_id}"
+            found.append(Problem("zone_id", reason, value=group.zone_id, good=capacity.zone_id, row=19))
+    named = zone_of(group)
+    if not found and named is not None and instance is not None and instance.family != "cpu":
+        path = "capacity.zone_id" if reserved else "zone_id"
+        found += offer_problems(path, instance, named, region)
+    return found
+
+
+def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_cni_version: str) -> list[Problem]:
+    if instance is None:
+        return []
+    layout, path = group.interface_layout, "interface_layout"
+    if layout in ("efa-only", "ena", "efa") and not instance.has_efa:
+        reason = f"{instance.name} has no EFA interface"
+        return [Problem(path, reason, value=layout, allowed=("catalogue",), good="catalogue", row=10)]
+    if layout in ("efa-only", "efa") and instance.first_efa_card > 0:
+        reason = (
+            f"card 0 of {instance.name} has no EFA: it carries the node's address as a plain interface, and EFA starts "
+            f"at card {instance.first_efa_card}"
+        )
+        return [Problem(path, reason, value=layout, allowed=("catalogue", "ena"), good="ena", row=11)]
+    least = versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY
+    uses_efa_only = instance.has_efa and layout != "efa"
+    if uses_efa_only and _numbers(vpc_cni_version) < _numbers(least):
+        reason = (
+            f"the layout has efa-only interfaces, which the VPC CNI knows from {least} on; the cluster's is "
+            f"{vpc_cni_version}, and its nodes would stay NotReady"
+        )
+        fix = f"raise the cluster's `addon_versions` vpc-cni to {least} or later, or choose efa here"
+        return [Problem(path, reason, fix, value=layout, allowed=("efa",), row=12)]
+    return []
+
+
+def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
+    placement, capacity = group.placement_group, group.capacity
+    if placement in ("auto", "none"):
+        return []
+    path = "placement_group"
+    if not re.fullmatch(r"\S[ -~]{0,253}\S|\S", placement):
+        return [
+            Problem(path, "not the name of a placement group", value=placement, allowed=("auto", "none"), good="auto")
+        ]
+    if isinstance(capacity, CapacityBlock):
+        reason = (
+            "a Capacity Block is placed by EC2; in a placement group its nodes fail with InsufficientInstanceCapacity"
+        )
+        return [Problem(path, reason, value=placement, allowed=("auto", "none"), good="auto", row=16)]
+    if isinstance(capacity, Reservation) and placement != capacity.placement_group:
+        made_in = capacity.placement_group
+        where = f"in placement group {made_in}" if made_in else "without a placement group"
+        reason = f"{capacity.id} was made {where}; in {placement} EC2 answers InsufficientInstanceCapacity"
+        fix = "if it was made in this one, name it in `capacity.placement_group` instead"
+        return [Problem(path, reason, fix, value=placement, allowed=("auto", "none"), good="auto", row=16)]
+    return []
+
+
+def _node_problems(group: NodeGroupConfig) -> list[Problem]:
+    found = formats.labels("labels", group.labels)
+    found += formats.between("max_unavailable", group.max_unavailable, 1, 100, "EKS updates 1 to 100 nodes at a time")
+    if group.root_volume_gib is not None:
+        smallest, largest = formats.SMALLEST_ROOT_GIB, formats.LARGEST_ROOT_GIB
+        what = "not a root volume's size, GiB"
+        found += formats.between("root_volume_gib", group.root_volume_gib, smallest, largest, what)
+    if group.hugepages_2mi is not None:
+        # 2 MiB each: half of the smallest accelerator type's memory is 8192 pages, the largest's half is 524288.
+        found += formats.between("hugepages_2mi", group.hugepages_2mi, 0, 524_288, "not a number of 2 MiB pages")
+    if group.release_version is not None and not _RELEASE.fullmatch(group.release_version):
+        allowed = ("<kubernetes version>-<date>, as 1.35.3-20260709",)
+        found.append(Problem("release_version", "not an AMI release", value=group.release_version, allowed=allowed))
+    return found
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))

@@ -6,13 +6,18 @@ stack and show them together.
 """
 
 import difflib
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
+
+Value = str | int | float | bool | tuple[str, ...] | Mapping[str, int] | None
+"""A value that can be set in a stack's config."""
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """How a problem is treated."""
 
     REFUSE = "refuse"
@@ -25,24 +30,41 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with an input."""
+    """One thing that is wrong with an input.
+
+    In ``reason``, ``fix`` and ``allowed``, a field's name stands in backticks (```zone_id```):
+    :func:`describe` spells it the way its reader writes it.
+    """
 
     path: str
     """Where: ``node_groups[0].max_size`` (Python spelling; :func:`config_path` gives the config's)."""
     reason: str
-    """What is wrong, with the value found and what is allowed."""
+    """What is wrong."""
     fix: str = ""
-    """What to do: the nearest good value, or a ``pulumi config set ...`` that can be pasted."""
+    """What to do, in words; besides, or instead of, :attr:`good`."""
     severity: Severity = Severity.REFUSE
     rule: str = ""
     """The rule (``R29``) whose waiver acknowledges it; only with :attr:`Severity.ACKNOWLEDGE`."""
     row: int = 0
     """Row of the bad-input table (``tests/bad_inputs.yaml``), or 0."""
+    value: Value = None
+    """The value found, where it is short and plain."""
+    allowed: tuple[str, ...] = ()
+    """What is allowed there."""
+    good: Value = None
+    """The nearest good value: what to set ``path`` to. ``<text>`` stands for what only the reader knows."""
 
     def under(self, prefix: str) -> "Problem":
         """The same problem, seen from a parent whose field ``prefix`` holds this input."""
-        joined = f"{prefix}{self.path}" if self.path.startswith("[") else f"{prefix}.{self.path}" if self.path else prefix
+        joined = (
+            f"{prefix}{self.path}" if self.path.startswith("[") else f"{prefix}.{self.path}" if self.path else prefix
+        )
         return replace(self, path=joined)
+
+
+def under(prefix: str, problems: Iterable[Problem]) -> list[Problem]:
+    """All the problems of a section, as the parent that holds it in ``prefix`` sees them."""
+    return [problem.under(prefix) for problem in problems]
 
 
 def join(path: str, name: str | int) -> str:
@@ -52,18 +74,31 @@ def join(path: str, name: str | int) -> str:
     return f"{path}.{name}" if path else name
 
 
+def join_key(path: str, key: str) -> str:
+    """The path of an entry of a mapping: ``waivers.R06``, ``capability["aws.amazon.com/neuron"]`` in quotes."""
+    return join(path, key) if re.fullmatch(r"[A-Za-z0-9-]+", key) else f"{path}[{json.dumps(key)}]"
+
+
 def config_path(path: str) -> str:
     """The path as the stack's config file spells it: ``node_groups[0].max_size`` is ``nodeGroups[0].maxSize``."""
-    return re.sub(r"_([a-z0-9])", lambda match: match.group(1).upper(), path)
+    quoted_or_not = re.split(r'("(?:[^"\\]|\\.)*")', path)
+    camel = (re.sub(r"_(\d*[a-z])", lambda match: match.group(1).upper(), part) for part in quoted_or_not[::2])
+    return "".join(part for pair in zip(camel, [*quoted_or_not[1::2], ""], strict=True) for part in pair)
 
 
-def config_set(path: str, value: object) -> str:
-    """The command that sets one value of the stack's config: ``pulumi config set --path 'nodeGroups[0].maxSize' 4``."""
+def config_set(path: str, value: Value) -> str:
+    """The command that sets a value of the stack's config: ``pulumi config set --path 'nodeGroups[0].maxSize' 4``.
+
+    A list or a mapping takes one command for each entry, as ``pulumi config set`` sets plain values only.
+    """
+    if isinstance(value, Mapping):
+        return " && ".join(config_set(join_key(path, key), entry) for key, entry in value.items())
+    if isinstance(value, tuple):
+        return " && ".join(config_set(join(path, index), entry) for index, entry in enumerate(value))
     spelled = config_path(path)
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
     if re.search(r"[.\[]", spelled):
-        return f"pulumi config set --path 'trainium-eks:{spelled}' {shown}"
-    return f"pulumi config set {spelled} {shown}"
+        return f"pulumi config set --path {shlex.quote(spelled)} {shlex.quote(shown(value))}"
+    return f"pulumi config set {spelled} {shlex.quote(shown(value))}"
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
@@ -74,25 +109,76 @@ def nearest(value: str, allowed: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
+def nearest_number(value: int, allowed: Sequence[int]) -> int:
+    """The allowed number nearest to ``value``, the larger one of two as near."""
+    return min(allowed, key=lambda choice: (abs(choice - value), -choice))
+
+
 def refused(problems: Iterable[Problem], waivers: Mapping[str, str]) -> tuple[Problem, ...]:
     """The problems that stop a build: the refused ones, and those to acknowledge that no waiver names."""
     return tuple(
         problem
         for problem in problems
         if problem.severity is Severity.REFUSE
-        or (problem.severity is Severity.ACKNOWLEDGE and problem.rule not in waivers)
+        or (problem.severity is Severity.ACKNOWLEDGE and not waivers.get(problem.rule, "").strip())
     )
 
 
 def describe(problems: Iterable[Problem], spell: Callable[[str], str] = str) -> str:
-    """The problems as a list for people: one line each, its fix on the next."""
-    lines = []
-    for problem in problems:
-        lines.append(f"- {spell(problem.path)}: {problem.reason}" if problem.path else f"- {problem.reason}")
-        fix = problem.fix
-        if problem.severity is Severity.ACKNOWLEDGE:
-            waive = f"or accept it: pulumi config set --path 'waivers.{problem.rule}' '<your reason>'"
-            fix = f"{fix}; {waive}" if fix else waive
-        if fix:
-            lines.append(f"    fix: {fix}")
-    return "\n".join(lines)
+    """The problems as a list for people: path, value and reason; what is allowed; the fix.
+
+    Args:
+        problems: what to show, in this order.
+        spell: how the reader writes a path. With :func:`config_path` the fixes are commands for the stack's config;
+            without it they name the argument to change.
+    """
+    return "\n".join(line for problem in problems for line in _lines(problem, spell))
+
+
+def shown(value: Value) -> str:
+    """A value as a config file and a shell write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {entry}' for key, entry in value.items())}}}"
+    return str(value)
+
+
+_MOST_SHOWN = 20
+
+
+def _lines(problem: Problem, spell: Callable[[str], str]) -> list[str]:
+    where = spell(problem.path)
+    if where and problem.value is not None:
+        where = f"{where} = {shown(problem.value) or repr('')}"
+    mark = "- warning: " if problem.severity is Severity.WARN else "- "
+    lines = [
+        f"{mark}{where}: {_spelled(problem.reason, spell)}" if where else f"{mark}{_spelled(problem.reason, spell)}"
+    ]
+    if problem.allowed:
+        cut = problem.allowed[:_MOST_SHOWN]
+        more = f", … ({len(problem.allowed)} in all)" if len(cut) < len(problem.allowed) else ""
+        lines.append(f"    allowed: {_spelled(', '.join(cut), spell)}{more}")
+    lines.extend(f"    {label}: {text}" for label, text in zip(("fix", "or"), _fixes(problem, spell), strict=False))
+    if problem.severity is Severity.ACKNOWLEDGE:
+        waive = config_set(f"waivers.{problem.rule}", "<your reason>")
+        lines.append(f"    or accept it: {waive if spell is config_path else f'waive {problem.rule} with a reason'}")
+    return lines
+
+
+def _fixes(problem: Problem, spell: Callable[[str], str]) -> list[str]:
+    fixes = []
+    if problem.good is not None:
+        if spell is config_path:
+            fixes.append(config_set(problem.path, problem.good))
+        else:
+            fixes.append(f"set {spell(problem.path)} to {shown(problem.good)}")
+    if problem.fix:
+        fixes.append(_spelled(problem.fix.removeprefix("or "), spell))
+    return fixes
+
+
+def _spelled(text: str, spell: Callable[[str], str]) -> str:
+    return re.sub(r"`([^`]+)`", lambda match: spell(match.group(1)), text)

@@ -1,8 +1,24 @@
 """Volcano queues, measured in accelerator devices."""
 
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from trainium_eks.model import formats
+from trainium_eks.model.instances import NEURON_CORE_RESOURCE, NEURON_RESOURCE, Catalogue
+from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
+
+VOLCANOS_OWN = ("default", "root")
+"""Queues that Volcano makes itself; managing one would delete it with the stack, which its webhook denies."""
+
+DEEPEST = 5
+"""Levels of queues below root that Volcano's admission takes (its ``--max-queue-depth``)."""
+
+_RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_NODE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
+_AMOUNTS = ("guarantee", "deserved", "capability")
 
 
 class QueueConfig(Shape):
@@ -36,3 +52,222 @@ class VolcanoConfig(Shape):
     """Lets queues take back what others borrowed. Not gang-aware: it kills one pod of several gangs."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
+
+
+def pool(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
+    """The devices and EFA interfaces of all groups at their largest; groups of unknown types count nothing."""
+    total: dict[str, int] = {}
+    for group in groups:
+        if group.instance_type in catalogue:
+            for resource, count in catalogue.device_resources(group.instance_type).items():
+                total[resource] = total.get(resource, 0) + count * max(group.max_size, 0)
+    return total
+
+
+def resolve(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> tuple[QueueConfig, ...]:
+    """The queues with every amount that Volcano needs written out, in the same order.
+
+    A queue without ``capability`` may use its parent's, a top one the whole ``pool``. A ``guarantee`` counts as
+    ``deserved`` where nothing else is said, because Volcano's admission wants ``guarantee <= deserved``.
+    """
+    by_name = {queue.name: queue for queue in queues}
+    return tuple(
+        queue.model_copy(
+            update={
+                "capability": _capability(queue, by_name, pool),
+                "deserved": queue.deserved if queue.deserved is not None else queue.guarantee,
+            }
+        )
+        for queue in queues
+    )
+
+
+def leaves(queues: Sequence[QueueConfig]) -> tuple[str, ...]:
+    """Names of the queues that take jobs: those that are nobody's parent."""
+    parents = {queue.parent for queue in queues}
+    return tuple(queue.name for queue in queues if queue.name not in parents)
+
+
+def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[Problem]:
+    """What is wrong with the queues, by themselves, together, and against the devices there are.
+
+    Paths are relative to the list (``[0].capability``).
+    """
+    found = formats.duplicates("", [queue.name for queue in queues], "name", "name")
+    for index, queue in enumerate(queues):
+        found += under(join("", index), _queue_problems(queue, pool))
+    found += _tree_problems(queues)
+    if not any(problem.path.endswith((".name", ".parent")) for problem in found):
+        found += _amounts_in_parents(queues, pool)
+        found += _sums(queues, pool)
+    return found
+
+
+def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Problem]:
+    """What is wrong with the scheduler section; ``rests_at_zero``: some group may have no node."""
+    found = []
+    if volcano.replicas < 1:
+        found.append(Problem("replicas", "nothing would schedule jobs", value=volcano.replicas, good=2))
+    elif volcano.replicas == 1:
+        reason = "while the only scheduler or admission restarts, no job starts and no pod is admitted"
+        found.append(Problem("replicas", reason, "", Severity.ACKNOWLEDGE, "R58", 0, 1, (), 2))
+    elif volcano.replicas > 5:
+        found.append(Problem("replicas", "one of them works, the others wait", value=volcano.replicas, good=3))
+    if volcano.scale_from_zero is False and rests_at_zero:
+        reason = (
+            "a node group rests at zero nodes, and with the enqueue action no pod is created that an autoscaler "
+            "could see: its nodes never come"
+        )
+        fix = "or give every group a `min_size` of 1 or more"
+        found.append(Problem("scale_from_zero", reason, fix, Severity.ACKNOWLEDGE, "R60", 46, False, (), True))
+    if volcano.reclaim:
+        reason = "reclaim takes single pods out of several gangs, and each of those restarts"
+        found.append(formats.warn("reclaim", reason, "set `max_retry` of jobs high, or leave reclaim off"))
+    return found
+
+
+def _capability(queue: QueueConfig, by_name: Mapping[str, QueueConfig], pool: Mapping[str, int]) -> dict[str, int]:
+    for holder in (queue, *_ancestors(queue, by_name)):
+        if holder.capability is not None:
+            return dict(holder.capability)
+    return dict(pool)
+
+
+def _ancestors(queue: QueueConfig, by_name: Mapping[str, QueueConfig]) -> Iterator[QueueConfig]:
+    """Parent, grandparent and so on; ends at a name that is unknown or comes again."""
+    seen = {queue.name}
+    parent = by_name.get(queue.parent or "")
+    while parent is not None and parent.name not in seen:
+        seen.add(parent.name)
+        yield parent
+        parent = by_name.get(parent.parent or "")
+
+
+def _queue_problems(queue: QueueConfig, pool: Mapping[str, int]) -> list[Problem]:
+    found = formats.dns_label("name", queue.name)
+    if queue.name in VOLCANOS_OWN:
+        reason = "Volcano makes this queue itself"
+        found.append(Problem("name", reason, "choose another name", value=queue.name, row=43))
+    found += formats.between("weight", queue.weight, 1, 65_535, "a queue's weight is 1 to 65535")
+    for field in _AMOUNTS:
+        amounts: dict[str, int] | None = getattr(queue, field)
+        for resource, amount in (amounts or {}).items():
+            found += _amount_problems(join_key(field, resource), queue.name, resource, amount, pool)
+    found += _order_problems(queue)
+    return found
+
+
+def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Mapping[str, int]) -> list[Problem]:
+    if resource == NEURON_CORE_RESOURCE:
+        reason = "jobs ask for whole devices, so nothing would count against an amount of cores"
+        return [Problem(path, reason, f"name {NEURON_RESOURCE}, two cores each on Trainium", row=43)]
+    if not _RESOURCE.fullmatch(resource):
+        return [Problem(path, "not the name of a Kubernetes resource", allowed=tuple(pool))]
+    if resource in _NODE_RESOURCES:
+        if amount < 1:
+            return [Problem(path, "less than one", "remove it", value=amount)]
+        reason = f"every job's {resource} counts against it, and a job that asks for more stays pending"
+        return [formats.warn(path, reason, "cap a queue by its devices")]
+    if resource not in pool:
+        guess = nearest(resource, pool)
+        hint = f"did you mean {guess}?" if guess else "remove it"
+        return [Problem(path, "no node group has this resource", hint, value=amount, allowed=tuple(pool), row=43)]
+    if amount < 1:
+        return [Problem(path, "less than one", "remove it, for no limit", value=amount, row=43)]
+    if amount > pool[resource]:
+        reason = f"queue {queue}: {amount} is more than the {pool[resource]} that all groups have at `max_size`"
+        return [Problem(path, reason, "or raise a group's `max_size`", value=amount, good=pool[resource], row=43)]
+    return []
+
+
+def _order_problems(queue: QueueConfig) -> list[Problem]:
+    """guarantee <= deserved <= capability, as Volcano's admission asks, resource by resource."""
+    found = []
+    for low, high in (("guarantee", "deserved"), ("deserved", "capability"), ("guarantee", "capability")):
+        lower, upper = getattr(queue, low) or {}, getattr(queue, high)
+        for resource, amount in lower.items():
+            path = join_key(low, resource)
+            if upper is None or (resource not in upper and high == "capability"):
+                continue
+            if resource not in upper:
+                reason = f"`deserved` must name {resource} too, and at least as much"
+                found.append(Problem(path, reason, value=amount, row=44))
+            elif amount > upper[resource]:
+                reason = f"{low}[{resource}]={amount} must be <= {high}[{resource}]={upper[resource]}"
+                if not any(problem.path == path for problem in found):
+                    found.append(Problem(path, reason, value=amount, good=upper[resource], row=44))
+    return found
+
+
+def _tree_problems(queues: Sequence[QueueConfig]) -> list[Problem]:
+    names = [queue.name for queue in queues]
+    by_name = {queue.name: queue for queue in queues}
+    found = []
+    for index, queue in enumerate(queues):
+        if queue.parent in (None, "root"):
+            continue
+        path = join(join("", index), "parent")
+        chain = list(_ancestors(queue, by_name))
+        top = chain[-1] if chain else queue
+        if queue.parent == queue.name:
+            found.append(Problem(path, "a queue cannot be its own parent", "remove it", value=queue.parent))
+        elif queue.parent not in by_name:
+            good = nearest(queue.parent or "", [name for name in names if name != queue.name])
+            allowed = tuple(name for name in names if name != queue.name)
+            found.append(Problem(path, "no queue has this name", value=queue.parent, allowed=allowed, good=good))
+        elif top.parent in by_name:
+            found.append(
+                Problem(path, "its parents lead back to it", "make one of them a top queue", value=queue.parent)
+            )
+        elif len(chain) + 1 > DEEPEST:
+            found.append(Problem(path, f"level {len(chain) + 1}; Volcano takes {DEEPEST} levels", value=queue.parent))
+    return found
+
+
+def _amounts_in_parents(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> list[Problem]:
+    """A child may not have more than its parent."""
+    by_name = {queue.name: queue for queue in queues}
+    found = []
+    for index, queue in enumerate(queues):
+        parent = by_name.get(queue.parent or "")
+        limit = _capability(parent, by_name, pool) if parent else {}
+        for resource, amount in (queue.capability or {}).items():
+            if parent and amount > limit.get(resource, amount):
+                path = join_key(f"[{index}].capability", resource)
+                reason = f"more than its parent {parent.name} may use ({limit[resource]})"
+                found.append(Problem(path, reason, value=amount, good=limit[resource], row=43))
+    return found
+
+
+def _sums(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> list[Problem]:
+    """What siblings are guaranteed or deserve, added up, must be there in their parent."""
+    by_name = {queue.name: queue for queue in queues}
+    found = []
+    for field in ("guarantee", "deserved"):
+        for parent in dict.fromkeys(queue.parent for queue in queues):
+            siblings = [(index, queue) for index, queue in enumerate(queues) if queue.parent == parent]
+            holder = by_name.get(parent or "")
+            have: Mapping[str, int] = (getattr(holder, field) if holder else None) or (
+                _capability(holder, by_name, pool) if holder else pool
+            )
+            found += _sum_problems(field, siblings, have, holder.name if holder else "")
+    return found
+
+
+def _sum_problems(
+    field: str, siblings: Sequence[tuple[int, QueueConfig]], have: Mapping[str, int], parent: str
+) -> list[Problem]:
+    found = []
+    for resource, limit in have.items():
+        asked = {index: (getattr(queue, field) or {}).get(resource, 0) for index, queue in siblings}
+        total = sum(asked.values())
+        takers = [index for index, amount in asked.items() if amount]
+        if total > limit and len(takers) > 1:
+            last = takers[-1]
+            left = limit - (total - asked[last])
+            names = formats.listed(queue.name for index, queue in siblings if index in takers)
+            where = f"its parent {parent} has" if parent else "all groups have at `max_size`"
+            reason = f"{field} of {names} together is {total} {resource}, more than the {limit} that {where}"
+            path = join_key(f"[{last}].{field}", resource)
+            found.append(Problem(path, reason, value=asked[last], good=left if left > 0 else None, row=43))
+    return found

@@ -1,6 +1,14 @@
 """The image repository section."""
 
+import re
+
+from trainium_eks.model import formats
+from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Shape, Whole
+
+REPOSITORY_NAME = re.compile(
+    r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*"  # ECR's own (botocore RepositoryName)
+)
 
 
 class ImageRepositoryConfig(Shape):
@@ -12,3 +20,21 @@ class ImageRepositoryConfig(Shape):
     """Tagged images kept; older ones expire."""
     untagged_days: Whole = 7
     """Days an untagged image is kept."""
+
+
+def problems(repository: ImageRepositoryConfig) -> list[Problem]:
+    """What is wrong with the repository section. Paths are relative to it."""
+    found = []
+    name = repository.name
+    if name is not None and not (REPOSITORY_NAME.fullmatch(name) and 2 <= len(name) <= 256):
+        allowed = ("2 to 256 lower-case letters, digits, and . _ - / between them",)
+        parts = (re.sub(r"[^a-z0-9]+", "-", part).strip("-") for part in name.lower().split("/"))
+        good = "/".join(part for part in parts if part)[:256]
+        good = good if REPOSITORY_NAME.fullmatch(good) and len(good) >= 2 else "<name>"
+        found.append(
+            Problem("name", "not the name of an ECR repository", value=name, allowed=allowed, good=good, row=36)
+        )
+    # ECR's lifecycle policies count images and days from 1; 2500 tagged images is half of what a repository holds.
+    found += formats.between("kept_images", repository.kept_images, 1, 2500, "ECR keeps 1 to 2500 of the newest images")
+    found += formats.between("untagged_days", repository.untagged_days, 1, 365, "untagged images stay 1 to 365 days")
+    return found

@@ -4,13 +4,15 @@ Models check shape only (names, types, required or not). Whether a value makes s
 ``problems`` functions beside them, because those can see more than one field and can say what to do.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import pydantic
 from pydantic.alias_generators import to_camel
 
-from trainium_eks.model.problems import Problem, join, nearest
+from trainium_eks.model.problems import Problem, Value, join, join_key, nearest
 
 S = TypeVar("S", bound="Shape")
 
@@ -31,6 +33,9 @@ class Shape(pydantic.BaseModel):
         hide_input_in_errors=True,
     )
 
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that people expect here and that the model does not have, each with what to do instead."""
+
 
 def _whole(value: object) -> object:
     if isinstance(value, bool | str):
@@ -38,11 +43,21 @@ def _whole(value: object) -> object:
     return value
 
 
+def _word(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
 Whole = Annotated[int, pydantic.BeforeValidator(_whole)]
 """An integer. Other languages and YAML send 3 as 3.0, which is taken; 2.5, true and "3" are not."""
 
 Flag = Annotated[bool, pydantic.Field(strict=True)]
 """true or false, and not a word that looks like it."""
+
+Word = Annotated[str, pydantic.BeforeValidator(_word)]
+"""Text that may look like a number (a tag's value, an account id): ``pulumi config set --path`` stores digits as a
+number and ``true`` as a boolean, whatever was meant."""
 
 
 class ShapeError(ValueError):
@@ -73,24 +88,93 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
     found: dict[str, Problem] = {}
     for fault in error.errors(include_url=False):
         where, owner = _walk(spec, fault["loc"], path)
-        kind = fault["type"]
-        if kind == "extra_forbidden":
-            name = str(fault["loc"][-1])
-            takes = sorted(owner.model_fields) if owner else []
-            guess = nearest(_snake(name), takes)
-            problem = Problem(
-                where,
-                f"unknown name; allowed here: {', '.join(takes)}" if takes else "unknown name",
-                f"did you mean {guess}?" if guess else "remove it",
-            )
-        elif kind == "missing":
-            problem = Problem(where, "required and missing")
-        else:
-            message = str(fault["msg"]).removeprefix("Value error, ")
-            problem = Problem(where, f"{message[0].lower()}{message[1:]}, got {_kind(fault.get('input'))}")
+        context = fault.get("ctx", {})
+        match fault["type"]:
+            case "extra_forbidden":
+                problem = _unknown_name(where, owner, str(fault["loc"][-1]))
+            case "missing":
+                problem = _missing(where, owner, str(fault["loc"][-1]))
+            case "literal_error":
+                problem = _not_among(where, fault.get("input"), str(context.get("expected", "")))
+            case "union_tag_invalid":
+                problem = _not_among(join(where, "type"), context.get("tag"), str(context.get("expected_tags", "")))
+            case "union_tag_not_found":
+                problem = _no_tag(where, fault.get("input"), _tags(owner, str(fault["loc"][-1])))
+            case kind:
+                problem = _wrong_type(where, kind, str(fault["msg"]), fault.get("input"))
         # A union reports one fault for each of its arms: the first is the plain value's, which people mean.
-        found.setdefault(where, problem)
+        found.setdefault(problem.path, problem)
     return list(found.values())
+
+
+def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
+    if owner is None:
+        return Problem(path, "unknown name", "remove it")
+    tag = _tag(owner)
+    home = f" with `type` {tag}" if tag else ""
+    takes = tuple(f"`{field}`" for field in sorted(owner.model_fields))
+    instead = owner.not_here.get(_snake(name))
+    if instead:
+        return Problem(path, f"not a name here: {instead}", allowed=takes)
+    guess = nearest(_snake(name), owner.model_fields)
+    return Problem(path, f"unknown name{home}", f"did you mean `{guess}`?" if guess else "remove it", allowed=takes)
+
+
+def _missing(path: str, owner: type[Shape] | None, name: str) -> Problem:
+    field = owner.model_fields.get(_snake(name, owner)) if owner else None
+    about = _first_sentence(field.description) if field and field.description else ""
+    reason = f"required and missing ({about})" if about else "required and missing"
+    placeholder = f"<{_snake(name).replace('_', ' ')}>"
+    many = field is not None and getattr(field.annotation, "__origin__", None) is tuple
+    return Problem(path, reason, good=(placeholder,) if many else placeholder)
+
+
+def _not_among(path: str, value: object, expected: str) -> Problem:
+    allowed = tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
+    good = nearest(value, allowed) if isinstance(value, str) else None
+    return Problem(path, f"not one of the allowed words, got {_kind(value)}", allowed=allowed, good=good or allowed[0])
+
+
+def _no_tag(path: str, value: object, tags: tuple[str, ...]) -> Problem:
+    if not isinstance(value, Mapping):
+        return Problem(path, f"expected an object with `type`, got {_kind(value)}", allowed=tags)
+    return Problem(join(path, "type"), "required and missing: it says which fields follow", allowed=tags, good=tags[0])
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "finite_number": "a whole number",
+    "tuple_type": "a list",
+    "dict_type": "an object (names with values)",
+    "mapping_type": "an object (names with values)",
+    "model_type": "an object (names with values)",
+    "model_attributes_type": "an object (names with values)",
+}
+
+_WORDS_FOR_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
+    expected = _EXPECTED.get(kind)
+    message = message.removeprefix("Value error, ")
+    reason = f"expected {expected}" if expected else f"{message[0].lower()}{message[1:]}"
+    good: Value = None
+    fix = ""
+    if kind == "string_type" and isinstance(value, int | float):
+        fix = f'write it in quotes: "{str(value).lower()}"'
+    elif isinstance(value, str) and value.lower() in _WORDS_FOR_FLAGS and expected == "true or false":
+        good = _WORDS_FOR_FLAGS[value.lower()]
+    elif isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) and "whole number" in reason:
+        good = int(value)
+    elif isinstance(value, float) and "whole number" in reason and abs(value) < 1e15:
+        good = round(value)
+    elif expected == "a list" and isinstance(value, str) and value:
+        fix = f"write it as a list: [{value}]"
+    return Problem(path, f"{reason}, got {_kind(value)}", fix, good=good)
 
 
 def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str, type[Shape] | None]:
@@ -111,12 +195,13 @@ def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str
             holder = owners[0]
             continue
         holder = owners[0] if owners else None
-        field = next((owner.model_fields[_snake(step)] for owner in owners if _snake(step) in owner.model_fields), None)
-        if field is not None:
-            path = join(path, _snake(step))
-            owners = tuple(_models_in(field.annotation))
+        own = next((_snake(step, owner) for owner in owners if _snake(step, owner) in owner.model_fields), None)
+        if own is not None and holder is not None:
+            path = join(path, own)
+            owners = tuple(_models_in(holder.model_fields[own].annotation))
         elif not _is_union_arm(step):
-            path = join(path, step)
+            # A name that no model has, or a mapping's own key: shown as it was written.
+            path = join_key(path, step) if not owners else join(path, _snake(step))
             owners = ()
     return path, holder
 
@@ -131,6 +216,13 @@ def _tag(model: type[Shape]) -> str | None:
     return field.default if field is not None and isinstance(field.default, str) else None
 
 
+def _tags(owner: type[Shape] | None, name: str) -> tuple[str, ...]:
+    """The values of ``type`` that a tagged union's field takes."""
+    field = owner.model_fields.get(_snake(name, owner)) if owner else None
+    models = _models_in(field.annotation) if field else ()
+    return tuple(tag for model in models if (tag := _tag(model)))
+
+
 def _models_in(annotation: Any) -> Iterator[type[Shape]]:
     """Every Shape that a field's type mentions: ``tuple[NodeGroup, ...]``, ``Storage | None``, a tagged union."""
     if isinstance(annotation, type) and issubclass(annotation, Shape):
@@ -139,12 +231,27 @@ def _models_in(annotation: Any) -> Iterator[type[Shape]]:
         yield from _models_in(part)
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+def _snake(name: str, owner: type[Shape] | None = None) -> str:
+    """A field's Python name from either spelling; its owner knows those that no rule gives (``hugepages2Mi``)."""
+    by_alias = {field.alias: own for own, field in owner.model_fields.items()} if owner else {}
+    plain = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+    return by_alias.get(name) or plain
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"[.;:](?:\s|$)", " ".join(text.replace("``", "").split()))[0]
 
 
 def _kind(value: object) -> str:
     """The value as it may be shown: never the content of an object, which may hold an Output or a secret."""
-    if value is None or isinstance(value, str | int | float | bool):
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
         return repr(value)
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
     return f"a {type(value).__name__}"

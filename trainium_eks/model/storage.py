@@ -1,10 +1,25 @@
 """The file-system section: FSx for Lustre, owned by the stack."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
+from trainium_eks.model import formats
+from trainium_eks.model.problems import Problem, Severity, nearest_number, under
 from trainium_eks.model.shape import Flag, Shape, Whole
+
+THROUGHPUT_PER_TIB = (125, 250, 500, 1000)
+"""What PERSISTENT_2 SSD file systems offer, MB/s for each TiB (FSx CreateFileSystem)."""
+
+EFA_STEP_GIB: Mapping[int, int] = MappingProxyType({125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800})
+"""Size step of an EFA-enabled file system by its throughput (FSx for Lustre guide, EFA-enabled file systems)."""
+
+METADATA_IOPS = (1500, 3000, 6000, *range(12_000, 192_001, 12_000))
+"""What can be provisioned (FSx CreateFileSystemLustreMetadataConfiguration)."""
+
+_S3_INSTEAD = "PERSISTENT_2 has data repository associations in its place: `durability` {type: s3, bucket: <name>}"
 
 
 class BackupDurability(Shape):
@@ -39,6 +54,17 @@ Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.
 class FileSystemConfig(Shape):
     """A Lustre 2.15 file system in the accelerator zone, LZ4-compressed, encrypted with the stack's key."""
 
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "export_path": _S3_INSTEAD,
+            "auto_import_policy": _S3_INSTEAD,
+            "data_repository_path": _S3_INSTEAD,
+            "automatic_backup_retention_days": "`durability` {type: backup, retentionDays: 7} keeps backups",
+            "skip_final_backup": "with `durability` {type: backup} a last backup is always taken",
+            "subnet_id": "`zone_id` chooses the zone, and so the subnet",
+        }
+    )
+
     storage_capacity_gib: Whole = 1200
     """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deployment_type: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
@@ -58,3 +84,108 @@ class FileSystemConfig(Shape):
     """Not with PERSISTENT_2: use ``durability``. Named so that the error can say so."""
     protect: Flag | None = None
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
+
+
+def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
+    """What is wrong with the file system. Paths are relative to the section."""
+    found = _throughput_problems(file_system)
+    found += _size_problems(file_system)
+    found += _durability_problems(file_system, production)
+    found += _option_problems(file_system)
+    if file_system.deployment_type == "SCRATCH_2" and production:
+        reason = "loses its data when one server fails, in production"
+        found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2", row=33))
+    if production and file_system.protect is False:
+        reason = "off in production: a changed input could replace the file system and its data"
+        found.append(Problem("protect", reason, "", Severity.ACKNOWLEDGE, "R39", 0, False, (), True))
+    return found
+
+
+def size_step_gib(file_system: FileSystemConfig) -> int:
+    """The step of sizes above the smallest, GiB."""
+    if file_system.efa_enabled:
+        return EFA_STEP_GIB.get(file_system.throughput_per_tib, 4_800)
+    return 2_400
+
+
+def _size_problems(file_system: FileSystemConfig) -> list[Problem]:
+    size, step = file_system.storage_capacity_gib, size_step_gib(file_system)
+    if size > 0 and (size % step == 0 or (size == 1200 and not file_system.efa_enabled)):
+        return []
+    steps = tuple(step * count for count in range(1, 5))
+    sizes = steps if file_system.efa_enabled else (1200, *steps)
+    below = max(size // step * step, sizes[0])
+    good = nearest_number(size, (*sizes, below, below + step))
+    kind = f"EFA-enabled at {file_system.throughput_per_tib} MB/s/TiB" if file_system.efa_enabled else "SSD"
+    allowed = (*(str(each) for each in sizes), f"and so on in steps of {step}")
+    reason = f"not a size of a Lustre file system ({kind}), GiB"
+    return [Problem("storage_capacity_gib", reason, value=size, allowed=allowed, good=good, row=29)]
+
+
+def _throughput_problems(file_system: FileSystemConfig) -> list[Problem]:
+    value = file_system.throughput_per_tib
+    if value in THROUGHPUT_PER_TIB:
+        return []
+    allowed = tuple(str(each) for each in THROUGHPUT_PER_TIB)
+    good = nearest_number(value, THROUGHPUT_PER_TIB)
+    reason = "not a throughput of PERSISTENT_2, MB/s for each TiB"
+    return [Problem("throughput_per_tib", reason, value=value, allowed=allowed, good=good, row=30)]
+
+
+def _durability_problems(file_system: FileSystemConfig, production: bool) -> list[Problem]:
+    durability, path = file_system.durability, "durability"
+    scratch = file_system.deployment_type == "SCRATCH_2"
+    match durability:
+        case BackupDurability():
+            if scratch:
+                reason = "SCRATCH_2 takes no backups"
+                fix = "say that its data may be lost, or link it to a bucket with type s3"
+                return [
+                    Problem("durability.type", reason, fix, value="backup", allowed=("s3", "none"), good="none", row=33)
+                ]
+            return under(path, formats.between("retention_days", durability.retention_days, 1, 90,
+                                               "FSx keeps daily backups 1 to 90 days"))  # fmt: skip
+        case NoDurability() if production or not scratch:
+            reason = "nothing is kept, in production" if production else "PERSISTENT_2 is for data that is kept"
+            fix = "" if production else "or set `deployment_type` to SCRATCH_2"
+            return [
+                Problem("durability.type", reason, fix, value="none", allowed=("backup", "s3"), good="backup", row=33)
+            ]
+        case S3Durability():
+            return under(path, _s3_problems(durability))
+    return []
+
+
+def _s3_problems(durability: S3Durability) -> list[Problem]:
+    found = formats.bucket("bucket", durability.bucket) if durability.bucket is not None else []
+    if durability.prefix.startswith("/"):
+        good = durability.prefix.lstrip("/") or None
+        found.append(Problem("prefix", "starts with a slash; keys do not", value=durability.prefix, good=good))
+    if len(durability.prefix) > 900:
+        found.append(Problem("prefix", f"{len(durability.prefix)} characters; FSx takes 900"))
+    path = durability.file_system_path
+    if not path.startswith("/") or len(path) > 4096 or "//" in path:
+        good = f"/{path.strip('/')}"
+        found.append(Problem("file_system_path", "not an absolute directory of the file system", value=path, good=good))
+    return found
+
+
+def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
+    scratch = file_system.deployment_type == "SCRATCH_2"
+    found = []
+    if file_system.import_path is not None:
+        reason = "PERSISTENT_2 takes no import path"
+        fix = f"remove it: {_S3_INSTEAD}"
+        found.append(Problem("import_path", reason, fix, value=file_system.import_path, row=31))
+    iops = file_system.metadata_iops
+    if iops is not None and scratch:
+        found.append(
+            Problem("metadata_iops", "only PERSISTENT_2 has provisioned metadata IOPS", "remove it", value=iops)
+        )
+    elif iops is not None and iops not in METADATA_IOPS:
+        allowed = ("1500", "3000", "6000", "multiples of 12000 up to 192000")
+        good = nearest_number(iops, METADATA_IOPS)
+        found.append(Problem("metadata_iops", "not provided by FSx", value=iops, allowed=allowed, good=good))
+    if file_system.efa_enabled and scratch:
+        found.append(Problem("efa_enabled", "only PERSISTENT_2 takes EFA clients", value=True, good=False))
+    return found

@@ -1,0 +1,60 @@
+# Two commands matter: `make plan` shows an environment, `make test` checks the library.
+# Both set everything up first, in .venv, on a machine with Python 3.11+ and make.
+
+STACK ?= dev
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 python3; do \
+	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$python; break; }; done)
+
+.PHONY: help plan test lint types unit format pulumi-yaml docs preview up destroy clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no AWS account and no Pulumi CLI
+	@$(BIN)/python -m trainium_eks.cli plan --stack $(STACK) $(ARGS)
+
+test: lint types unit ## Lint, types and tests
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	@$(BIN)/pytest -n 2 $(ARGS)
+
+format: $(VENV)/.dev ## Format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/.runtime ## Write what is generated from the code: Pulumi.yaml's config, tables of the README, docs/rules.md
+	@$(BIN)/python -m trainium_eks.model.schema write
+	@$(BIN)/python -m trainium_eks.graph.rules > docs/rules.md
+
+preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after checking what it needs
+	@$(BIN)/python -m trainium_eks.cli deploy $@ --stack $(STACK) $(if $(ARGS),-- $(ARGS))
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+
+# An interrupted set-up leaves no stamp, so the next run repeats it.
+$(VENV)/.runtime: requirements.txt | $(VENV)/bin/python
+	@echo "Installing what the program needs into $(VENV) (about a minute, 350 MB, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ $(VENV)/.runtime
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (Debian and Ubuntu: apt-get install python3 python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt-get install $$($(PYTHON) -c 'import sys; print(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")'))"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,103 @@
+"""How long the plan takes: the dev environment as it is, and with more and more node groups.
+
+Run by hand on an idle machine: ``python benchmarks/plan.py``. Exit code 1 when a budget is exceeded. Times are this
+machine's; the growth for each group is the number to compare between two versions.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+DEV_SECONDS = 6.0
+"""For the dev environment, warm, on two cores."""
+SECONDS_PER_GROUP = 0.050
+"""For each further node group."""
+BEND = 1.5
+"""How much dearer a group may be in the larger half of the range than in the smaller one: 1 is a straight line."""
+GROUPS = (2, 14, 26)
+"""Node groups to try; EKS' default quota is 30 groups, of which two are CPU nodes."""
+
+
+def main() -> int:
+    """Measures, prints, judges."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each size; the fastest counts")
+    repeat = parser.parse_args().repeat
+    _plan(ROOT, "dev")  # compiles bytecode and fills the file cache
+
+    dev = [_plan(ROOT, "dev") for _ in range(repeat)]
+    print(f"dev plan      {min(dev):6.2f} s   (median {statistics.median(dev):.2f}, budget {DEV_SECONDS:.0f})")
+    fastest = {}
+    with tempfile.TemporaryDirectory(prefix="trn-benchmark-") as directory:
+        project = _project(Path(directory))
+        for count in GROUPS:
+            _write_stack(project, count)
+            fastest[count] = min(_plan(project, "many") for _ in range(repeat))
+            print(f"{count:3d} groups    {fastest[count]:6.2f} s")
+    small, middle, large = (fastest[count] for count in GROUPS)
+    whole = (large - small) / (GROUPS[2] - GROUPS[0])
+    first, second = (middle - small) / (GROUPS[1] - GROUPS[0]), (large - middle) / (GROUPS[2] - GROUPS[1])
+    print(f"each group    {whole * 1000:6.1f} ms  (budget {SECONDS_PER_GROUP * 1000:.0f})")
+    print(f"growth        {second / first:6.2f} x   from the first half to the second (straight: 1, budget {BEND})")
+    checks = {
+        "dev plan": min(dev) <= DEV_SECONDS,
+        "each group": whole <= SECONDS_PER_GROUP,
+        "growth": second / first <= BEND,
+    }
+    failed = [name for name, good in checks.items() if not good]
+    print(f"over budget: {', '.join(failed)}" if failed else "within budget")
+    return int(bool(failed))
+
+
+def _plan(project: Path, stack: str) -> float:
+    """Seconds of one `trn plan --json`, start-up of Python included."""
+    command = [
+        sys.executable,
+        "-m",
+        "trainium_eks.cli",
+        "plan",
+        "--json",
+        "--stack",
+        stack,
+        "--directory",
+        str(project),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    start = time.perf_counter()
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - start
+    if '"resources"' not in done.stdout:
+        raise SystemExit(f"the plan of {stack} failed:\n{done.stdout}{done.stderr}")
+    return seconds
+
+
+def _project(directory: Path) -> Path:
+    """A copy of the program with the library beside it, so that the stack file need not lie in the repository."""
+    for name in ("Pulumi.yaml", "__main__.py"):
+        shutil.copy(ROOT / name, directory)
+    for name in ("components", "trainium_eks", "charts"):
+        (directory / name).symlink_to(ROOT / name)
+    return directory
+
+
+def _write_stack(project: Path, count: int) -> None:
+    """The dev environment with ``count`` accelerator groups, and a VPC that has room for them."""
+    content = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
+    content["config"]["trainium-eks:nodeGroups"] = [
+        {"name": f"group-{index:02d}", "instanceType": "trn1.32xlarge", "maxSize": 4, "desiredSize": 1}
+        for index in range(count)
+    ]
+    (project / "Pulumi.many.yaml").write_text(yaml.safe_dump(content))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""What the add-on components share: Helm releases, local charts, namespaces, and where accelerator pods may run."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pulumi
+import pulumi_kubernetes as k8s
+import yaml
+
+from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.versions import CHARTS, Chart
+
+CHARTS_DIRECTORY = Path(__file__).resolve().parent.parent / "charts"
+"""Our own charts: beside ``components`` both in the repository and in the installed package."""
+
+SYSTEM_NAMESPACE = "kube-system"
+"""Where device plugins go: it exists in every cluster, and Pod Security lets node agents run there."""
+
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+
+TIMEOUT_SECONDS = 600
+"""How long Helm waits for a release: pods that pull large images onto nodes that have just joined."""
+
+MAX_HISTORY = 5
+"""Revisions Helm keeps: enough to go back, few enough that their Secrets do not pile up."""
+
+PodSecurity = Literal["privileged", "baseline", "restricted"]
+
+CRITICAL_ADDONS: Mapping[str, str] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
+"""The toleration that the charts' own lists begin with, and that a list of ours replaces."""
+
+
+@dataclass(frozen=True)
+class LocalChart:
+    """A chart of this repository."""
+
+    name: str
+    version: str
+    path: str
+    """Relative to the working directory: an absolute path differs between machines, and the provider would
+    see an upgrade where there is none (pulumi-kubernetes#2573)."""
+    digest: str
+    """SHA-256 of the chart's files, for the release's values."""
+
+
+def local_chart(name: str, working_directory: Path | None = None) -> LocalChart:
+    """One of the charts beside ``components``, or installed with them.
+
+    Args:
+        name: directory under ``charts/``.
+        working_directory: what ``path`` is relative to; the process's own when None.
+
+    Raises:
+        FileNotFoundError: for a name without a Chart.yaml.
+    """
+    directory = CHARTS_DIRECTORY / name
+    metadata = yaml.safe_load((directory / "Chart.yaml").read_text(encoding="utf-8"))
+    return LocalChart(
+        name=metadata["name"],
+        version=metadata["version"],
+        path=relative(directory, working_directory),
+        digest=digest(directory),
+    )
+
+
+def relative(directory: Path, working_directory: Path | None = None) -> str:
+    """A directory as a path from the working directory, ``./`` first, so that no tool takes it for a repository."""
+    path = Path(os.path.relpath(directory, working_directory or Path.cwd())).as_posix()
+    return path if path.startswith("../") else f"./{path}"
+
+
+def digest(directory: Path) -> str:
+    """SHA-256 over the names and contents of a directory's files, the same on every operating system.
+
+    Helm releases made from a path do not notice an edited template (pulumi-kubernetes#2672), but they do
+    notice a changed value, and this is one.
+    """
+    sha = hashlib.sha256()
+    for file in sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).as_posix()):
+        if file.is_file() and not file.name.startswith("."):
+            content = file.read_bytes().replace(b"\r\n", b"\n")
+            sha.update(f"{file.relative_to(directory).as_posix()}\0{len(content)}\0".encode())
+            sha.update(content)
+    return sha.hexdigest()
+
+
+def release(
+    logical_name: str,
+    chart: Chart | LocalChart,
+    *,
+    release_name: str,
+    namespace: str,
+    values: Mapping[str, Any],
+    opts: pulumi.ResourceOptions,
+    timeout_seconds: int = TIMEOUT_SECONDS,
+) -> k8s.helm.v3.Release:
+    """A Helm release: pinned, rolled back when it fails, under a name of its own choosing.
+
+    ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook
+    certificate in one. Values are plain data, never Outputs: with an unknown among them a preview could not
+    render the chart, and the custom resources that need its definitions could not be checked.
+
+    Args:
+        logical_name: Pulumi's name of the resource.
+        chart: an entry of ``versions.CHARTS``, or a chart of this repository, which gets its digest as a value.
+        release_name: Helm's name of the release; charts build the names of their objects from it.
+        namespace: name of an existing namespace, plain.
+        values: plain data.
+        opts: parent, and what the release waits for.
+        timeout_seconds: how long Helm waits for all pods to be ready.
+    """
+    source: dict[str, Any] = {"chart": chart.path if isinstance(chart, LocalChart) else chart.chart}
+    merged = dict(values)
+    if isinstance(chart, LocalChart):
+        merged["chartDigest"] = chart.digest
+    else:
+        source["version"] = chart.version
+        if chart.repository:
+            source["repository_opts"] = k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
+    return k8s.helm.v3.Release(
+        logical_name,
+        k8s.helm.v3.ReleaseArgs(
+            name=release_name,
+            namespace=namespace,
+            values=merged,
+            atomic=True,
+            cleanup_on_fail=True,
+            timeout=timeout_seconds,
+            max_history=MAX_HISTORY,
+            **source,
+        ),
+        opts=opts,
+    )
+
+
+def chart(name: str) -> Chart:
+    """The pinned upstream chart of that name."""
+    return CHARTS[name]
+
+
+def namespace(
+    logical_name: str, name: str, pod_security: PodSecurity, reason: str, opts: pulumi.ResourceOptions
+) -> k8s.core.v1.Namespace:
+    """A namespace of ours: owned, so that a destroy removes it, and labelled for Pod Security.
+
+    Args:
+        logical_name: Pulumi's name of the resource.
+        name: the namespace's name.
+        pod_security: the level that pods are held to.
+        reason: why not a stricter one; kept as an annotation for whoever audits the cluster.
+        opts: parent and dependencies.
+    """
+    return k8s.core.v1.Namespace(
+        logical_name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=name,
+            labels={
+                "pod-security.kubernetes.io/enforce": pod_security,
+                "pod-security.kubernetes.io/warn": pod_security,
+            },
+            annotations={"trainium-eks/pod-security-reason": reason},
+        ),
+        opts=opts,
+    )
+
+
+def overlay(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with ``over`` laid on top, as Helm does it: objects merge, everything else is replaced."""
+    merged = dict(values)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = overlay(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def at(values: Mapping[str, Any], *keys: str) -> Any:
+    """The value under nested keys, or None when some step is missing or no object."""
+    found: Any = values
+    for key in keys:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(key)
+    return found
+
+
+def tolerations(instance_types: Iterable[str], catalogue: Catalogue) -> list[dict[str, str]]:
+    """Tolerations for every taint that nodes of these types carry, once each."""
+    taints = dict.fromkeys(
+        (taint.key, taint.effect) for name in sorted(instance_types) for taint in catalogue.taints(name)
+    )
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
+
+
+def on_instance_types(instance_types: Iterable[str]) -> dict[str, Any]:
+    """A pod affinity for nodes of these types and no others."""
+    expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": sorted(instance_types)}
+    terms = [{"matchExpressions": [expression]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def instance_type_problems(
+    instance_types: Sequence[str], family: Literal["neuron", "nvidia"], catalogue: Catalogue
+) -> list[Problem]:
+    """What is wrong with the types an add-on is for: none, unknown, or of another family.
+
+    A device plugin whose list lacks a pool's type wants no pod there and says nothing (aws-do-eks#56), so the
+    list is the pools' own and is judged here.
+    """
+    if not instance_types:
+        return [Problem("instance_types", f"empty: name the {family} instance types of the node groups", row=47)]
+    found = []
+    for index, name in enumerate(instance_types):
+        path = join("instance_types", index)
+        try:
+            instance = catalogue.find(name)
+        except ValueError as error:
+            found.append(Problem(path, str(error), row=47))
+            continue
+        if instance.family != family:
+            found.append(Problem(path, f"{name} has no {family} devices (family {instance.family})", "leave it out"))
+    return found
+
+
+def plain_problems(values: object, path: str) -> Iterator[Problem]:
+    """Chart values that are not plain data (an Output, a resource, a date), each with where it stands."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from plain_problems(value, join(path, str(key)))
+    elif isinstance(values, list | tuple):
+        for index, value in enumerate(values):
+            yield from plain_problems(value, join(path, index))
+    elif values is not None and not isinstance(values, str | int | float | bool):
+        reason = f"chart values are plain data, so that a preview can render the chart; got a {type(values).__name__}"
+        yield Problem(path, reason, "give the value itself")

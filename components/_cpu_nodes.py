@@ -1,0 +1,86 @@
+"""Groups of CPU nodes: for the control components, and for staging and monitoring."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from trainium_eks.model import versions
+from trainium_eks.model.cluster import CpuNodesConfig
+from trainium_eks.model.instances import Catalogue
+
+from . import _launch_template as template
+from ._args import Text
+from .node_group import POOL_LABEL
+
+
+@dataclass(frozen=True)
+class CpuPool:
+    """One group of CPU nodes."""
+
+    key: str
+    """``system`` or ``cpu``: logical name, and value of the pool label."""
+    nodes: CpuNodesConfig
+    """Type, sizes and volume."""
+    subnet_ids: Sequence[Text]
+    """Subnets that its nodes may be in."""
+    zones: int = 1
+    """What the sizes are multiplied by."""
+
+
+def make_cpu_nodes(
+    name: str,
+    pool: CpuPool,
+    *,
+    cluster_name: Text,
+    kubernetes_version: str,
+    node_role_arn: Text,
+    kms_key_arn: Text,
+    catalogue: Catalogue,
+    tags: dict[str, str],
+    wait_for: Sequence[pulumi.Resource],
+    parent: pulumi.Resource,
+) -> aws.eks.NodeGroup:
+    """Makes the launch template and the managed node group.
+
+    The template names no security group, so that EKS puts the cluster's own on every node (EKS user guide, launch
+    templates).
+    """
+    full_name = f"{name}-{pool.key}"
+    own_tags = {"Name": full_name, **tags}
+    launch_template = aws.ec2.LaunchTemplate(
+        f"{full_name}-template",
+        description=f"{pool.nodes.instance_type} nodes, pool {pool.key}",
+        block_device_mappings=template.root_volume(pool.nodes.root_volume_gib, kms_key_arn),
+        metadata_options=template.metadata_options(),
+        tag_specifications=template.tag_specifications(own_tags),
+        tags=own_tags,
+        opts=pulumi.ResourceOptions(parent=parent),
+    )
+    return aws.eks.NodeGroup(
+        f"{full_name}-nodes",
+        cluster_name=cluster_name,
+        node_role_arn=node_role_arn,
+        subnet_ids=list(pool.subnet_ids),
+        version=kubernetes_version,
+        ami_type=catalogue.find(pool.nodes.instance_type).ami_type,
+        release_version=versions.AMI_RELEASES.get(kubernetes_version),
+        capacity_type="ON_DEMAND",
+        instance_types=[pool.nodes.instance_type],
+        launch_template={"id": launch_template.id, "version": launch_template.latest_version.apply(str)},
+        scaling_config={
+            "min_size": pool.nodes.min_size * pool.zones,
+            "max_size": pool.nodes.max_size * pool.zones,
+            "desired_size": pool.nodes.desired_size * pool.zones,
+        },
+        update_config={"max_unavailable": 1, "update_strategy": "DEFAULT"},
+        node_repair_config={"enabled": True},
+        labels={POOL_LABEL: pool.key},
+        tags=own_tags,
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            depends_on=list(wait_for),
+            custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
+        ),
+    )

@@ -1,0 +1,62 @@
+"""IAM documents: trust and permission policies as JSON text, the same text for the same meaning."""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from trainium_eks.model import regions
+
+Statement = Mapping[str, object]
+"""One statement of a policy document, in IAM's own spelling (``Effect``, ``Action``, ``Resource``, ``Condition``)."""
+
+POLICY_VERSION = "2012-10-17"
+"""IAM's policy language version; the only one with policy variables."""
+
+
+def policy(statements: Iterable[Statement]) -> str:
+    """A policy document of these statements, as JSON.
+
+    Args:
+        statements: plain data; where a value is an Output, call this inside ``Output.all(...).apply``.
+    """
+    return json.dumps({"Version": POLICY_VERSION, "Statement": [dict(statement) for statement in statements]})
+
+
+def pod_identity_trust() -> str:
+    """Trust for roles that pods take by EKS Pod Identity; TagSession carries cluster, namespace and account."""
+    return policy(
+        [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": "pods.eks.amazonaws.com"},
+                "Action": ["sts:AssumeRole", "sts:TagSession"],
+            }
+        ]
+    )
+
+
+def service_trust(service: str) -> str:
+    """Trust for roles that one AWS service takes.
+
+    Args:
+        service: the service principal, ``eks.amazonaws.com``.
+    """
+    return policy([{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}])
+
+
+def managed_policy_arn(region: str, name: str) -> str:
+    """ARN of a policy that AWS maintains, in the region's partition.
+
+    Args:
+        region: AWS region, ``us-west-2``.
+        name: the policy with its path, ``AmazonEKSClusterPolicy`` or ``service-role/AmazonEBSCSIDriverPolicy``.
+    """
+    return f"arn:{regions.partition(region)}:iam::aws:policy/{name}"
+
+
+def account_root(arn: str) -> str:
+    """The root principal of the account that owns ``arn``, in its partition.
+
+    The account is read from a resource of our own, so that no look-up runs in a preview.
+    """
+    _, partition, _, _, account, *_ = arn.split(":")
+    return f"arn:{partition}:iam::{account}:root"

@@ -1,0 +1,33 @@
+"""The kubeconfig of an EKS cluster."""
+
+import json
+
+EXEC_API = "client.authentication.k8s.io/v1beta1"
+"""Version of the exec plugin's answer that ``aws eks get-token`` gives."""
+
+
+def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
+    """The kubeconfig as JSON text, made of what never changes while the cluster lives.
+
+    It holds no token and no profile: whoever uses it is who the ``aws`` command says. A kubeconfig with a token makes
+    every object behind it look replaced when the token changes (pulumi-eks#207, #352).
+
+    Args:
+        name: the cluster.
+        endpoint: ``https://…`` of the Kubernetes API.
+        certificate_authority: base64 of the cluster's CA.
+        region: passed by value, so that the caller's own default region does not matter.
+    """
+    token = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": name, "cluster": {"server": endpoint, "certificate-authority-data": certificate_authority}}
+            ],
+            "users": [{"name": name, "user": {"exec": {"apiVersion": EXEC_API, "command": "aws", "args": token}}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+    )

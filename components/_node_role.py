@@ -1,0 +1,42 @@
+"""The role that nodes take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from . import _iam
+
+POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonSSMManagedInstanceCore")
+"""Join the cluster, pull images, be reached by Session Manager. Nothing else: whatever a node may do, every pod on
+the host network may do. The VPC CNI gets its policy by Pod Identity instead."""
+
+
+@dataclass(frozen=True)
+class NodeRole:
+    """A node role with its policies."""
+
+    role: aws.iam.Role
+    attachments: tuple[aws.iam.RolePolicyAttachment, ...]
+    """Node groups wait for these, and are gone before them on destroy: without the policies instances can neither
+    join nor be drained."""
+
+
+def make_node_role(name: str, region: str, tags: Mapping[str, str], parent: pulumi.Resource) -> NodeRole:
+    """Makes the role; EKS adds its access entry by itself when the first managed group uses it."""
+    child = pulumi.ResourceOptions(parent=parent)
+    role = aws.iam.Role(
+        f"{name}-node",
+        description="Taken by the nodes of the cluster",
+        assume_role_policy=_iam.service_trust("ec2.amazonaws.com"),
+        tags=dict(tags),
+        opts=child,
+    )
+    attachments = tuple(
+        aws.iam.RolePolicyAttachment(
+            f"{name}-node-{policy}", role=role.name, policy_arn=_iam.managed_policy_arn(region, policy), opts=child
+        )
+        for policy in POLICIES
+    )
+    return NodeRole(role, attachments)

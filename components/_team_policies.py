@@ -1,0 +1,172 @@
+"""What a team may do and reach in its namespace: roles, network and admission policies. No resource."""
+
+from collections.abc import Sequence
+
+import pulumi_kubernetes as k8s
+
+from trainium_eks.model import admission
+from trainium_eks.model.admission import Validation, Variable
+
+READ = ("get", "list", "watch")
+WRITE = (*READ, "create", "update", "patch", "delete")
+
+RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("batch.volcano.sh", ("jobs", "cronjobs"), WRITE),
+    # What `vcctl` suspends and resumes a job by.
+    ("bus.volcano.sh", ("commands",), (*READ, "create", "delete")),
+    ("scheduling.volcano.sh", ("podgroups",), READ),
+    ("kubeflow.org", ("pytorchjobs",), WRITE),
+    # Staging and other work without accelerators.
+    ("batch", ("jobs",), WRITE),
+    ("", ("pods",), WRITE),
+    ("", ("pods/log",), ("get",)),
+    ("", ("pods/exec", "pods/portforward"), ("get", "create")),
+    ("", ("configmaps",), WRITE),
+    # A model's access token is put in and taken away, not read back by a person.
+    ("", ("secrets",), ("create", "delete")),
+    ("", ("events",), READ),
+    ("events.k8s.io", ("events",), READ),
+    ("", ("services", "persistentvolumeclaims", "serviceaccounts", "resourcequotas", "limitranges"), READ),
+)
+"""API group, resources and verbs of researchers in their own namespace."""
+
+VIEWER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("scheduling.volcano.sh", ("queues",), READ),
+    ("topology.volcano.sh", ("hypernodes",), READ),
+    ("", ("nodes",), READ),
+)
+"""What researchers read in the whole cluster: why a gang is pending shows in queues and nodes."""
+
+METADATA_SERVICE = "169.254.169.254/32"
+POD_IDENTITY_AGENT = "169.254.170.23/32"
+"""Where the Pod Identity agent of a node answers its pods, port 80 (EKS user guide, Pod Identity)."""
+
+
+def role_rules(
+    rules: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]],
+) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    """The rules of a Role or ClusterRole."""
+    return [
+        k8s.rbac.v1.PolicyRuleArgs(api_groups=[group], resources=list(resources), verbs=list(verbs))
+        for group, resources, verbs in rules
+    ]
+
+
+def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.NetworkPolicySpecArgs]:
+    """Name to spec: nothing passes but what a training job needs.
+
+    EFA traffic does not pass through the kernel's network stack and is not held by any of these: on the fabric,
+    security groups and nodes keep jobs apart.
+
+    Args:
+        etcd_namespace: where etcd for the rendezvous runs; None without one.
+    """
+    everyone = k8s.meta.v1.LabelSelectorArgs()
+    same_namespace = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=everyone)
+    policies = {
+        "default-deny": k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=everyone, policy_types=["Ingress", "Egress"]
+        ),
+        "same-namespace": k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=everyone,
+            policy_types=["Ingress", "Egress"],
+            ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[same_namespace])],
+            egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[same_namespace])],
+        ),
+        "dns": _egress(
+            k8s.networking.v1.NetworkPolicyPeerArgs(
+                namespace_selector=_named("kube-system"),
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"k8s-app": "kube-dns"}),
+            ),
+            ("UDP", 53),
+            ("TCP", 53),
+        ),
+        # S3, image and model registries, and the Kubernetes API, whose addresses no policy can know.
+        "https": _egress(
+            k8s.networking.v1.NetworkPolicyPeerArgs(
+                ip_block=k8s.networking.v1.IPBlockArgs(cidr="0.0.0.0/0", except_=[METADATA_SERVICE])
+            ),
+            ("TCP", 443),
+        ),
+        "pod-identity": _egress(
+            k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=POD_IDENTITY_AGENT)),
+            ("TCP", 80),
+        ),
+    }
+    if etcd_namespace is not None:
+        policies["rendezvous"] = _egress(
+            k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=_named(etcd_namespace)), ("TCP", 2379)
+        )
+    return policies
+
+
+def admission_policies(
+    queues: Sequence[str],
+) -> dict[str, k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]:
+    """Name to spec: which queues jobs may name, and how pods get accelerators."""
+    queued = [
+        _matching(group, version, resource, "CREATE", "UPDATE")
+        for group, (version, resource) in admission.QUEUED_RESOURCES.items()
+    ]
+    return {
+        "queues": _policy(queued, admission.queue_variables(), admission.queue_validations(queues)),
+        # A pod's scheduler and node are set once, so there is nothing to judge on an update.
+        "pods": _policy(
+            [_matching("", "v1", "pods", "CREATE")], admission.pod_variables(), admission.pod_validations(queues)
+        ),
+    }
+
+
+def _named(namespace: str) -> k8s.meta.v1.LabelSelectorArgs:
+    return k8s.meta.v1.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": namespace})
+
+
+def _egress(
+    peer: k8s.networking.v1.NetworkPolicyPeerArgs, *ports: tuple[str, int]
+) -> k8s.networking.v1.NetworkPolicySpecArgs:
+    return k8s.networking.v1.NetworkPolicySpecArgs(
+        pod_selector=k8s.meta.v1.LabelSelectorArgs(),
+        policy_types=["Egress"],
+        egress=[
+            k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+                to=[peer],
+                ports=[
+                    k8s.networking.v1.NetworkPolicyPortArgs(protocol=protocol, port=port) for protocol, port in ports
+                ],
+            )
+        ],
+    )
+
+
+def _matching(
+    group: str, version: str, resource: str, *operations: str
+) -> k8s.admissionregistration.v1.NamedRuleWithOperationsArgs:
+    return k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
+        api_groups=[group],
+        api_versions=[version],
+        resources=[resource],
+        operations=list(operations),
+        scope="Namespaced",
+    )
+
+
+def _policy(
+    rules: Sequence[k8s.admissionregistration.v1.NamedRuleWithOperationsArgs],
+    variables: Sequence[Variable],
+    validations: Sequence[Validation],
+) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs:
+    return k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
+        failure_policy="Fail",
+        match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
+            match_policy="Equivalent", resource_rules=list(rules)
+        ),
+        variables=[
+            k8s.admissionregistration.v1.VariableArgs(name=each.name, expression=each.expression) for each in variables
+        ],
+        validations=[
+            k8s.admissionregistration.v1.ValidationArgs(
+                expression=each.expression, message=each.message, reason="Forbidden"
+            )
+            for each in validations
+        ],
+    )

@@ -1,0 +1,368 @@
+"""TrainiumCluster: an EKS control plane with its add-ons, CPU nodes and accelerator node groups."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import cluster as judge
+from trainium_eks.model import node_groups as group_judge
+from trainium_eks.model import regions, versions
+from trainium_eks.model.cluster import ClusterConfig
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.problems import Problem, nearest, under
+from trainium_eks.model.shape import Flag
+
+from . import _addons
+from ._args import Text, accept, extend
+from ._control_plane import Setting, make_control_plane
+from ._cpu_nodes import CpuPool, make_cpu_nodes
+from ._kubeconfig import kubeconfig
+from ._node_role import NodeRole, make_node_role
+from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems, waivers_of
+
+LONGEST_NAME = 36
+"""IAM takes 64 characters for a role's name: this, what the longest of them adds (``-aws-ebs-csi-driver``), and
+Pulumi's suffix. pulumi_eks adds less to its own (``-eks-eksRole-role``)."""
+
+OWN_POOLS = ("system", "cpu")
+"""Names that a node group cannot have, because the CPU pools have them."""
+
+
+class TrainiumClusterArgs(ClusterConfig):
+    """Args of :class:`TrainiumCluster`: the config's cluster section, and its wiring."""
+
+    region: str
+    """AWS region."""
+    vpc_id: Text
+    """VPC of the cluster."""
+    subnet_ids_by_zone: dict[str, Text]
+    """Zone id to the private subnet in it, at least two; the first is the accelerator zone."""
+    node_groups: tuple[NodeGroupConfig, ...] = ()
+    """Accelerator node groups."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """Where the types' facts come from."""
+    kms_key_arn: Text | None = None
+    """Key for secrets, logs and volumes; None makes one."""
+    production: Flag = False
+    """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
+    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Tags for everything, and for what node groups launch, which the provider's default tags do not reach."""
+    waivers: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Rules broken on purpose, each with its reason."""
+    egress: tuple[pulumi.Resource, ...] = ()
+    """Routes and endpoints that nodes need to reach ECR and EKS; nodes wait for them."""
+
+
+def problems(args: TrainiumClusterArgs) -> list[Problem]:
+    """What is wrong with the cluster, its groups, and how they are connected."""
+    found = judge.problems(args, production=args.production, catalogue=args.catalogue)
+    zones = tuple(args.subnet_ids_by_zone)
+    if len(zones) < 2:
+        reason = f"EKS wants subnets in two zones, got {len(zones)}"
+        found.append(Problem("subnet_ids_by_zone", reason, "add a private subnet in another zone"))
+    refused = sorted(regions.CONTROL_PLANE_REFUSED_ZONES.intersection(zones))
+    if refused:
+        reason = f"EKS puts no control plane into {', '.join(refused)} (EKS user guide, network requirements)"
+        found.append(Problem("subnet_ids_by_zone", reason, "choose another zone of the region"))
+    for index, group in enumerate(args.node_groups):
+        found += under(f"node_groups[{index}]", _group_problems(group, args))
+    return found
+
+
+def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[Problem]:
+    cni = judge.addon_version(args, "vpc-cni")
+    found = group_judge.problems(group, region=args.region, catalogue=args.catalogue, vpc_cni_version=cni)
+    zones = tuple(args.subnet_ids_by_zone)
+    zone = group_judge.zone_of(group)
+    if zone is not None and zone not in zones:
+        good = nearest(zone, zones) or (zones[0] if zones else None)
+        found.append(Problem("zone_id", "the cluster has no subnet there", value=zone, allowed=zones, good=good))
+    if group.name in OWN_POOLS:
+        found.append(Problem("name", "a name of the cluster's own CPU pools", "choose another name", value=group.name))
+    elif [each.name for each in args.node_groups].count(group.name) > 1:
+        found.append(Problem("name", "two groups of one name", "choose another name", value=group.name))
+    return found
+
+
+class TrainiumCluster(pulumi.ComponentResource):
+    """An EKS cluster made for accelerator gangs.
+
+    The control plane is pulumi_eks' (the ``aws`` command must be on PATH); all else is made plainly, because
+    pulumi_eks knows neither Neuron images with EFA nor reservations (pulumi-eks#1561). Give it an AWS provider of
+    your own by ``opts``: pulumi_eks' component would otherwise fetch a second, older AWS plugin.
+    """
+
+    cluster_name: pulumi.Output[str]
+    """Name of the cluster, new for each new cluster."""
+    cluster_arn: pulumi.Output[str]
+    """ARN of the cluster."""
+    endpoint: pulumi.Output[str]
+    """URL of the Kubernetes API."""
+    kubeconfig: pulumi.Output[str]
+    """Kubeconfig as JSON text, a secret; it calls ``aws eks get-token`` and holds no credential."""
+    cluster_security_group_id: pulumi.Output[str]
+    """Security group that EKS made; every node and the control plane are in it."""
+    node_role_arn: pulumi.Output[str]
+    """Role of all nodes."""
+    kms_key_arn: pulumi.Output[str]
+    """Key of secrets, logs and volumes."""
+    node_group_names: pulumi.Output[Mapping[str, str]]
+    """Accelerator groups: name in the stack to EKS' name."""
+
+    def __init__(
+        self,
+        name: str,
+        args: TrainiumClusterArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(
+            TrainiumClusterArgs,
+            args,
+            lambda read: [*_name_problems(name, read.node_groups), *problems(read)],
+            f"TrainiumCluster {name}",
+            waivers=waivers_of(args),
+        )
+        super().__init__("trainium-eks:index:TrainiumCluster", name, {}, opts)
+        self._name = name
+        self._args = args
+
+        self.kms_key_arn = self._make_key()
+        self._node_role = self._make_node_role()
+        self._make_control_plane()
+        self._kubernetes = self._make_provider()
+        self._make_administrators()
+        self._wiring = self._addon_wiring()
+        self._before_nodes = {addon: _addons.make_addon(self._wiring, addon) for addon in _addons.BEFORE_NODES}
+        self._system_nodes = self._make_system_nodes()
+        self._make_cpu_pool()
+        self._groups = {group.name: self._make_accelerator_group(group) for group in args.node_groups}
+        self._after_nodes = {
+            addon: _addons.make_addon(self._wiring, addon, [self._system_nodes]) for addon in _addons.AFTER_NODES
+        }
+        self._make_storage_class()
+
+        names = tuple(self._groups)
+        self.node_group_names = pulumi.Output.all(*(group.node_group_name for group in self._groups.values())).apply(
+            lambda eks_names: dict(zip(names, eks_names, strict=True))
+        )
+        self.register_outputs(
+            {
+                "cluster_name": self.cluster_name,
+                "cluster_arn": self.cluster_arn,
+                "endpoint": self.endpoint,
+                "kubeconfig": self.kubeconfig,
+                "cluster_security_group_id": self.cluster_security_group_id,
+                "node_role_arn": self.node_role_arn,
+                "kms_key_arn": self.kms_key_arn,
+                "node_group_names": self.node_group_names,
+            }
+        )
+
+    @property
+    def provider(self) -> k8s.Provider:
+        """Kubernetes provider of this cluster; pass it by ``opts.providers`` to what lives in the cluster."""
+        return self._kubernetes
+
+    @property
+    def ready(self) -> Sequence[pulumi.Resource]:
+        """What Kubernetes workloads wait for: system nodes, DNS, Pod Identity and the storage drivers.
+
+        Accelerator groups are not among it. On destroy the workloads go first, so that their volumes are unbound
+        while the drivers still run.
+        """
+        after = ("coredns", "aws-ebs-csi-driver", "aws-fsx-csi-driver")
+        return (
+            self._system_nodes,
+            self._before_nodes["eks-pod-identity-agent"],
+            *(self._after_nodes[addon] for addon in after),
+        )
+
+    @property
+    def groups(self) -> Mapping[str, AcceleratorNodeGroup]:
+        """Accelerator node groups by their name in the stack."""
+        return dict(self._groups)
+
+    def _make_key(self) -> pulumi.Output[str]:
+        """The given key, or one of the cluster's own."""
+        if self._args.kms_key_arn is not None:
+            return pulumi.Output.from_input(self._args.kms_key_arn)
+        args = EncryptionKeyArgs(region=self._args.region, tags=self._args.tags)
+        return EncryptionKey(f"{self._name}-key", args, self._child()).key_arn
+
+    def _make_control_plane(self) -> None:
+        """The control plane, and what everything else needs to know of it.
+
+        It is named after the component, with the suffix that Pulumi generated for the node role: EKS makes a deleted
+        cluster's log group anew for its last lines, and the next cluster of that name would find its group taken
+        (terraform-aws-eks#2446, #2763).
+        """
+        args = self._args
+        setting = Setting(
+            region=args.region,
+            vpc_id=args.vpc_id,
+            subnet_ids=tuple(args.subnet_ids_by_zone.values()),
+            kms_key_arn=self.kms_key_arn,
+            name=self._node_role.role.name.apply(lambda role: f"{self._name}-{role.rpartition('-')[2]}"),
+            production=args.production,
+            tags=args.tags,
+        )
+        state = make_control_plane(self._name, args, setting, self)
+        self.cluster_name = state.apply(lambda cluster: cluster.name)
+        self.cluster_arn = state.apply(lambda cluster: cluster.arn)
+        self.endpoint = state.apply(lambda cluster: cluster.endpoint)
+        self.cluster_security_group_id = state.apply(lambda cluster: cluster.vpc_config.cluster_security_group_id)
+        authority = state.apply(lambda cluster: cluster.certificate_authority.data)
+        known = pulumi.Output.all(self.cluster_name, self.endpoint, authority)
+        self.kubeconfig = pulumi.Output.secret(
+            known.apply(lambda parts: kubeconfig(parts[0], parts[1], parts[2], args.region))
+        )
+
+    def _make_provider(self) -> k8s.Provider:
+        """The one Kubernetes provider. With the cluster's ARN as identifier, a kubeconfig that a preview cannot know
+        replaces nothing behind it (pulumi-kubernetes, DiffConfig)."""
+        return k8s.Provider(
+            f"{self._name}-kubernetes",
+            kubeconfig=self.kubeconfig,
+            cluster_identifier=self.cluster_arn,
+            opts=self._child(),
+        )
+
+    def _make_administrators(self) -> None:
+        """Administrators beside the deployer, whom EKS lets in by itself."""
+        args = self._args
+        policy = f"arn:{regions.partition(args.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        for principal in args.admin_principals:
+            key = f"{self._name}-admin-{_key_of(principal)}"
+            entry = aws.eks.AccessEntry(
+                key,
+                cluster_name=self.cluster_name,
+                principal_arn=principal,
+                type="STANDARD",
+                tags=args.tags,
+                opts=self._child(),
+            )
+            aws.eks.AccessPolicyAssociation(
+                key,
+                cluster_name=self.cluster_name,
+                principal_arn=entry.principal_arn,
+                policy_arn=policy,
+                access_scope={"type": "cluster"},
+                opts=self._child(),
+            )
+
+    def _addon_wiring(self) -> _addons.Wiring:
+        args = self._args
+        return _addons.Wiring(
+            name=self._name,
+            cluster_name=self.cluster_name,
+            region=args.region,
+            versions={addon: judge.addon_version(args, addon) for addon in versions.ADDONS},
+            kms_key_arn=self.kms_key_arn,
+            tags=args.tags,
+            parent=self,
+        )
+
+    def _make_node_role(self) -> NodeRole:
+        made = make_node_role(self._name, self._args.region, self._args.tags, self)
+        self.node_role_arn = made.role.arn
+        return made
+
+    def _nodes_wait_for(self) -> tuple[pulumi.Resource, ...]:
+        """Network plugins, the agent that gives them their role, the ways out, and what the nodes may do."""
+        return (*self._before_nodes.values(), *self._args.egress, *self._node_role.attachments)
+
+    def _make_system_nodes(self) -> aws.eks.NodeGroup:
+        """One group over all zones, as many nodes for each as the config says.
+
+        Auto Scaling spreads them evenly, and where one zone is out of the type still starts them all; a group a zone
+        would stop the whole `up` there. Nothing on them keeps a volume, which is bound to a zone.
+        """
+        subnets = list(self._args.subnet_ids_by_zone.values())
+        return self._make_cpu_nodes(CpuPool("system", self._args.system_nodes, subnets, zones=len(subnets)))
+
+    def _make_cpu_pool(self) -> None:
+        """Staging and monitoring run beside the accelerators, so that their traffic stays in the zone."""
+        self._make_cpu_nodes(CpuPool("cpu", self._args.cpu_nodes, [next(iter(self._args.subnet_ids_by_zone.values()))]))
+
+    def _make_cpu_nodes(self, pool: CpuPool) -> aws.eks.NodeGroup:
+        return make_cpu_nodes(
+            self._name,
+            pool,
+            cluster_name=self.cluster_name,
+            kubernetes_version=self._args.kubernetes_version,
+            node_role_arn=self.node_role_arn,
+            kms_key_arn=self.kms_key_arn,
+            catalogue=self._args.catalogue,
+            tags=self._args.tags,
+            wait_for=self._nodes_wait_for(),
+            parent=self,
+        )
+
+    def _make_accelerator_group(self, group: NodeGroupConfig) -> AcceleratorNodeGroup:
+        """Waits for what every node waits for, and not for the system nodes: both start at the same time."""
+        args = self._args
+        zone = group_judge.zone_of(group) or next(iter(args.subnet_ids_by_zone))
+        wiring = extend(
+            AcceleratorNodeGroupArgs,
+            group,
+            region=args.region,
+            cluster_name=self.cluster_name,
+            cluster_security_group_id=self.cluster_security_group_id,
+            kubernetes_version=args.kubernetes_version,
+            vpc_id=args.vpc_id,
+            subnet_id=args.subnet_ids_by_zone[zone],
+            node_role_arn=self.node_role_arn,
+            kms_key_arn=self.kms_key_arn,
+            catalogue=args.catalogue,
+            tags=args.tags,
+            waivers=args.waivers,
+            wait_for=self._nodes_wait_for(),
+        )
+        return AcceleratorNodeGroup(f"{self._name}-{group.name}", wiring, self._child())
+
+    def _make_storage_class(self) -> None:
+        """The default class: encrypted gp3. New EKS versions mark none as default.
+
+        After the driver, so that the first call to the Kubernetes API comes when nodes have long reached it.
+        """
+        k8s.storage.v1.StorageClass(
+            f"{self._name}-gp3",
+            metadata={
+                "name": "gp3",
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            },
+            provisioner="ebs.csi.aws.com",
+            volume_binding_mode="WaitForFirstConsumer",
+            allow_volume_expansion=True,
+            reclaim_policy="Delete",
+            parameters={"type": "gp3", "encrypted": "true", "kmsKeyId": self.kms_key_arn},
+            opts=pulumi.ResourceOptions(
+                parent=self, provider=self._kubernetes, depends_on=[self._after_nodes["aws-ebs-csi-driver"]]
+            ),
+        )
+
+    def _child(self) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self)
+
+
+def _name_problems(name: str, groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """The component's name becomes the cluster's, and the start of its groups' names."""
+    found = name_problems(name, LONGEST_NAME)
+    found += [problem for group in groups for problem in name_problems(f"{name}-{group.name}")]
+    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]*", name):
+        reason = f"the component's name {name!r} becomes the cluster's, which takes letters, digits, - and _ only"
+        found.append(Problem("", reason, "rename the component"))
+    return found
+
+
+def _key_of(principal_arn: str) -> str:
+    """A key that no other principal has: account, kind, path and name (``123456789012-role/ops/admin``)."""
+    account, resource = principal_arn.split(":", 5)[4:]
+    return f"{account}-{resource}"

@@ -1,0 +1,176 @@
+"""EncryptionKey: the one KMS key of an environment, and who may use it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pydantic
+
+from trainium_eks.model import regions
+from trainium_eks.model.problems import Problem
+from trainium_eks.model.shape import Flag, Shape, Whole
+
+from . import _iam
+from ._args import accept
+
+USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
+"""What it takes to write and read encrypted data (KMS developer guide, key users)."""
+
+SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr")
+"""Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images.
+S3 is not among them: who reads the bucket must have been given the key by a policy of its own."""
+
+
+class EncryptionKeyArgs(Shape):
+    """Args of :class:`EncryptionKey`."""
+
+    region: str
+    """AWS region; the key serves the services of this region alone."""
+    description: str = "Volumes, file system, secrets, images and logs of a training environment"
+    """What the key is for, as the KMS console shows it; up to 8192 characters."""
+    deletion_window_days: Whole = 30
+    """Days between a deletion and its effect, 7 to 30: as long as it can be taken back."""
+    retain_on_delete: Flag = True
+    """True leaves the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can
+    never be read again without it. False deletes it with the stack, after the deletion window."""
+    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Tags beside those of the provider."""
+
+
+def problems(args: EncryptionKeyArgs) -> list[Problem]:
+    """What is wrong with the values; KMS' own bounds (botocore, ``kms`` ScheduleKeyDeletion and CreateKey)."""
+    found = []
+    if not 7 <= args.deletion_window_days <= 30:
+        found.append(
+            Problem("deletion_window_days", f"{args.deletion_window_days} is not within 7 to 30 days", "use 30")
+        )
+    if len(args.description) > 8192:
+        found.append(Problem("description", "longer than the 8192 characters that KMS keeps", "shorten it"))
+    return found
+
+
+class EncryptionKey(pulumi.ComponentResource):
+    """A rotating KMS key that Auto Scaling, CloudWatch Logs, EBS, FSx, EKS and ECR of its account and region can use.
+
+    Whoever takes :attr:`key_arn` waits for the key's policy too: with a key whose policy does not yet name Auto
+    Scaling, nodes never launch (terraform-provider-aws#39904).
+    """
+
+    key_arn: pulumi.Output[str]
+    """ARN of the key, known once its policy is in place."""
+    key_id: pulumi.Output[str]
+    """Id of the key (a UUID)."""
+
+    def __init__(
+        self,
+        name: str,
+        args: EncryptionKeyArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(EncryptionKeyArgs, args, problems, f"EncryptionKey {name}")
+        super().__init__("trainium-eks:index:EncryptionKey", name, {}, opts)
+        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain_on_delete)
+        key = aws.kms.Key(
+            f"{name}-key",
+            description=args.description,
+            enable_key_rotation=True,
+            deletion_window_in_days=args.deletion_window_days,
+            tags={"Name": name, **args.tags},
+            opts=kept,
+        )
+        # The policy names the account, which the key's own ARN tells: a resource of its own spares a look-up.
+        key_policy = aws.kms.KeyPolicy(
+            f"{name}-policy",
+            key_id=key.key_id,
+            policy=key.arn.apply(lambda arn: policy(arn, args.region)),
+            opts=kept,
+        )
+        aws.kms.Alias(f"{name}-alias", target_key_id=key.key_id, opts=pulumi.ResourceOptions(parent=self))
+        self.key_arn = pulumi.Output.all(key.arn, key_policy.id).apply(lambda known: str(known[0]))
+        self.key_id = key.key_id
+        self.register_outputs({"key_arn": self.key_arn, "key_id": self.key_id})
+
+
+def policy(key_arn: str, region: str) -> str:
+    """The key's policy, as JSON.
+
+    Service-linked roles are named in conditions, not as principals: in a new account they do not exist yet, and KMS
+    refuses a policy with a principal it cannot find (terraform-provider-aws#28644). ``kms:CallerAccount`` keeps every
+    ``*`` inside the account.
+
+    Args:
+        key_arn: tells partition and account.
+        region: where the services act.
+    """
+    partition, account = key_arn.split(":")[1], key_arn.split(":")[4]
+    service_role = f"arn:{partition}:iam::{account}:role/aws-service-role"
+    autoscaling = f"{service_role}/autoscaling.{_SUFFIX}/AWSServiceRoleForAutoScaling"
+    fsx_to_s3 = f"{service_role}/s3.data-source.lustre.fsx.{_SUFFIX}/AWSServiceRoleForFSxS3Access_*"
+    return _iam.policy(
+        [
+            {
+                "Sid": "AdministrationByTheAccountsPolicies",
+                "Effect": "Allow",
+                "Principal": {"AWS": _iam.account_root(key_arn)},
+                "Action": "kms:*",
+                "Resource": "*",
+            },
+            _for_principals("NodeVolumesByAutoScaling", account, autoscaling, USE_ACTIONS),
+            _for_principals(
+                "NodeVolumeGrantsByAutoScaling",
+                account,
+                autoscaling,
+                ("kms:CreateGrant",),
+                {"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            ),
+            _for_principals("BucketLinksByFsx", account, fsx_to_s3, USE_ACTIONS),
+            {
+                "Sid": "LogsOfThisRegion",
+                "Effect": "Allow",
+                "Principal": {"Service": f"logs.{region}.{regions.dns_suffix(region)}"},
+                "Action": list(USE_ACTIONS),
+                "Resource": "*",
+                "Condition": {
+                    "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:{partition}:logs:{region}:{account}:*"}
+                },
+            },
+            {
+                "Sid": "ServicesForTheirCallers",
+                "Effect": "Allow",
+                "Principal": {"AWS": "*"},
+                "Action": [*USE_ACTIONS, "kms:CreateGrant", "kms:ListGrants"],
+                "Resource": "*",
+                "Condition": {
+                    "StringEquals": {
+                        "kms:CallerAccount": account,
+                        "kms:ViaService": [
+                            f"{service}.{region}.{regions.dns_suffix(region)}" for service in SERVICES_FOR_CALLERS
+                        ],
+                    }
+                },
+            },
+        ]
+    )
+
+
+_SUFFIX = "amazonaws.com"
+"""Service principals in the path of a service-linked role end so in every partition."""
+
+
+def _for_principals(
+    sid: str, account: str, principal: str, actions: tuple[str, ...], conditions: Mapping[str, object] | None = None
+) -> _iam.Statement:
+    """Allows ``actions`` to principals of the account whose ARN is like ``principal``, existing or not."""
+    return {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": list(actions),
+        "Resource": "*",
+        "Condition": {
+            "StringEquals": {"kms:CallerAccount": account},
+            "ArnLike": {"aws:PrincipalArn": principal},
+            **(conditions or {}),
+        },
+    }

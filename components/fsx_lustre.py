@@ -1,0 +1,300 @@
+"""FsxLustre: the shared file system, who may reach it, and what keeps its data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pydantic
+
+from trainium_eks.model import formats, storage, versions
+from trainium_eks.model.problems import Problem, under
+from trainium_eks.model.shape import Flag, Word
+from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Durability
+
+from ._args import Text, accept
+from ._data_bucket import DataBucket
+from .encryption_key import EncryptionKey, EncryptionKeyArgs
+
+LUSTRE_PORTS = ((988, 988), (1018, 1023))
+"""TCP ports that servers and clients use, both ways (FSx for Lustre guide, file system access control)."""
+
+EVERY_EVENT = ["NEW", "CHANGED", "DELETED"]
+"""What a link carries over in both directions. FSx names the events; leaving one out lets the two sides drift."""
+
+LOG_PREFIX = "/aws/fsx/"
+"""FSx writes to log groups of this prefix alone (FSx API, LustreLogCreateConfiguration)."""
+
+LOG_DAYS = 365
+"""Retention of the file system's log, which only has warnings and errors of the S3 link."""
+
+TIMEOUTS = pulumi.CustomTimeouts(create="60m", update="120m", delete="60m")
+"""A file system takes 6 to 10 minutes, a large one longer; growing one and the last backup take hours at worst."""
+
+LINK_TIMEOUTS = pulumi.CustomTimeouts(create="60m", update="60m", delete="60m")
+"""A link reads the bucket's whole listing first when the bucket is not empty."""
+
+
+class FsxLustreArgs(FileSystemConfig):
+    """Args of :class:`FsxLustre`: the config's file-system section, and its wiring."""
+
+    region: str
+    """AWS region."""
+    vpc_id: Text
+    """VPC of the security group."""
+    subnet_id: Text
+    """The one subnet of the file system: that of the accelerators."""
+    kms_key_arn: Text | None = None
+    """Key for data, bucket and logs. None makes one."""
+    client_security_group_ids: dict[str, Text] = pydantic.Field(default_factory=dict)
+    """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
+    production: Flag = False
+    """Holds it to the production rules; turns ``protect`` on where that is unset."""
+    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Tags beside those of the provider."""
+    waivers: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Rules that this file system breaks on purpose, each with its reason."""
+
+
+def problems(args: FsxLustreArgs) -> list[Problem]:
+    """What is wrong with the file system."""
+    found = storage.problems(args, production=args.production)
+    for key in args.client_security_group_ids:
+        # The keys become part of resource names.
+        found += under("client_security_group_ids", formats.dns_label("", key))
+    return found
+
+
+class FsxLustre(pulumi.ComponentResource):
+    """A Lustre file system in one subnet, encrypted, compressed, and with its data kept by backups or by S3.
+
+    It waits for its subnet and for its own security group to let Lustre through to itself, because FSx checks that
+    before it creates anything, and for nothing else: neither the cluster nor NAT stands in its way. Clients are let
+    in by rules that come later (:attr:`client_access`).
+    """
+
+    file_system_id: pulumi.Output[str]
+    """Id, ``fs-…``."""
+    dns_name: pulumi.Output[str]
+    """Host that clients mount."""
+    mount_name: pulumi.Output[str]
+    """Lustre's own name of the file system, the path after the host."""
+    security_group_id: pulumi.Output[str]
+    """Security group of the file system's interfaces."""
+    storage_capacity_gib: pulumi.Output[int]
+    """Size, GiB."""
+    bucket_name: pulumi.Output[str]
+    """Linked S3 bucket, made or given; empty without one."""
+    bucket_arn: pulumi.Output[str]
+    """ARN of the bucket that was made here; empty when it was given, or without one."""
+
+    def __init__(
+        self,
+        name: str,
+        args: FsxLustreArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
+        waivers = given if isinstance(given, Mapping) else None
+        args = accept(FsxLustreArgs, args, problems, f"FsxLustre {name}", waivers)
+        super().__init__("trainium-eks:index:FsxLustre", name, {}, opts)
+        self._name = name
+        self._args = args
+        self._protect: bool = args.production if args.protect is None else args.protect
+
+        self._key_arn = self._make_key() if args.kms_key_arn is None else args.kms_key_arn
+        self._security_group = self._make_security_group()
+        own_rules = self._let_lustre_reach_itself()
+        self._file_system = self._make_file_system(own_rules)
+        self._client_access = self._let_clients_in()
+        self._bucket = self._make_bucket()
+        self._link_to_s3()
+
+        self.file_system_id = self._file_system.id
+        self.dns_name = self._file_system.dns_name
+        self.mount_name = self._file_system.mount_name
+        self.security_group_id = self._security_group.id
+        self.storage_capacity_gib = pulumi.Output.from_input(args.storage_capacity_gib)
+        self.bucket_name = self._bucket_name()
+        self.bucket_arn = self._bucket.bucket_arn if self._bucket else pulumi.Output.from_input("")
+        self.register_outputs(
+            {
+                "file_system_id": self.file_system_id,
+                "dns_name": self.dns_name,
+                "mount_name": self.mount_name,
+                "security_group_id": self.security_group_id,
+                "storage_capacity_gib": self.storage_capacity_gib,
+                "bucket_name": self.bucket_name,
+                "bucket_arn": self.bucket_arn,
+            }
+        )
+
+    @property
+    def client_access(self) -> Sequence[pulumi.Resource]:
+        """The rules that let clients in: what a first mount waits for. Nothing that the file system needs."""
+        return self._client_access
+
+    def _make_key(self) -> pulumi.Output[str]:
+        key = EncryptionKey(
+            f"{self._name}-key",
+            EncryptionKeyArgs(region=self._args.region, description=f"Lustre file system {self._name}"),
+            pulumi.ResourceOptions(parent=self),
+        )
+        return key.key_arn
+
+    def _make_security_group(self) -> aws.ec2.SecurityGroup:
+        """Without inline rules: those would fight with the separate ones, and nothing could wait for a single rule."""
+        return aws.ec2.SecurityGroup(
+            f"{self._name}-group",
+            description="Lustre file system: its servers and their clients",
+            vpc_id=self._args.vpc_id,
+            tags={**self._args.tags, "Name": self._name},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _let_lustre_reach_itself(self) -> list[pulumi.Resource]:
+        group = self._security_group.id
+        rules = [rule for ports in LUSTRE_PORTS for rule in self._open_both_ways("self", group, group, ports)]
+        if self._args.efa_enabled:
+            # FSx refuses efa_enabled unless the group lets everything through to itself (FSx guide, EFA-enabled).
+            rules += self._open_both_ways("self", group, group, None)
+        return rules
+
+    def _let_clients_in(self) -> list[pulumi.Resource]:
+        """Both ways and on both sides: servers call clients back, and a client's group may let nothing out."""
+        group = self._security_group.id
+        openings: list[tuple[int, int] | None] = [*LUSTRE_PORTS]
+        if self._args.efa_enabled:
+            openings.append(None)
+        rules: list[pulumi.Resource] = []
+        for key, client in self._args.client_security_group_ids.items():
+            for ports in openings:
+                rules += self._open_both_ways(f"from-{key}", group, client, ports)
+                rules += self._open_both_ways(f"on-{key}", client, group, ports)
+        return rules
+
+    def _open_both_ways(
+        self, key: str, group: Text, peer: Text, ports: tuple[int, int] | None
+    ) -> list[pulumi.Resource]:
+        """An inbound and an outbound rule of ``group`` for ``peer``; ``ports`` None opens every protocol."""
+        first, last = ports or (None, None)
+        suffix = str(first) if first else "all"
+        protocol = "tcp" if ports else "-1"
+        return [
+            aws.vpc.SecurityGroupIngressRule(
+                f"{self._name}-{key}-in-{suffix}",
+                description=f"Lustre {self._name}, inbound",
+                security_group_id=group,
+                referenced_security_group_id=peer,
+                ip_protocol=protocol,
+                from_port=first,
+                to_port=last,
+                opts=pulumi.ResourceOptions(parent=self),
+            ),
+            aws.vpc.SecurityGroupEgressRule(
+                f"{self._name}-{key}-out-{suffix}",
+                description=f"Lustre {self._name}, outbound",
+                security_group_id=group,
+                referenced_security_group_id=peer,
+                ip_protocol=protocol,
+                from_port=first,
+                to_port=last,
+                opts=pulumi.ResourceOptions(parent=self),
+            ),
+        ]
+
+    def _make_log_group(self) -> aws.cloudwatch.LogGroup:
+        return aws.cloudwatch.LogGroup(
+            f"{self._name}-logs",
+            name_prefix=f"{LOG_PREFIX}{self._name}-",
+            retention_in_days=LOG_DAYS,
+            kms_key_id=self._key_arn,
+            tags=self._args.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _make_file_system(self, own_rules: Sequence[pulumi.Resource]) -> aws.fsx.LustreFileSystem:
+        args = self._args
+        return aws.fsx.LustreFileSystem(
+            f"{self._name}-file-system",
+            subnet_ids=args.subnet_id,
+            security_group_ids=[self._security_group.id],
+            deployment_type=args.deployment_type,
+            file_system_type_version=versions.LUSTRE,
+            storage_type="SSD",
+            storage_capacity=args.storage_capacity_gib,
+            data_compression_type="LZ4",
+            log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(
+                destination=self._make_log_group().arn, level="WARN_ERROR"
+            ),
+            tags={**args.tags, "Name": self._name},
+            **self._persistence(),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=list(own_rules), protect=self._protect, custom_timeouts=TIMEOUTS
+            ),
+        )
+
+    def _persistence(self) -> dict[str, Any]:
+        """What a PERSISTENT_2 file system takes and FSx refuses on SCRATCH_2: key, throughput, metadata, backups."""
+        args = self._args
+        if args.deployment_type != "PERSISTENT_2":
+            return {}
+        backup = args.durability if isinstance(args.durability, BackupDurability) else None
+        metadata = aws.fsx.LustreFileSystemMetadataConfigurationArgs(
+            mode="USER_PROVISIONED" if args.metadata_iops else "AUTOMATIC", iops=args.metadata_iops
+        )
+        return {
+            "kms_key_id": self._key_arn,
+            "per_unit_storage_throughput": args.throughput_per_tib,
+            "metadata_configuration": metadata,
+            "efa_enabled": True if args.efa_enabled else None,
+            "automatic_backup_retention_days": backup.retention_days if backup else 0,
+            "copy_tags_to_backups": True if backup else None,
+            # The provider skips it unless told otherwise; FSx takes none of a file system that is linked to S3.
+            "skip_final_backup": backup is None,
+            "final_backup_tags": {**args.tags, "Name": self._name} if backup else None,
+        }
+
+    def _make_bucket(self) -> DataBucket | None:
+        durability = self._args.durability
+        if not isinstance(durability, S3Durability) or durability.bucket is not None:
+            return None
+        return DataBucket(
+            f"{self._name}-data",
+            kms_key_arn=self._key_arn,
+            protect=self._protect,
+            tags=dict(self._args.tags),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _bucket_name(self) -> pulumi.Output[str]:
+        durability = self._args.durability
+        if self._bucket is not None:
+            return self._bucket.bucket_name
+        given = durability.bucket if isinstance(durability, S3Durability) else None
+        return pulumi.Output.from_input(given or "")
+
+    def _link_to_s3(self) -> None:
+        """Everything that changes on one side follows on the other, without a command."""
+        durability = self._args.durability
+        if not isinstance(durability, S3Durability):
+            return
+        prefix = durability.prefix.strip("/")
+        aws.fsx.DataRepositoryAssociation(
+            f"{self._name}-link",
+            file_system_id=self._file_system.id,
+            file_system_path=durability.file_system_path,
+            data_repository_path=pulumi.Output.concat("s3://", self._bucket_name(), f"/{prefix}" if prefix else ""),
+            # A bucket that was there before has names to bring in; a new one has none.
+            batch_import_meta_data_on_create=durability.bucket is not None,
+            s3=aws.fsx.DataRepositoryAssociationS3Args(
+                auto_import_policy=aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=EVERY_EVENT),
+                auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=EVERY_EVENT),
+            ),
+            tags={**self._args.tags, "Name": self._name},
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(self._bucket.ready) if self._bucket else [],
+                custom_timeouts=LINK_TIMEOUTS,
+            ),
+        )

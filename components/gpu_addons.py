@@ -1,0 +1,198 @@
+"""GpuAddons: what makes a cluster's NVIDIA nodes usable and visible, and the operator for PyTorchJobs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import versions
+from trainium_eks.model.addons import GpuAddonsConfig
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.problems import Problem
+
+from ._args import accept
+from ._charts import (
+    CHARTS_DIRECTORY,
+    CRITICAL_ADDONS,
+    SYSTEM_NAMESPACE,
+    at,
+    chart,
+    instance_type_problems,
+    namespace,
+    on_instance_types,
+    overlay,
+    plain_problems,
+    relative,
+    release,
+    tolerations,
+)
+from ._efa_plugin import CHART as EFA_CHART
+from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
+from ._efa_plugin import efa_plugin, efa_problems, efa_types
+
+PLUGIN_CHART = "nvidia-device-plugin"
+EXPORTER_CHART = "dcgm-exporter"
+EXPORTER_NAMESPACE = "dcgm-exporter"
+EXPORTER_PORT = 9400
+EXPORTER_REASON = "mounts the kubelet's pod-resources socket and needs SYS_ADMIN for profiling metrics"
+OPERATOR_DIRECTORY = CHARTS_DIRECTORY / "training-operator"
+
+
+class GpuAddonsArgs(GpuAddonsConfig):
+    """The config section, and what the stack connects."""
+
+    region: str
+    """AWS region; decides which registry the EFA plugin's image comes from."""
+    instance_types: tuple[str, ...]
+    """Types of the GPU node groups: the nodes that get device plugin and exporter."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """What the types have."""
+    efa_instance_types: tuple[str, ...] | None = None
+    """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
+    because another component of the cluster installs it; a cluster has exactly one."""
+
+
+class GpuAddons(pulumi.ComponentResource):
+    """NVIDIA device plugin, EFA device plugin, DCGM exporter and Kubeflow Training Operator.
+
+    The Kubernetes provider comes by ``opts.providers``. The operator is fetched from GitHub with ``git`` when the
+    cluster is known, that is at ``up`` and at every preview after the first.
+    """
+
+    release_versions: pulumi.Output[Mapping[str, str]]
+    """Name of each Helm release to the version of its chart."""
+    exporter_namespace: pulumi.Output[str]
+    """Namespace of the DCGM exporter's Service, port 9400; empty when the exporter is off."""
+    training_operator_version: pulumi.Output[str]
+    """Git tag of the Training Operator's manifests (``v1.9.3``); empty when it is off."""
+
+    def __init__(
+        self, name: str, args: GpuAddonsArgs | Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        args = accept(GpuAddonsArgs, args, problems, f"GpuAddons {name}")
+        super().__init__("trainium-eks:index:GpuAddons", name, {}, opts)
+        self._name = name
+        self._args = args
+        installed = {PLUGIN_CHART: chart(PLUGIN_CHART).version}
+
+        self._device_plugin()
+        efa = efa_types(args.efa_instance_types, args.instance_types, args.catalogue)
+        if efa:
+            efa_plugin(
+                f"{name}-efa-device-plugin",
+                region=args.region,
+                instance_types=efa,
+                catalogue=args.catalogue,
+                parent=self,
+            )
+            installed[EFA_RELEASE] = chart(EFA_CHART).version
+        if args.dcgm_exporter:
+            self._exporter()
+            installed[EXPORTER_CHART] = chart(EXPORTER_CHART).version
+        if args.training_operator:
+            self._training_operator()
+
+        self.release_versions = pulumi.Output.from_input(installed)
+        self.exporter_namespace = pulumi.Output.from_input(EXPORTER_NAMESPACE if args.dcgm_exporter else "")
+        self.training_operator_version = pulumi.Output.from_input(
+            versions.TRAINING_OPERATOR if args.training_operator else ""
+        )
+        self.register_outputs(
+            {
+                "release_versions": self.release_versions,
+                "exporter_namespace": self.exporter_namespace,
+                "training_operator_version": self.training_operator_version,
+            }
+        )
+
+    def _device_plugin(self) -> k8s.helm.v3.Release:
+        return release(
+            f"{self._name}-device-plugin",
+            chart(PLUGIN_CHART),
+            release_name=PLUGIN_CHART,
+            namespace=SYSTEM_NAMESPACE,
+            values=overlay(plugin_values(self._args), self._args.nvidia_values),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _exporter(self) -> k8s.helm.v3.Release:
+        home = namespace(
+            f"{self._name}-dcgm-exporter",
+            EXPORTER_NAMESPACE,
+            "privileged",
+            EXPORTER_REASON,
+            pulumi.ResourceOptions(parent=self),
+        )
+        return release(
+            f"{self._name}-dcgm-exporter",
+            chart(EXPORTER_CHART),
+            release_name=EXPORTER_CHART,
+            namespace=EXPORTER_NAMESPACE,
+            values=exporter_values(self._args),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
+        )
+
+    def _training_operator(self) -> k8s.kustomize.v2.Directory:
+        return k8s.kustomize.v2.Directory(
+            f"{self._name}-training-operator",
+            directory=relative(OPERATOR_DIRECTORY),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
+    """Values of nvidia-device-plugin, before the user's are laid over them."""
+    return {
+        "fullnameOverride": PLUGIN_CHART,
+        # With MOFED on, every GPU pod gets /dev/infiniband, and the EFA plugin's count means nothing (aws-do-eks#63).
+        "mofedEnabled": False,
+        # A node without a working driver should say so, not offer zero devices.
+        "failOnInitError": True,
+        # The chart's own affinity wants labels of node-feature-discovery, which EKS does not have: no pod would start.
+        "affinity": on_instance_types(args.instance_types),
+        "tolerations": [dict(CRITICAL_ADDONS), *tolerations(args.instance_types, args.catalogue)],
+        "resources": {
+            "requests": {"cpu": "20m", "memory": "64Mi"},
+            "limits": {"cpu": "200m", "memory": "256Mi"},
+        },
+    }
+
+
+def exporter_values(args: GpuAddonsArgs) -> dict[str, Any]:
+    """Values of dcgm-exporter."""
+    return {
+        "fullnameOverride": EXPORTER_CHART,
+        # On by default, and without the Prometheus operator's definitions the release would fail.
+        "serviceMonitor": {"enabled": False},
+        "service": {
+            "port": EXPORTER_PORT,
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": str(EXPORTER_PORT)},
+        },
+        "affinity": on_instance_types(args.instance_types),
+        "tolerations": tolerations(args.instance_types, args.catalogue),
+        # Eight GPUs with profiling metrics outgrow the chart's 512 MiB.
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "256Mi"},
+            "limits": {"cpu": "500m", "memory": "1Gi"},
+        },
+    }
+
+
+def problems(args: GpuAddonsArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while a refused one stands."""
+    found = [
+        *instance_type_problems(args.instance_types, "nvidia", args.catalogue),
+        *efa_problems(args.efa_instance_types, args.catalogue),
+        *plain_problems(args.nvidia_values, "nvidia_values"),
+    ]
+    if at(args.nvidia_values, "mofedEnabled"):
+        found.append(
+            Problem(
+                "nvidia_values.mofedEnabled",
+                "it hands /dev/infiniband to every GPU pod, past the EFA device plugin (aws-do-eks#63)",
+                "leave it out; pods ask for vpc.amazonaws.com/efa",
+            )
+        )
+    return found

@@ -1,0 +1,139 @@
+"""ImageRepository: where training images are pushed, scanned and kept."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pydantic
+
+from trainium_eks.model import repository
+from trainium_eks.model.problems import Problem
+from trainium_eks.model.repository import ImageRepositoryConfig
+from trainium_eks.model.shape import Flag, Word
+
+from ._args import Text, accept
+from .encryption_key import EncryptionKey, EncryptionKeyArgs
+
+
+class ImageRepositoryArgs(ImageRepositoryConfig):
+    """Args of :class:`ImageRepository`: the config's section, and its wiring."""
+
+    region: str
+    """AWS region."""
+    kms_key_arn: Text | None = None
+    """Key for the images. None makes one."""
+    force_delete: Flag = False
+    """True lets a destroy delete the repository with its images; otherwise it must be empty."""
+    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Tags beside those of the provider."""
+
+
+def problems(args: ImageRepositoryArgs) -> list[Problem]:
+    """What is wrong with the repository."""
+    return repository.problems(args)
+
+
+class ImageRepository(pulumi.ComponentResource):
+    """An ECR repository: scanned on push, tags that never move, encrypted, and cleaned of what nobody uses."""
+
+    repository_url: pulumi.Output[str]
+    """What ``docker push`` takes, without a tag."""
+    repository_arn: pulumi.Output[str]
+    """ARN of the repository."""
+    repository_name: pulumi.Output[str]
+    """Name of the repository in its registry."""
+
+    def __init__(
+        self,
+        name: str,
+        args: ImageRepositoryArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(ImageRepositoryArgs, args, problems, f"ImageRepository {name}")
+        super().__init__("trainium-eks:index:ImageRepository", name, {}, opts)
+        self._name = name
+        self._args = args
+
+        self._repository = self._make_repository(self._make_key() if args.kms_key_arn is None else args.kms_key_arn)
+        self._expire_images()
+
+        self.repository_url = self._repository.repository_url
+        self.repository_arn = self._repository.arn
+        self.repository_name = self._repository.name
+        self.register_outputs(
+            {
+                "repository_url": self.repository_url,
+                "repository_arn": self.repository_arn,
+                "repository_name": self.repository_name,
+            }
+        )
+
+    def _make_key(self) -> pulumi.Output[str]:
+        key = EncryptionKey(
+            f"{self._name}-key",
+            EncryptionKeyArgs(region=self._args.region, description=f"Images of {self._name}"),
+            pulumi.ResourceOptions(parent=self),
+        )
+        return key.key_arn
+
+    def _make_repository(self, kms_key_arn: Text) -> aws.ecr.Repository:
+        return aws.ecr.Repository(
+            f"{self._name}-repository",
+            # People type it, so it has no random suffix; the stack keeps two environments of an account apart.
+            name=self._args.name or default_name(pulumi.get_project(), pulumi.get_stack()),
+            image_tag_mutability="IMMUTABLE",
+            image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
+            encryption_configurations=[
+                aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=kms_key_arn)
+            ],
+            force_delete=self._args.force_delete,
+            tags=dict(self._args.tags),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _expire_images(self) -> None:
+        aws.ecr.LifecyclePolicy(
+            f"{self._name}-lifecycle",
+            repository=self._repository.name,
+            policy=lifecycle_policy(kept_images=self._args.kept_images, untagged_days=self._args.untagged_days),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+def default_name(project: str, stack: str) -> str:
+    """The name of a stack's repository, in the letters that ECR takes."""
+    return f"{project}-{stack}/training".lower()
+
+
+def lifecycle_policy(*, kept_images: int, untagged_days: int) -> str:
+    """ECR's lifecycle policy, as JSON.
+
+    Args:
+        kept_images: tagged images to keep; the oldest go first.
+        untagged_days: days that an image without a tag stays.
+    """
+    untagged = {
+        "rulePriority": 1,
+        "description": f"Untagged images go after {untagged_days} days",
+        "selection": {
+            "tagStatus": "untagged",
+            "countType": "sinceImagePushed",
+            "countUnit": "days",
+            "countNumber": untagged_days,
+        },
+        "action": {"type": "expire"},
+    }
+    tagged = {
+        "rulePriority": 2,
+        "description": f"The last {kept_images} tagged images stay",
+        "selection": {
+            "tagStatus": "tagged",
+            "tagPatternList": ["*"],
+            "countType": "imageCountMoreThan",
+            "countNumber": kept_images,
+        },
+        "action": {"type": "expire"},
+    }
+    return json.dumps({"rules": [untagged, tagged]})

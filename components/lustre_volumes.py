@@ -1,0 +1,311 @@
+"""LustreVolumes: the Kubernetes side of a Lustre file system: volumes, a storage class, and each team's directories."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import formats, storage, versions
+from trainium_eks.model.problems import Problem, join_key
+from trainium_eks.model.shape import Shape, Whole
+
+from . import _charts
+from ._args import Text, accept
+
+DRIVER = "fsx.csi.aws.com"
+"""The FSx for Lustre CSI driver, which the cluster component installs."""
+
+CLAIM = "fsx-claim"
+"""Name of the claim in every team's namespace; the training components of the AWS guides mount a claim of this name."""
+
+DIRECTORIES = ("data", "ckpt", "cache")
+"""What every team has below ``/<namespace>``: data sets, checkpoints, compiled graphs."""
+
+MOUNT_OPTIONS = ["flock"]
+"""File locks that hold across nodes, which data loaders and the compile cache use."""
+
+SETUP_NAMESPACE_REASON = "the directories' owner is set by root; capabilities are those of the baseline level"
+
+SETUP_SCRIPT = """\
+set -eu
+umask 077
+cd "$1"
+shift
+for team in "$@"; do
+  name=${team%=*}
+  owner=${team#*=}
+  for directory in "$name" DIRECTORIES; do
+    [ -e "$directory" ] || [ -L "$directory" ] || mkdir "$directory"
+    # Only what root owns: new directories, and those that a link to S3 brought in. A team may put anything
+    # in the place of its own, a link to another team's directory too, and root must not follow it.
+    find "$directory" -maxdepth 0 -type d -user 0 -exec chmod 2770 {} \\; -exec chown -h "$owner:$owner" {} \\;
+  done
+done
+""".replace("DIRECTORIES", " ".join(f'"$name/{directory}"' for directory in DIRECTORIES))
+"""Makes the directories of ``namespace=uid`` arguments below the first argument. Running it again changes nothing."""
+
+SETUP_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]
+"""What making a directory in another user's takes; FSETID keeps the set-group-id bit."""
+
+MOUNT_PATH = "/lustre"
+
+SETUP_SECONDS = 600
+"""How long the directories may take: mostly the image and the first mount."""
+
+
+class LustreVolumesArgs(Shape):
+    """Args of :class:`LustreVolumes`."""
+
+    file_system_id: Text
+    """``fs-…``."""
+    dns_name: Text
+    """Host to mount."""
+    mount_name: Text
+    """Lustre's own name of the file system."""
+    storage_capacity_gib: Whole | pulumi.Output[int]
+    """Size of the file system, GiB; volumes say the same."""
+    subnet_id: Text
+    """Subnet of volumes that the storage class makes."""
+    security_group_id: Text
+    """Security group of those volumes: one that already lets Lustre through."""
+    kms_key_arn: Text | None = None
+    """Key of those volumes; None leaves them to FSx's own."""
+    namespaces: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
+    UID does not change the owner of directories that are there."""
+    throughput_per_tib: Whole = 250
+    """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
+    storage_class: str = "fsx"
+    """Name of the storage class."""
+    setup_namespace: str = "lustre-setup"
+    """Namespace in which the directories are made; no team's."""
+
+
+def problems(args: LustreVolumesArgs) -> list[Problem]:
+    """What is wrong with the values."""
+    found = [
+        *formats.dns_label("storage_class", args.storage_class),
+        *formats.dns_label("setup_namespace", args.setup_namespace),
+    ]
+    for namespace, user_id in args.namespaces.items():
+        path = join_key("namespaces", namespace)
+        found += formats.dns_label(path, namespace)
+        if namespace == args.setup_namespace:
+            found.append(Problem(path, "the directories are made in a namespace of this name", "rename one of the two"))
+        found += formats.between(path, user_id, 1, 2**31 - 1, "not a user that jobs may run as")
+    if args.throughput_per_tib not in storage.THROUGHPUT_PER_TIB:
+        allowed = tuple(str(each) for each in storage.THROUGHPUT_PER_TIB)
+        reason = "not a throughput of PERSISTENT_2, MB/s for each TiB"
+        found.append(Problem("throughput_per_tib", reason, value=args.throughput_per_tib, allowed=allowed))
+    return found
+
+
+class LustreVolumes(pulumi.ComponentResource):
+    """One static volume for each namespace, the directories below it, and a storage class for volumes on demand.
+
+    A volume binds one claim, so each namespace has its own; all mount the whole file system, and directory modes keep
+    teams apart as long as their pods do not run as root. The Kubernetes provider comes by ``opts.providers``; a first
+    mount waits for ``FsxLustre.client_access``, which ``opts.depends_on`` should name.
+    """
+
+    storage_class_name: pulumi.Output[str]
+    """Storage class for dynamic volumes: a file system of its own for each claim."""
+    volume_names: pulumi.Output[Mapping[str, str]]
+    """Persistent volume by namespace."""
+
+    def __init__(
+        self,
+        name: str,
+        args: LustreVolumesArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(LustreVolumesArgs, args, problems, f"LustreVolumes {name}")
+        super().__init__("trainium-eks:index:LustreVolumes", name, {}, opts)
+        self._name = name
+        self._args = args
+
+        storage_class = self._make_storage_class()
+        self._volumes = {namespace: self._make_volume(namespace, CLAIM) for namespace in args.namespaces}
+        if args.namespaces:
+            self._make_directories()
+
+        self.storage_class_name = storage_class.metadata["name"]
+        self.volume_names = pulumi.Output.all(
+            **{namespace: volume.metadata["name"] for namespace, volume in self._volumes.items()}
+        )
+        self.register_outputs({"storage_class_name": self.storage_class_name, "volume_names": self.volume_names})
+
+    def volume_name(self, namespace: str) -> pulumi.Output[str]:
+        """The persistent volume of one namespace.
+
+        Raises:
+            KeyError: for a namespace that the args do not name.
+        """
+        name: pulumi.Output[str] = self._volumes[namespace].metadata["name"]
+        return name
+
+    def _opts(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self, depends_on=list(after))
+
+    def _make_storage_class(self) -> k8s.storage.v1.StorageClass:
+        """Everything is said: the driver's own defaults are a scratch file system of Lustre 2.10, which no AL2023
+        node can mount (fsx-csi#437). Values are text, which is all a storage class takes."""
+        args = self._args
+        parameters: dict[str, pulumi.Input[str]] = {
+            "subnetId": args.subnet_id,
+            "securityGroupIds": args.security_group_id,
+            "deploymentType": "PERSISTENT_2",
+            "storageType": "SSD",
+            "perUnitStorageThroughput": str(args.throughput_per_tib),
+            "fileSystemTypeVersion": versions.LUSTRE,
+            "dataCompressionType": "LZ4",
+            "automaticBackupRetentionDays": "7",
+            "copyTagsToBackups": "true",
+        }
+        if args.kms_key_arn is not None:
+            parameters["kmsKeyId"] = args.kms_key_arn
+        return k8s.storage.v1.StorageClass(
+            f"{self._name}-class",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=args.storage_class),
+            provisioner=DRIVER,
+            parameters=parameters,
+            mount_options=MOUNT_OPTIONS,
+            # Pulumi does not know these file systems: one that stayed would hold its network interfaces, and with
+            # them the VPC, forever.
+            reclaim_policy="Delete",
+            volume_binding_mode="Immediate",
+            allow_volume_expansion=True,
+            opts=self._opts(),
+        )
+
+    def _make_volume(self, namespace: str, claim: str) -> k8s.core.v1.PersistentVolume:
+        args = self._args
+        # Kubernetes tells volumes apart by their handle, and the driver uses it for nothing on a static volume: were
+        # it the same on all, a pod with two of them would hang (fsx-csi#328).
+        handle = pulumi.Output.concat(args.file_system_id, f"::{namespace}")
+        return k8s.core.v1.PersistentVolume(
+            f"{self._name}-{namespace}",
+            spec=k8s.core.v1.PersistentVolumeSpecArgs(
+                capacity={"storage": capacity(args.storage_capacity_gib)},
+                volume_mode="Filesystem",
+                access_modes=["ReadWriteMany"],
+                persistent_volume_reclaim_policy="Retain",
+                storage_class_name="",
+                mount_options=MOUNT_OPTIONS,
+                claim_ref=k8s.core.v1.ObjectReferenceArgs(
+                    api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=claim
+                ),
+                csi=k8s.core.v1.CSIPersistentVolumeSourceArgs(
+                    driver=DRIVER,
+                    volume_handle=handle,
+                    volume_attributes={"dnsname": args.dns_name, "mountname": args.mount_name},
+                ),
+            ),
+            opts=self._opts(),
+        )
+
+    def _make_directories(self) -> None:
+        """A fresh file system belongs to root alone, and Kubernetes does not change the owner of a shared volume."""
+        home = self._args.setup_namespace
+        namespace = _charts.namespace(f"{self._name}-setup", home, "baseline", SETUP_NAMESPACE_REASON, self._opts())
+        k8s.networking.v1.NetworkPolicy(
+            f"{self._name}-setup-network",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-all", namespace=home),
+            # The node mounts the file system, not the pod, which has no business on the network.
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress", "Egress"]
+            ),
+            opts=self._opts(namespace),
+        )
+        claim = k8s.core.v1.PersistentVolumeClaim(
+            f"{self._name}-setup-claim",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=CLAIM, namespace=home),
+            spec=claim_spec(self._make_volume(home, CLAIM).metadata["name"], self._args.storage_capacity_gib),
+            # See TrainingNamespace: Kubernetes refuses a new size of a static claim.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace], ignore_changes=["spec.resources"]),
+        )
+        self._make_setup_job(home, claim)
+
+    def _make_setup_job(self, home: str, claim: pulumi.Resource) -> None:
+        """Runs once, and again under a new name whenever teams, script or image change. It stays when done: a job
+        that Kubernetes removes by its time to live would be made anew by every ``pulumi up``."""
+        teams = [f"{namespace}={user_id}" for namespace, user_id in sorted(self._args.namespaces.items())]
+        k8s.batch.v1.Job(
+            f"{self._name}-directories",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=f"directories-{setup_digest(teams)}", namespace=home),
+            spec=k8s.batch.v1.JobSpecArgs(
+                backoff_limit=4,
+                active_deadline_seconds=SETUP_SECONDS,
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(
+                        # A new file system has no directories: this makes the job anew for it.
+                        annotations={"trainium-eks/file-system": self._args.file_system_id}
+                    ),
+                    spec=_setup_pod(teams),
+                ),
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=[claim], custom_timeouts=pulumi.CustomTimeouts(create="15m")
+            ),
+        )
+
+
+def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:
+    """A size as Kubernetes writes it: ``1200Gi``."""
+    return pulumi.Output.from_input(gib).apply(lambda size: f"{int(size)}Gi")
+
+
+def claim_spec(
+    volume_name: pulumi.Input[str], gib: int | pulumi.Output[int]
+) -> k8s.core.v1.PersistentVolumeClaimSpecArgs:
+    """The spec of a claim for one static volume and no other: an empty class keeps every provisioner away."""
+    return k8s.core.v1.PersistentVolumeClaimSpecArgs(
+        access_modes=["ReadWriteMany"],
+        storage_class_name="",
+        volume_name=volume_name,
+        resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": capacity(gib)}),
+    )
+
+
+def setup_digest(teams: Sequence[str]) -> str:
+    """Ten hexadecimal digits that change with the teams and with what is run for them."""
+    content = json.dumps([list(teams), SETUP_SCRIPT, versions.IMAGES["lustre-setup"]])
+    return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+
+def _setup_pod(teams: Sequence[str]) -> k8s.core.v1.PodSpecArgs:
+    return k8s.core.v1.PodSpecArgs(
+        restart_policy="Never",
+        automount_service_account_token=False,
+        security_context=k8s.core.v1.PodSecurityContextArgs(
+            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault")
+        ),
+        containers=[
+            k8s.core.v1.ContainerArgs(
+                name="directories",
+                image=versions.IMAGES["lustre-setup"],
+                command=["/bin/sh", "-c", SETUP_SCRIPT, "directories", MOUNT_PATH],
+                args=list(teams),
+                resources=k8s.core.v1.ResourceRequirementsArgs(
+                    requests={"cpu": "50m", "memory": "32Mi"}, limits={"cpu": "500m", "memory": "128Mi"}
+                ),
+                security_context=k8s.core.v1.SecurityContextArgs(
+                    run_as_user=0,
+                    allow_privilege_escalation=False,
+                    read_only_root_filesystem=True,
+                    capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=SETUP_CAPABILITIES),
+                ),
+                volume_mounts=[k8s.core.v1.VolumeMountArgs(name="lustre", mount_path=MOUNT_PATH)],
+            )
+        ],
+        volumes=[
+            k8s.core.v1.VolumeArgs(
+                name="lustre",
+                persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
+            )
+        ],
+    )

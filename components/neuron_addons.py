@@ -1,0 +1,202 @@
+"""NeuronAddons: what makes a cluster's Trainium and Inferentia nodes usable and visible."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import versions
+from trainium_eks.model.addons import NeuronAddonsConfig
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.problems import Problem, Severity
+
+from ._args import accept
+from ._charts import (
+    CRITICAL_ADDONS,
+    SYSTEM_NAMESPACE,
+    at,
+    chart,
+    instance_type_problems,
+    local_chart,
+    namespace,
+    overlay,
+    plain_problems,
+    release,
+    tolerations,
+)
+from ._efa_plugin import CHART as EFA_CHART
+from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
+from ._efa_plugin import efa_plugin, efa_problems, efa_types
+
+NEURON_CHART = "neuron-helm-chart"
+NEURON_RELEASE = "neuron"
+MONITOR_CHART = "neuron-monitor"
+MONITOR_NAMESPACE = "neuron-monitor"
+MONITOR_REASON = "reads every /dev/neuron* of its node, on the host network"
+
+
+class NeuronAddonsArgs(NeuronAddonsConfig):
+    """The config section, and what the stack connects."""
+
+    region: str
+    """AWS region; decides which registry the EFA plugin's image comes from."""
+    instance_types: tuple[str, ...]
+    """Types of the Neuron node groups: the nodes that get the device plugin."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """What the types have."""
+    efa_instance_types: tuple[str, ...] | None = None
+    """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
+    because another component of the cluster installs it; a cluster has exactly one."""
+
+
+class NeuronAddons(pulumi.ComponentResource):
+    """Neuron device plugin, EFA device plugin and neuron-monitor on a cluster's Neuron nodes.
+
+    The Kubernetes provider comes by ``opts.providers``. The chart's node-problem detector stays off: EKS node
+    repair replaces broken nodes, and two that act on one fault fight each other (rule R63).
+    """
+
+    release_versions: pulumi.Output[Mapping[str, str]]
+    """Name of each Helm release to the version of its chart."""
+    monitor_namespace: pulumi.Output[str]
+    """Namespace of neuron-monitor's Service, port 8000; empty when the monitor is off."""
+
+    def __init__(
+        self,
+        name: str,
+        args: NeuronAddonsArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(NeuronAddonsArgs, args, problems, f"NeuronAddons {name}")
+        super().__init__("trainium-eks:index:NeuronAddons", name, {}, opts)
+        self._name = name
+        self._args = args
+        installed = {NEURON_RELEASE: chart(NEURON_CHART).version}
+
+        self._device_plugin()
+        efa = efa_types(args.efa_instance_types, args.instance_types, args.catalogue)
+        if efa:
+            efa_plugin(
+                f"{name}-efa-device-plugin",
+                region=args.region,
+                instance_types=efa,
+                catalogue=args.catalogue,
+                parent=self,
+            )
+            installed[EFA_RELEASE] = chart(EFA_CHART).version
+        if args.monitor:
+            installed[MONITOR_CHART] = self._monitor()
+
+        self.release_versions = pulumi.Output.from_input(installed)
+        self.monitor_namespace = pulumi.Output.from_input(MONITOR_NAMESPACE if args.monitor else "")
+        self.register_outputs({"release_versions": self.release_versions, "monitor_namespace": self.monitor_namespace})
+
+    def _device_plugin(self) -> k8s.helm.v3.Release:
+        return release(
+            f"{self._name}-device-plugin",
+            chart(NEURON_CHART),
+            release_name=NEURON_RELEASE,
+            # The chart puts the plugin into kube-system whatever the release's namespace is.
+            namespace=SYSTEM_NAMESPACE,
+            values=overlay(neuron_values(self._args), self._args.neuron_values),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _monitor(self) -> str:
+        local = local_chart(MONITOR_CHART)
+        home = namespace(
+            f"{self._name}-monitor",
+            MONITOR_NAMESPACE,
+            "privileged",
+            MONITOR_REASON,
+            pulumi.ResourceOptions(parent=self),
+        )
+        release(
+            f"{self._name}-monitor",
+            local,
+            release_name=MONITOR_CHART,
+            namespace=MONITOR_NAMESPACE,
+            values=monitor_values(self._args.catalogue),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
+        )
+        return local.version
+
+
+def neuron_values(args: NeuronAddonsArgs) -> dict[str, Any]:
+    """Values of neuron-helm-chart, before the user's are laid over them."""
+    return {
+        "neuronInstances": sorted(set(args.instance_types)),
+        "devicePlugin": {
+            "tolerations": [dict(CRITICAL_ADDONS), *tolerations(args.instance_types, args.catalogue)],
+            "resources": {
+                "requests": {"cpu": "20m", "memory": "64Mi"},
+                "limits": {"cpu": "200m", "memory": "256Mi"},
+            },
+        },
+        # Its custom scheduler serves pods that name it; Volcano's and whole-node pods have no use for it.
+        "scheduler": {"enabled": args.scheduler_extension},
+        # Off; where a user turns the detector on by ``neuron_values``, it needs a namespace that exists.
+        "npd": {"enabled": False, "nodeRecovery": {"enabled": False}, "namespaceOverride": SYSTEM_NAMESPACE},
+    }
+
+
+def monitor_values(catalogue: Catalogue) -> dict[str, Any]:
+    """Values of the neuron-monitor chart: every Neuron type of the catalogue, so that a new group is seen at once."""
+    types = sorted(name for name, instance in catalogue.items() if instance.family == "neuron")
+    return {
+        "image": versions.IMAGES["neuron-monitor"],
+        "instanceTypes": types,
+        "tolerations": tolerations(types, catalogue),
+    }
+
+
+def problems(args: NeuronAddonsArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while a refused one stands."""
+    return [
+        *instance_type_problems(args.instance_types, "neuron", args.catalogue),
+        *efa_problems(args.efa_instance_types, args.catalogue),
+        *plain_problems(args.neuron_values, "neuron_values"),
+        *_neuron_value_problems(args),
+    ]
+
+
+def _neuron_value_problems(args: NeuronAddonsArgs) -> list[Problem]:
+    """Combinations that the chart refuses, or that work against the rest of the stack."""
+    values = args.neuron_values
+    found = []
+    if at(values, "npd", "nodeRecovery", "enabled"):
+        found.append(
+            Problem(
+                "neuron_values.npd.nodeRecovery.enabled",
+                "EKS node repair is on, and two recoveries of one node fight each other (rule R63)",
+                "leave it out, and let EKS node repair act",
+            )
+        )
+    if at(values, "draDriver", "enabled") and at(values, "devicePlugin", "enabled") is not False:
+        found.append(
+            Problem(
+                "neuron_values.draDriver.enabled",
+                "the DRA driver and the device plugin cannot share a node, and jobs here ask the plugin's resources",
+                "leave it out",
+            )
+        )
+    if args.scheduler_extension and at(values, "devicePlugin", "enabled") is False:
+        found.append(
+            Problem("scheduler_extension", "it places pods by what the device plugin says, which is off", "turn it off")
+        )
+    if at(values, "scheduler", "enabled") is not None:
+        found.append(
+            Problem("neuron_values.scheduler.enabled", "there is an argument for this", "use `scheduler_extension`")
+        )
+    if args.scheduler_extension and not at(values, "scheduler", "customScheduler", "image", "tag"):
+        found.append(
+            Problem(
+                "scheduler_extension",
+                f"the chart pins a kube-scheduler older than Kubernetes {versions.KUBERNETES}",
+                "set neuron_values.scheduler.customScheduler.image.tag to EKS Distro's build of your version",
+                Severity.WARN,
+            )
+        )
+    return found

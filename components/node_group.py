@@ -1,0 +1,306 @@
+"""AcceleratorNodeGroup: nodes of one accelerator type, in one zone, got in one way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pydantic
+
+from trainium_eks.model import node_groups as judge
+from trainium_eks.model import versions
+from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
+from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
+from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.problems import Problem
+
+from . import _launch_template as template
+from ._args import Text, accept
+from ._node_role import make_node_role
+
+POOL_LABEL = "trainium-eks/pool"
+"""Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
+
+LONGEST_NAME = 49
+"""A node group's name is at most 63 characters (EKS API); ``-nodes`` and Pulumi's suffix take the rest."""
+
+ROOT_GIB_BESIDE_LOCAL_DISKS = 100
+ROOT_GIB_WITHOUT_LOCAL_DISKS = 500
+
+
+class AcceleratorNodeGroupArgs(NodeGroupConfig):
+    """Args of :class:`AcceleratorNodeGroup`: an entry of the config's node groups, and its wiring."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster that the nodes join."""
+    cluster_security_group_id: Text
+    """The security group that EKS made for the cluster."""
+    kubernetes_version: str = versions.KUBERNETES
+    """Minor version of the nodes, ``1.35``; at most the cluster's."""
+    vpc_id: Text
+    """VPC of the cluster, for the group's own EFA security group."""
+    subnet_id: Text
+    """Private subnet in the group's zone."""
+    node_role_arn: Text | None = None
+    """Role of the nodes, with its policies attached; None makes one."""
+    kms_key_arn: Text | None = None
+    """Key for the root volume. Its policy must let Auto Scaling's service-linked role use it, or no node starts."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """Where the type's facts come from."""
+    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Tags for the group and for the instances, volumes and interfaces that it launches."""
+    waivers: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Rules broken on purpose, each with its reason (R29 for Spot)."""
+    wait_for: tuple[pulumi.Resource, ...] = ()
+    """What must stand before the first node starts: CNI, kube-proxy, Pod Identity agent, routes, policies."""
+
+
+def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
+    """What is wrong with the group."""
+    return judge.problems(args, region=args.region, catalogue=args.catalogue)
+
+
+class AcceleratorNodeGroup(pulumi.ComponentResource):
+    """A managed node group whose launch template comes from the catalogue's entry of its type.
+
+    Usable on a cluster made elsewhere. EFA interfaces, taints, labels, AMI, local disks and hugepages follow the type;
+    how EC2 is asked follows ``capacity``.
+    """
+
+    node_group_name: pulumi.Output[str]
+    """Name of the EKS node group (generated, so that a replacement can be made)."""
+    node_group_arn: pulumi.Output[str]
+    """ARN of the EKS node group."""
+    launch_template_id: pulumi.Output[str]
+    """Id of the launch template (``lt-…``)."""
+    launch_template_version: pulumi.Output[str]
+    """Version of the template that the nodes start from."""
+
+    def __init__(
+        self,
+        name: str,
+        args: AcceleratorNodeGroupArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(
+            AcceleratorNodeGroupArgs,
+            args,
+            lambda read: [*name_problems(name), *problems(read)],
+            f"AcceleratorNodeGroup {name}",
+            waivers=waivers_of(args),
+        )
+        super().__init__("trainium-eks:index:AcceleratorNodeGroup", name, {}, opts)
+        self._name = name
+        self._args = args
+        self._instance = args.catalogue.find(args.instance_type)
+        self._tags = {"Name": name, **args.tags}
+        self._waits_for: list[pulumi.Resource] = list(args.wait_for)
+
+        self._role_arn = self._make_role()
+        self._interfaces = template.interfaces(self._instance, args.interface_layout)
+        self._security_groups = self._make_efa_security_group()
+        self._placement = self._make_placement_group()
+        self._template = self._make_launch_template()
+        self._node_group = self._make_node_group()
+
+        self.node_group_name = self._node_group.node_group_name
+        self.node_group_arn = self._node_group.arn
+        self.launch_template_id = self._template.id
+        self.launch_template_version = self._template_version()
+        self.register_outputs(
+            {
+                "node_group_name": self.node_group_name,
+                "node_group_arn": self.node_group_arn,
+                "launch_template_id": self.launch_template_id,
+                "launch_template_version": self.launch_template_version,
+            }
+        )
+
+    @property
+    def instance(self) -> InstanceType:
+        """The catalogue's entry of the group's type."""
+        return self._instance
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels that the group's nodes carry, beside those of Kubernetes and EKS."""
+        catalogue = self._args.catalogue.node_labels(self._args.instance_type)
+        return {**catalogue, POOL_LABEL: self._args.name, **self._args.labels}
+
+    def _make_role(self) -> Text:
+        """The given role, or one of the group's own."""
+        if self._args.node_role_arn is not None:
+            return self._args.node_role_arn
+        made = make_node_role(self._name, self._args.region, self._args.tags, self)
+        self._waits_for += made.attachments
+        return made.role.arn
+
+    def _make_efa_security_group(self) -> list[Text]:
+        """The groups of every interface: the cluster's, and one that lets EFA nodes reach themselves both ways.
+
+        EFA wants the outbound rule to name the group; a range is not enough (EC2 user guide, EFA security group). EKS'
+        own group has such a rule, those of imported or older clusters may not.
+        """
+        groups: list[Text] = [self._args.cluster_security_group_id]
+        if not self._interfaces:
+            return groups
+        group = aws.ec2.SecurityGroup(
+            f"{self._name}-efa",
+            vpc_id=self._args.vpc_id,
+            description=f"EFA traffic among the nodes of {self._args.name}",
+            tags=self._tags,
+            opts=self._child(),
+        )
+        inbound = aws.vpc.SecurityGroupIngressRule(
+            f"{self._name}-efa-in",
+            security_group_id=group.id,
+            referenced_security_group_id=group.id,
+            ip_protocol="-1",
+            description="All traffic from the same node group, EFA included",
+            opts=self._child(),
+        )
+        outbound = aws.vpc.SecurityGroupEgressRule(
+            f"{self._name}-efa-out",
+            security_group_id=group.id,
+            referenced_security_group_id=group.id,
+            ip_protocol="-1",
+            description="All traffic to the same node group, EFA included",
+            opts=self._child(),
+        )
+        self._waits_for += [inbound, outbound]
+        return [*groups, group.id]
+
+    def _make_placement_group(self) -> Text | None:
+        """Name of the cluster placement group that the nodes start in, or None.
+
+        Only plain On-Demand gets one made: with a reservation that was not bought in it, EC2 answers
+        InsufficientInstanceCapacity (terraform-aws-eks#3730). Types without EFA gain nothing from it.
+        """
+        capacity, wanted = self._args.capacity, self._args.placement_group
+        if wanted == "none":
+            return None
+        if wanted != "auto":
+            return wanted
+        if isinstance(capacity, Reservation):
+            return capacity.placement_group
+        if not isinstance(capacity, OnDemand) or not self._interfaces:
+            return None
+        group = aws.ec2.PlacementGroup(
+            f"{self._name}-placement", strategy="cluster", tags=self._tags, opts=self._child()
+        )
+        return group.name
+
+    def _make_launch_template(self) -> aws.ec2.LaunchTemplate:
+        args, capacity = self._args, self._args.capacity
+        block = isinstance(capacity, CapacityBlock)
+        return aws.ec2.LaunchTemplate(
+            f"{self._name}-template",
+            description=f"{args.instance_type} nodes of {args.name}",
+            # EKS takes a Capacity Block's type from the template alone, any other from the group (EKS user
+            # guide, Capacity Blocks with managed node groups).
+            instance_type=args.instance_type if block else None,
+            instance_market_options={"market_type": "capacity-block"} if block else None,
+            capacity_reservation_specification=_reservation(capacity),
+            placement={"group_name": self._placement} if self._placement is not None else None,
+            # Without EFA there are no interfaces here, and EKS puts the cluster's group on the node by itself, which
+            # it does only for a template that names no group at all (EKS user guide, launch templates).
+            network_interfaces=template.launch_interfaces(self._interfaces, self._security_groups, args.name),
+            block_device_mappings=template.root_volume(self._root_volume_gib(), args.kms_key_arn),
+            metadata_options=template.metadata_options(),
+            user_data=template.user_data(self._boot()),
+            tag_specifications=template.tag_specifications(self._tags),
+            tags=self._tags,
+            opts=self._child(),
+        )
+
+    def _make_node_group(self) -> aws.eks.NodeGroup:
+        args, capacity = self._args, self._args.capacity
+        reserved = isinstance(capacity, Reservation | CapacityBlock)
+        return aws.eks.NodeGroup(
+            f"{self._name}-nodes",
+            cluster_name=args.cluster_name,
+            node_role_arn=self._role_arn,
+            subnet_ids=[args.subnet_id],
+            version=args.kubernetes_version,
+            ami_type=self._instance.ami_type,
+            release_version=args.release_version or versions.AMI_RELEASES.get(args.kubernetes_version),
+            capacity_type=eks_capacity_type(capacity),
+            instance_types=None if isinstance(capacity, CapacityBlock) else [args.instance_type],
+            launch_template={"id": self._template.id, "version": self._template_version()},
+            scaling_config={
+                "min_size": args.min_size,
+                "max_size": args.max_size,
+                "desired_size": args.desired_size,
+            },
+            # MINIMAL takes nodes down before it starts new ones: there is no spare accelerator to surge with.
+            update_config={"max_unavailable": args.max_unavailable, "update_strategy": "MINIMAL"},
+            node_repair_config={"enabled": True},
+            labels=self.labels,
+            taints=[
+                {"key": taint.key, "value": taint.value, "effect": taint.eks_effect}
+                for taint in args.catalogue.taints(args.instance_type)
+            ],
+            tags=self._tags,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=self._waits_for,
+                ignore_changes=["scalingConfig.desiredSize"] if args.size_managed_elsewhere else None,
+                # A reservation holds the old group's nodes: the new one could never start beside them.
+                delete_before_replace=True if reserved else None,
+                # No capacity shows as a group that stays CREATING: 30 minutes, not the hour of the provider. Drains
+                # take 15 minutes a node, so that updates and deletions get longer.
+                custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
+            ),
+        )
+
+    def _template_version(self) -> pulumi.Output[str]:
+        return self._template.latest_version.apply(str)
+
+    def _root_volume_gib(self) -> int:
+        if self._args.root_volume_gib is not None:
+            return self._args.root_volume_gib
+        return ROOT_GIB_BESIDE_LOCAL_DISKS if self._uses_local_disks() else ROOT_GIB_WITHOUT_LOCAL_DISKS
+
+    def _uses_local_disks(self) -> bool:
+        return self._args.local_storage == "raid0" and self._instance.local_disks > 0
+
+    def _boot(self) -> template.Boot:
+        wanted = self._args.hugepages_2mi
+        return template.Boot(
+            raid0=self._uses_local_disks(),
+            hugepages_2mi=self._instance.hugepages_2mi if wanted is None else wanted,
+            cores_per_logical_core=template.logical_core_setting(self._instance),
+            lustre_client=self._args.install_lustre_client,
+        )
+
+    def _child(self) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self)
+
+
+def waivers_of(args: object) -> dict[str, str]:
+    """The waivers in args of either form; what is no object is left to the shape's own judgement."""
+    given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
+    return {str(rule): str(reason) for rule, reason in given.items()} if isinstance(given, Mapping) else {}
+
+
+def name_problems(name: str, longest: int = LONGEST_NAME) -> list[Problem]:
+    """What is wrong with a component's name that AWS names are made of."""
+    if len(name) <= longest:
+        return []
+    reason = f"the component's name {name!r} has {len(name)} characters; with what is added, AWS takes {longest}"
+    return [Problem("", reason, "give the component or the stack a shorter name")]
+
+
+def _reservation(
+    capacity: OnDemand | Spot | Reservation | CapacityBlock,
+) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
+    """Where to launch into: the reservation and nothing beside it."""
+    if not isinstance(capacity, Reservation | CapacityBlock):
+        return None
+    return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_target=aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+            capacity_reservation_id=capacity.id
+        )
+    )

@@ -1,0 +1,362 @@
+"""TrainingNamespace: a team's room, with its roles, limits, volume, data, network and queues."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import namespaces, regions
+from trainium_eks.model.namespaces import NamespaceConfig
+from trainium_eks.model.problems import Problem
+from trainium_eks.model.shape import Whole, Word
+
+from . import _charts, _iam, _team_policies
+from ._args import Text, accept
+from .lustre_volumes import CLAIM, claim_spec
+from .volcano_stack import ETCD_NAMESPACE
+
+POD_SECURITY_REASON = (
+    "TorchX sets no seccomp profile and no user, and drops no capability, which the restricted level asks of every pod"
+)
+"""The baseline level already forbids host paths, host networking and privileged pods; Neuron and EFA devices come by
+device plugins and need none of them, and /dev/shm is an emptyDir."""
+
+SERVICE_ACCOUNT = "training"
+"""What jobs run as. Its pods get AWS credentials by Pod Identity and none for Kubernetes."""
+
+QUOTA_BACKLOG = 10
+"""The default quota of devices, as a multiple of what the queues may run at once.
+
+Waiting pods count against a quota too, and without the ``enqueue`` action every waiting job has its pods. Volcano
+ends a job whose pods are refused 15 times (``max-requeue-num``). So the queue is the limit, and the quota only a
+bound to a runaway submission."""
+
+QUOTA_PODS = 500
+
+DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
+"""Requests of containers that say nothing. There is no default limit: a container that asks for devices and leaves
+memory open would be killed at it."""
+
+OBJECT_ACTIONS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+"""What reading and writing SSE-KMS objects takes (S3 user guide)."""
+
+
+class TrainingNamespaceArgs(NamespaceConfig):
+    """Args of :class:`TrainingNamespace`: one entry of the config's namespaces, and its wiring."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster."""
+    queue_capability: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    """What its queues may run at once, in all (``{aws.amazon.com/neuron: 64}``); the default quota comes from it."""
+    volume_name: Text | None = None
+    """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
+    volume_gib: Whole = 0
+    """Size of that volume, GiB."""
+    bucket_arn: Text | None = None
+    """The stack's own bucket; None without one."""
+    bucket_prefix: str = ""
+    """Where the file system's root lies in that bucket; its ``<namespace>/`` below it is the team's."""
+    kms_key_arn: Text | None = None
+    """Key of the bucket's objects; None where S3's own key is used."""
+    rendezvous: Literal["c10d", "etcd"] = "c10d"
+    """``etcd`` lets its pods reach the stack's etcd."""
+    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Tags of its AWS resources, beside those of the provider."""
+
+
+def problems(args: TrainingNamespaceArgs) -> list[Problem]:
+    """What is wrong with the namespace."""
+    found = [_of_one(problem) for problem in namespaces.problems((args,), queue_names=args.queues)]
+    if args.volume_name is not None and args.volume_gib < 1:
+        found.append(Problem("volume_gib", "a claim needs the size of its volume", value=args.volume_gib, good=1200))
+    return found
+
+
+class TrainingNamespace(pulumi.ComponentResource):
+    """A namespace in which one team trains, through its own queues and no others.
+
+    The Kubernetes provider comes by ``opts.providers``. Nobody gets in before the admission policies stand: the role
+    binding waits for them.
+    """
+
+    namespace: pulumi.Output[str]
+    """Name of the namespace."""
+    service_account: pulumi.Output[str]
+    """Service account for jobs."""
+    role_arn: pulumi.Output[str]
+    """IAM role of the service account; empty when there is no bucket it could reach."""
+    claim_name: pulumi.Output[str]
+    """Claim of the shared file system; empty without one."""
+    queue_names: pulumi.Output[Sequence[str]]
+    """Queues its jobs may use, the first being their default."""
+
+    def __init__(
+        self,
+        name: str,
+        args: TrainingNamespaceArgs | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(TrainingNamespaceArgs, args, problems, f"TrainingNamespace {name}")
+        super().__init__("trainium-eks:index:TrainingNamespace", name, {}, opts)
+        self._name = name
+        self._args = args
+
+        self._namespace = _charts.namespace(
+            f"{name}-namespace", args.name, "baseline", POD_SECURITY_REASON, pulumi.ResourceOptions(parent=self)
+        )
+        self._limit_resources()
+        self._limit_network()
+        guards = self._guard_queues()
+        self._let_researchers_in(guards)
+        self._service_account = self._make_service_account()
+        role = self._give_data_access() if self._buckets() else None
+        claim = self._claim_volume()
+
+        self.namespace = self._namespace.metadata["name"]
+        self.service_account = self._service_account.metadata["name"]
+        self.role_arn = role.arn if role else pulumi.Output.from_input("")
+        self.claim_name = claim.metadata["name"] if claim else pulumi.Output.from_input("")
+        self.queue_names = pulumi.Output.from_input(list(args.queues))
+        self.register_outputs(
+            {
+                "namespace": self.namespace,
+                "service_account": self.service_account,
+                "role_arn": self.role_arn,
+                "claim_name": self.claim_name,
+                "queue_names": self.queue_names,
+            }
+        )
+
+    @property
+    def group(self) -> str:
+        """Kubernetes group of the team's researchers; access entries put their IAM roles into it."""
+        return f"trainium-eks:{self._args.name}:researchers"
+
+    def _within(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """For objects in the namespace."""
+        return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after])
+
+    def _metadata(self, name: str) -> k8s.meta.v1.ObjectMetaArgs:
+        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self._args.name)
+
+    def _limit_resources(self) -> None:
+        hard = self._args.resource_quota or default_quota(self._args.queue_capability)
+        k8s.core.v1.ResourceQuota(
+            f"{self._name}-quota",
+            metadata=self._metadata("team"),
+            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=dict(hard)),
+            opts=self._within(),
+        )
+        k8s.core.v1.LimitRange(
+            f"{self._name}-limits",
+            metadata=self._metadata("defaults"),
+            spec=k8s.core.v1.LimitRangeSpecArgs(
+                limits=[k8s.core.v1.LimitRangeItemArgs(type="Container", default_request=DEFAULT_REQUESTS)]
+            ),
+            opts=self._within(),
+        )
+
+    def _limit_network(self) -> None:
+        etcd = ETCD_NAMESPACE if self._args.rendezvous == "etcd" else None
+        for key, spec in _team_policies.network_policies(etcd).items():
+            k8s.networking.v1.NetworkPolicy(
+                f"{self._name}-network-{key}", metadata=self._metadata(key), spec=spec, opts=self._within()
+            )
+
+    def _guard_queues(self) -> list[pulumi.Resource]:
+        """The policies are the cluster's, so their names carry the namespace's; the bindings narrow them to it."""
+        here = k8s.meta.v1.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": self._args.name})
+        bindings: list[pulumi.Resource] = []
+        for key, spec in _team_policies.admission_policies(self._args.queues).items():
+            metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}-{key}")
+            policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
+                f"{self._name}-admission-{key}",
+                metadata=metadata,
+                spec=spec,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            binding = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
+                f"{self._name}-admission-{key}",
+                metadata=metadata,
+                spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpecArgs(
+                    policy_name=policy.metadata["name"],
+                    validation_actions=["Deny"],
+                    match_resources=k8s.admissionregistration.v1.MatchResourcesArgs(namespace_selector=here),
+                ),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            bindings.append(binding)
+        return bindings
+
+    def _let_researchers_in(self, guards: Sequence[pulumi.Resource]) -> None:
+        role = k8s.rbac.v1.Role(
+            f"{self._name}-researcher",
+            metadata=self._metadata("researcher"),
+            rules=_team_policies.role_rules(_team_policies.RESEARCHER_RULES),
+            opts=self._within(),
+        )
+        subject = k8s.rbac.v1.SubjectArgs(kind="Group", name=self.group, api_group="rbac.authorization.k8s.io")
+        k8s.rbac.v1.RoleBinding(
+            f"{self._name}-researcher",
+            metadata=self._metadata("researcher"),
+            role_ref=_role_ref("Role", role.metadata["name"]),
+            subjects=[subject],
+            opts=self._within(*guards),
+        )
+        viewer_metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}-viewer")
+        viewer = k8s.rbac.v1.ClusterRole(
+            f"{self._name}-viewer",
+            metadata=viewer_metadata,
+            rules=_team_policies.role_rules(_team_policies.VIEWER_RULES),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        k8s.rbac.v1.ClusterRoleBinding(
+            f"{self._name}-viewer",
+            metadata=viewer_metadata,
+            role_ref=_role_ref("ClusterRole", viewer.metadata["name"]),
+            subjects=[subject],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        for principal in self._args.principals:
+            aws.eks.AccessEntry(
+                f"{self._name}-access-{principal_key(principal)}",
+                cluster_name=self._args.cluster_name,
+                principal_arn=principal,
+                type="STANDARD",
+                kubernetes_groups=[self.group],
+                tags=dict(self._args.tags),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+
+    def _make_service_account(self) -> k8s.core.v1.ServiceAccount:
+        return k8s.core.v1.ServiceAccount(
+            f"{self._name}-service-account",
+            metadata=self._metadata(SERVICE_ACCOUNT),
+            # Training asks nothing of the Kubernetes API; Pod Identity brings its own token.
+            automount_service_account_token=False,
+            opts=self._within(),
+        )
+
+    def _buckets(self) -> list[tuple[Text, str]]:
+        """ARN of each bucket and the prefix in it that is the team's."""
+        args = self._args
+        found: list[tuple[Text, str]] = []
+        if args.bucket_arn is not None:
+            above = args.bucket_prefix.strip("/")
+            found.append((args.bucket_arn, f"{above}/{args.name}" if above else args.name))
+        if args.data_bucket is not None:
+            found.append((f"arn:{regions.partition(args.region)}:s3:::{args.data_bucket}", args.name))
+        return found
+
+    def _give_data_access(self) -> aws.iam.Role:
+        args = self._args
+        role = aws.iam.Role(
+            f"{self._name}-role",
+            description=f"Training jobs of the namespace {args.name}",
+            assume_role_policy=_iam.pod_identity_trust(),
+            tags=dict(args.tags),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        buckets = self._buckets()
+        prefixes = [prefix for _, prefix in buckets]
+        document = pulumi.Output.all(*(arn for arn, _ in buckets)).apply(
+            lambda arns: list(zip(arns, prefixes, strict=True))
+        )
+        allowed = aws.iam.RolePolicy(
+            f"{self._name}-data",
+            role=role.name,
+            policy=pulumi.Output.all(document, args.kms_key_arn).apply(
+                lambda known: data_policy(args.region, known[0], known[1])
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        aws.eks.PodIdentityAssociation(
+            f"{self._name}-identity",
+            cluster_name=args.cluster_name,
+            namespace=args.name,
+            service_account=self._service_account.metadata["name"],
+            role_arn=role.arn,
+            tags=dict(args.tags),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[allowed]),
+        )
+        return role
+
+    def _claim_volume(self) -> k8s.core.v1.PersistentVolumeClaim | None:
+        if self._args.volume_name is None:
+            return None
+        return k8s.core.v1.PersistentVolumeClaim(
+            f"{self._name}-claim",
+            metadata=self._metadata(CLAIM),
+            spec=claim_spec(self._args.volume_name, self._args.volume_gib),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[self._namespace],
+                # A file system can grow, and its volume with it, but Kubernetes refuses a new size of a claim without
+                # a class, and a volume never binds a claim made anew. Lustre does not look at the number.
+                ignore_changes=["spec.resources"],
+            ),
+        )
+
+
+def default_quota(queue_capability: Mapping[str, int]) -> dict[str, str]:
+    """ResourceQuota ``hard`` of a namespace that names none.
+
+    Args:
+        queue_capability: resource to amount that its queues may run at once.
+    """
+    devices = {f"requests.{resource}": str(QUOTA_BACKLOG * count) for resource, count in queue_capability.items()}
+    return {**devices, "pods": str(QUOTA_PODS)}
+
+
+def principal_key(arn: str) -> str:
+    """A short, stable part of a resource name for an IAM principal: account, then its path and name."""
+    _, _, _, _, account, principal = arn.split(":", 5)
+    return f"{account}-{principal.partition('/')[2].replace('/', '-')}"
+
+
+def data_policy(region: str, buckets: Iterable[tuple[str, str]], kms_key_arn: str | None) -> str:
+    """What jobs may do with their data: read, write and list below their own prefixes, as JSON.
+
+    Args:
+        region: where the buckets are.
+        buckets: ARN of each bucket, and the prefix in it without slash at either end.
+        kms_key_arn: key of the objects, which is given for S3 in this region alone.
+    """
+    statements: list[_iam.Statement] = []
+    for arn, prefix in buckets:
+        statements.append(
+            {
+                "Effect": "Allow",
+                "Action": "s3:ListBucket",
+                "Resource": arn,
+                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}/*", prefix]}},
+            }
+        )
+        statements.append({"Effect": "Allow", "Action": list(OBJECT_ACTIONS), "Resource": f"{arn}/{prefix}/*"})
+    if kms_key_arn is not None:
+        service = f"s3.{region}.{regions.dns_suffix(region)}"
+        statements.append(
+            {
+                "Effect": "Allow",
+                "Action": list(KEY_ACTIONS),
+                "Resource": kms_key_arn,
+                "Condition": {"StringEquals": {"kms:ViaService": service}},
+            }
+        )
+    return _iam.policy(statements)
+
+
+def _role_ref(kind: str, name: pulumi.Input[str]) -> k8s.rbac.v1.RoleRefArgs:
+    return k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind=kind, name=name)
+
+
+def _of_one(problem: Problem) -> Problem:
+    """A problem of a list of one, seen from the entry itself: ``[0].name`` is ``name``."""
+    return dataclasses.replace(problem, path=problem.path.removeprefix("[0]").removeprefix("."))

@@ -1,0 +1,316 @@
+"""TrainingStack: one environment, composed of all the other components from one validated config."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+
+from trainium_eks.model import bill, regions
+from trainium_eks.model import config as model
+from trainium_eks.model import queues as queue_model
+from trainium_eks.model.config import StackConfig
+from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.problems import config_path
+from trainium_eks.model.shape import ShapeError
+from trainium_eks.model.storage import S3Durability
+
+from ._args import ArgumentError, accept, extend
+from .cluster import TrainiumCluster, TrainiumClusterArgs
+from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from .fsx_lustre import FsxLustre, FsxLustreArgs
+from .gpu_addons import GpuAddons, GpuAddonsArgs
+from .image_repository import ImageRepository, ImageRepositoryArgs
+from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
+from .neuron_addons import NeuronAddons, NeuronAddonsArgs
+from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
+from .volcano_stack import VolcanoStack, VolcanoStackArgs
+
+
+def read_config() -> StackConfig:
+    """The running program's config as one validated model.
+
+    Raises:
+        ArgumentError: with every problem of the whole stack, spelled as in the config file.
+    """
+    project, stack = pulumi.get_project(), pulumi.get_stack()
+    prefix = f"{project}:"
+    # pulumi.Config can only be asked for names one knows; a misspelt name must be seen too.
+    every = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
+    values = {key.removeprefix(prefix): value for key, value in every.items() if key.startswith(prefix)}
+    subject = f"Pulumi.{stack}.yaml"
+    try:
+        config = model.load(values)
+    except ShapeError as error:
+        raise ArgumentError(subject, error.problems, spell=config_path) from None
+    return accept(StackConfig, config, model.problems, subject, waivers=config.waivers, spell=config_path)
+
+
+class TrainingStack(pulumi.ComponentResource):
+    """Everything one environment needs to run distributed training.
+
+    What holds data (file system, bucket) and what runs (cluster, groups) meet only where a claim binds: the file
+    system waits for its subnet and its own rules, never for the cluster, so that both are made at the same time.
+    """
+
+    cluster_name: pulumi.Output[str]
+    """Name of the EKS cluster."""
+    kubeconfig: pulumi.Output[str]
+    """Kubeconfig as JSON text (secret: it names the endpoint)."""
+    queue_names: pulumi.Output[list[str]]
+    """Volcano queues, once they exist."""
+
+    def __init__(
+        self,
+        name: str,
+        config: StackConfig | Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        waivers = config.waivers if isinstance(config, StackConfig) else dict(config.get("waivers") or {})
+        config = accept(StackConfig, config, model.problems, f"TrainingStack {name}", waivers=waivers)
+        super().__init__("trainium-eks:index:TrainingStack", name, {}, opts)
+        self._name = name
+        self._config = config
+        self._catalogue = model.catalogue(config)
+        self._queues = queue_model.resolve(config.queues, model.pool(config))
+
+        self._key = EncryptionKey(f"{name}-key", EncryptionKeyArgs(region=config.region), self._child())
+        self._network = self._make_network()
+        self._cluster = self._make_cluster()
+        self._file_system = self._make_file_system()
+        self._make_device_addons()
+        self._volcano = self._make_volcano()
+        self._volumes = self._make_volumes()
+        self._namespaces = self._make_namespaces()
+        self._repository = self._make_repository()
+
+        self.cluster_name = self._cluster.cluster_name
+        self.kubeconfig = pulumi.Output.secret(self._cluster.kubeconfig)
+        self.queue_names = self._volcano.queue_names
+        self.register_outputs(
+            {"cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig, "queue_names": self.queue_names}
+        )
+
+    def exports(self) -> dict[str, pulumi.Input[Any]]:
+        """The fields of :class:`trainium_eks.model.outputs.StackOutputs`, for ``pulumi.export``."""
+        config = self._config
+        return {
+            "schemaVersion": 1,
+            "region": config.region,
+            "clusterName": self.cluster_name,
+            "kubeconfig": self.kubeconfig,
+            "updateKubeconfigCommand": pulumi.Output.concat(
+                "aws eks update-kubeconfig --region ", config.region, " --name ", self.cluster_name
+            ),
+            "queueNames": self.queue_names,
+            "queues": {queue.name: dict(queue.capability or {}) for queue in self._queues},
+            "namespaces": [self._namespace_output(name) for name in self._namespaces],
+            "nodeGroups": [self._node_group_output(group) for group in config.node_groups],
+            "sharedVolume": self._shared_volume_output(),
+            "imageRepository": self._repository.repository_url if self._repository else None,
+            "serviceAccount": next((each.service_account for each in self._namespaces.values()), ""),
+            "rendezvous": self._volcano.rendezvous_endpoint.apply(lambda endpoint: endpoint or "c10d"),
+            "hourlyUsd": round(bill.of_config(config).hourly_usd, 4),
+        }
+
+    def _child(self) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self)
+
+    def _in_cluster(self, *also: pulumi.Resource) -> pulumi.ResourceOptions:
+        """For what lives in Kubernetes: the cluster's own provider, once system nodes and DNS are there."""
+        wait_for = [*self._cluster.ready, *also]
+        return pulumi.ResourceOptions(parent=self, providers=[self._cluster.provider], depends_on=wait_for)
+
+    def _make_network(self) -> Network | ExistingNetwork:
+        config, name = self._config, f"{self._name}-network"
+        if config.existing_network is not None:
+            wiring = extend(ExistingNetworkArgs, config.existing_network, region=config.region)
+            return ExistingNetwork(name, wiring, self._child())
+        args = extend(
+            NetworkArgs,
+            config.network,
+            zone_ids=model.zone_ids(config),
+            region=config.region,
+            kms_key_arn=self._key.key_arn,
+        )
+        return Network(name, args, self._child())
+
+    def _make_cluster(self) -> TrainiumCluster:
+        config, network = self._config, self._network
+        args = extend(
+            TrainiumClusterArgs,
+            config.cluster,
+            region=config.region,
+            vpc_id=network.vpc_id,
+            subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
+            egress=tuple(network.egress),
+            node_groups=config.node_groups,
+            catalogue=self._catalogue,
+            kms_key_arn=self._key.key_arn,
+            production=config.production,
+            tags=self._tags(),
+            waivers=config.waivers,
+        )
+        return TrainiumCluster(f"{self._name}-cluster", args, self._child())
+
+    def _make_file_system(self) -> FsxLustre | None:
+        config = self._config
+        if config.file_system is None:
+            return None
+        zone = config.file_system.zone_id or model.accelerator_zone(config)
+        args = extend(
+            FsxLustreArgs,
+            config.file_system,
+            region=config.region,
+            vpc_id=self._network.vpc_id,
+            subnet_id=self._network.private_subnet_id(zone),
+            kms_key_arn=self._key.key_arn,
+            client_security_group_ids={"cluster": self._cluster.cluster_security_group_id},
+            production=config.production,
+            tags=self._tags(),
+            waivers=config.waivers,
+        )
+        return FsxLustre(f"{self._name}-fsx", args, self._child())
+
+    def _make_device_addons(self) -> None:
+        """Device plugins for the families in use; the EFA plugin is installed once, whatever the mix."""
+        config = self._config
+        types = dict.fromkeys(group.instance_type for group in config.node_groups)
+        neuron = tuple(each for each in types if self._catalogue.find(each).family == "neuron")
+        gpu = tuple(each for each in types if self._catalogue.find(each).family == "nvidia")
+        efa = tuple(each for each in types if self._catalogue.find(each).has_efa)
+        common = {"region": config.region, "catalogue": self._catalogue}
+        if neuron:
+            args = extend(
+                NeuronAddonsArgs, config.neuron_addons, instance_types=neuron, efa_instance_types=efa, **common
+            )
+            NeuronAddons(f"{self._name}-neuron", args, self._in_cluster())
+        if gpu:
+            gpu_args = extend(
+                GpuAddonsArgs,
+                config.gpu_addons,
+                instance_types=gpu,
+                efa_instance_types=() if neuron else efa,
+                **common,
+            )
+            GpuAddons(f"{self._name}-gpu", gpu_args, self._in_cluster())
+
+    def _make_volcano(self) -> VolcanoStack:
+        config = self._config
+        args = extend(
+            VolcanoStackArgs,
+            config.volcano,
+            queues=self._queues,
+            pool=model.pool(config),
+            rests_at_zero=model.rests_at_zero(config),
+            rendezvous_namespaces=tuple(each.name for each in config.namespaces),
+            waivers=config.waivers,
+        )
+        return VolcanoStack(f"{self._name}-volcano", args, self._in_cluster())
+
+    def _make_volumes(self) -> LustreVolumes | None:
+        config, file_system = self._config, self._file_system
+        if file_system is None or config.file_system is None:
+            return None
+        zone = config.file_system.zone_id or model.accelerator_zone(config)
+        args = LustreVolumesArgs(
+            file_system_id=file_system.file_system_id,
+            dns_name=file_system.dns_name,
+            mount_name=file_system.mount_name,
+            storage_capacity_gib=config.file_system.storage_capacity_gib,
+            subnet_id=self._network.private_subnet_id(zone),
+            security_group_id=file_system.security_group_id,
+            kms_key_arn=self._key.key_arn,
+            namespaces={each.name: each.training_user_id for each in config.namespaces},
+        )
+        return LustreVolumes(f"{self._name}-volumes", args, self._in_cluster(*file_system.client_access))
+
+    def _make_namespaces(self) -> dict[str, TrainingNamespace]:
+        config = self._config
+        capability = {queue.name: dict(queue.capability or {}) for queue in self._queues}
+        made: dict[str, TrainingNamespace] = {}
+        for each in config.namespaces:
+            args = extend(
+                TrainingNamespaceArgs,
+                each,
+                region=config.region,
+                cluster_name=self._cluster.cluster_name,
+                queue_capability=_sum(capability[queue] for queue in each.queues),
+                volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
+                volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
+                **self._linked_bucket(),
+                kms_key_arn=self._key.key_arn,
+                rendezvous=config.volcano.rendezvous,
+            )
+            made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", args, self._in_cluster())
+        return made
+
+    def _linked_bucket(self) -> dict[str, Any]:
+        """The bucket behind the file system, as a namespace's role is told of it."""
+        config, file_system = self._config.file_system, self._file_system
+        if config is None or file_system is None or not isinstance(config.durability, S3Durability):
+            return {}
+        given = config.durability.bucket
+        made = file_system.bucket_arn
+        arn = f"arn:{regions.partition(self._config.region)}:s3:::{given}" if given else made
+        return {"bucket_arn": arn, "bucket_prefix": config.durability.prefix}
+
+    def _make_repository(self) -> ImageRepository | None:
+        config = self._config
+        if config.image_repository is None:
+            return None
+        args = extend(
+            ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=self._key.key_arn
+        )
+        return ImageRepository(f"{self._name}-images", args, self._child())
+
+    def _tags(self) -> dict[str, str]:
+        """Tags for what the provider's default tags do not reach: instances and volumes that a group launches."""
+        config = self._config
+        return {
+            "Environment": pulumi.get_stack(),
+            "Owner": config.owner,
+            "CostCenter": config.cost_center,
+            **config.tags,
+        }
+
+    def _namespace_output(self, name: str) -> dict[str, pulumi.Input[Any]]:
+        namespace = self._namespaces[name]
+        return {
+            "name": namespace.namespace,
+            "queues": namespace.queue_names,
+            "serviceAccount": namespace.service_account,
+            "claim": namespace.claim_name,
+        }
+
+    def _node_group_output(self, group: NodeGroupConfig) -> dict[str, pulumi.Input[Any]]:
+        return {
+            "name": group.name,
+            "eksName": self._cluster.groups[group.name].node_group_name,
+            "instanceType": group.instance_type,
+            "zoneId": model.group_zone(self._config, group),
+            "minSize": group.min_size,
+            "maxSize": group.max_size,
+            "resources": self._catalogue.device_resources(group.instance_type),
+            "labels": self._catalogue.node_labels(group.instance_type),
+        }
+
+    def _shared_volume_output(self) -> dict[str, pulumi.Input[Any]] | None:
+        if self._file_system is None or self._config.file_system is None:
+            return None
+        return {
+            "fileSystemId": self._file_system.file_system_id,
+            "dnsName": self._file_system.dns_name,
+            "mountName": self._file_system.mount_name,
+            "capacityGib": self._config.file_system.storage_capacity_gib,
+            "bucket": self._file_system.bucket_name,
+        }
+
+
+def _sum(amounts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for amount in amounts:
+        for resource, count in amount.items():
+            total[resource] = total.get(resource, 0) + count
+    return total

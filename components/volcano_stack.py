@@ -1,0 +1,280 @@
+"""VolcanoStack: the gang scheduler, its queues, and etcd where a rendezvous needs it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import queues as queue_model
+from trainium_eks.model import versions, volcano_config
+from trainium_eks.model.problems import Problem, Severity
+from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+from trainium_eks.model.shape import Flag, Whole
+
+from ._args import accept
+from ._charts import SYSTEM_NAMESPACE, chart, local_chart, namespace, release
+from .node_group import waivers_of
+
+CHART = "volcano"
+RELEASE_NAME = "volcano"
+NAMESPACE = "volcano-system"
+NAMESPACE_REASON = "the chart's containers add DAC_OVERRIDE, which the restricted level forbids"
+ADMISSION_PORT = 8443
+METRICS_PORTS = (8080, 8081)
+COMPONENTS: Mapping[str, str] = {
+    "scheduler": "volcano-scheduler",
+    "controller": "volcano-controller",
+    "admission": "volcano-admission",
+}
+"""The chart's key of each component, and the ``app`` label of its pods."""
+
+QUEUE_API = "scheduling.volcano.sh/v1beta1"
+
+ETCD_CHART = "torchx-etcd"
+ETCD_NAMESPACE = "torchx-etcd"
+ETCD_REASON = "etcd needs no privilege"
+ETCD_ENDPOINT = f"etcd-server.{ETCD_NAMESPACE}.svc.cluster.local:2379"
+
+
+class VolcanoStackArgs(VolcanoConfig):
+    """The config section, and what the stack connects."""
+
+    queues: tuple[QueueConfig, ...] = (QueueConfig(name="test"),)
+    """Queues to make, besides Volcano's own ``default`` and ``root``, which are left alone."""
+    pool: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    """All that the cluster's groups have at their maximum (``{aws.amazon.com/neuron: 64}``): the bound of what
+    queues may say, and the capability of a queue that says nothing."""
+    rests_at_zero: Flag = False
+    """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
+    topology_labels: tuple[str, ...] = volcano_config.EC2_TOPOLOGY_LABELS
+    """Node labels that Volcano makes HyperNodes from, the widest layer first; empty for none."""
+    rendezvous_namespaces: tuple[str, ...] = ()
+    """Namespaces whose jobs may reach etcd (it has no password); only with ``rendezvous: etcd``."""
+    waivers: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Rules broken on purpose, each with its reason: ``R58`` for a single replica, ``R60`` for ``scale_from_zero``
+    off although a group rests at zero."""
+
+
+class VolcanoStack(pulumi.ComponentResource):
+    """Volcano with its scheduler and controllers configured for accelerator gangs, and the stack's queues.
+
+    The Kubernetes provider comes by ``opts.providers``. Nothing here tolerates the accelerators' taints, so all of
+    it runs on system or CPU nodes. Queues wait for the release, which is ready when its admission webhook answers.
+    """
+
+    namespace: pulumi.Output[str]
+    """Namespace of Volcano's own pods."""
+    queue_names: pulumi.Output[list[str]]
+    """Queues that take jobs, once they exist: those that are no other's parent, in the order given."""
+    rendezvous_endpoint: pulumi.Output[str]
+    """Host and port of etcd, good in every namespace; empty for the ``c10d`` rendezvous."""
+
+    def __init__(
+        self, name: str, args: VolcanoStackArgs | Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        args = accept(VolcanoStackArgs, args, problems, f"VolcanoStack {name}", waivers=waivers_of(args))
+        super().__init__("trainium-eks:index:VolcanoStack", name, {}, opts)
+        self._name = name
+        self._args = args
+
+        self._namespace = namespace(
+            f"{name}-namespace", NAMESPACE, "baseline", NAMESPACE_REASON, pulumi.ResourceOptions(parent=self)
+        )
+        self._make_network_policy()
+        self._make_disruption_budgets()
+        self._release = self._make_release()
+        made = self._make_queues()
+        etcd = self._make_etcd() if args.rendezvous == "etcd" else None
+
+        leaves = list(queue_model.leaves(args.queues))
+        self.namespace = self._namespace.metadata["name"]
+        # The names are known, but whoever takes them here waits for the queues.
+        self.queue_names = pulumi.Output.all(*(queue.urn for queue in made)).apply(lambda _: leaves)
+        self.rendezvous_endpoint = etcd.urn.apply(lambda _: ETCD_ENDPOINT) if etcd else pulumi.Output.from_input("")
+        self.register_outputs(
+            {
+                "namespace": self.namespace,
+                "queue_names": self.queue_names,
+                "rendezvous_endpoint": self.rendezvous_endpoint,
+            }
+        )
+
+    @property
+    def admission(self) -> pulumi.Resource:
+        """What queues and jobs wait for: without Volcano's webhook the API server refuses both."""
+        return self._release
+
+    def _make_release(self) -> k8s.helm.v3.Release:
+        return release(
+            f"{self._name}-release",
+            chart(CHART),
+            release_name=RELEASE_NAME,
+            namespace=NAMESPACE,
+            values=volcano_values(self._args),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
+        )
+
+    def _make_network_policy(self) -> None:
+        """Only webhook calls, which come from the control plane's own addresses, and scrapes get in."""
+        ports = [
+            k8s.networking.v1.NetworkPolicyPortArgs(port=port, protocol="TCP")
+            for port in (ADMISSION_PORT, *METRICS_PORTS)
+        ]
+        k8s.networking.v1.NetworkPolicy(
+            f"{self._name}-ingress",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="volcano-ingress", namespace=NAMESPACE),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(),
+                policy_types=["Ingress"],
+                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(ports=ports)],
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
+        )
+
+    def _make_disruption_budgets(self) -> None:
+        """A drained node may take one copy of each component. With a single copy a budget would block every drain."""
+        if self._args.replicas < 2:
+            return
+        for component, app in COMPONENTS.items():
+            k8s.policy.v1.PodDisruptionBudget(
+                f"{self._name}-{component}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=app, namespace=NAMESPACE),
+                spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+                    max_unavailable=1,
+                    selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"app": app}),
+                ),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
+            )
+
+    def _make_queues(self) -> list[k8s.apiextensions.CustomResource]:
+        """The queues, each after its parent, so that a destroy removes children first; the webhook wants it so."""
+        made: dict[str, k8s.apiextensions.CustomResource] = {}
+        for queue in _parents_first(queue_model.resolve(self._args.queues, self._args.pool)):
+            after: list[pulumi.Resource] = [self._release]
+            if queue.parent in made:
+                after.append(made[queue.parent])
+            made[queue.name] = k8s.apiextensions.CustomResource(
+                f"{self._name}-{queue.name}",
+                api_version=QUEUE_API,
+                kind="Queue",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=queue.name),
+                spec=queue_spec(queue),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=after),
+            )
+        return list(made.values())
+
+    def _make_etcd(self) -> k8s.helm.v3.Release:
+        home = namespace(
+            f"{self._name}-etcd", ETCD_NAMESPACE, "restricted", ETCD_REASON, pulumi.ResourceOptions(parent=self)
+        )
+        return release(
+            f"{self._name}-etcd",
+            local_chart(ETCD_CHART),
+            release_name=ETCD_CHART,
+            namespace=ETCD_NAMESPACE,
+            values={
+                "image": versions.IMAGES["etcd"],
+                "clientNamespaces": sorted(self._args.rendezvous_namespaces),
+            },
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
+        )
+
+
+def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
+    """Values of the Volcano chart."""
+    custom: dict[str, Any] = {
+        "leader_elect_enable": args.replicas > 1,
+        "go_memlimit_enable": True,
+        # Webhooks fail closed: a Volcano that is down must never keep the cluster's own pods from starting.
+        "webhooks_namespace_selector_expressions": [
+            {
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": [SYSTEM_NAMESPACE, "kube-public", "kube-node-lease", NAMESPACE],
+            }
+        ],
+        "scheduler_config_override": volcano_config.scheduler_yaml(
+            args, queues=args.queues, rests_at_zero=args.rests_at_zero
+        ),
+        "controller_config_override": volcano_config.controller_config(args.topology_labels),
+        "scheduler_resources": _resources("250m", "512Mi", "2", "2Gi"),
+        "controller_resources": _resources("100m", "256Mi", "1", "1Gi"),
+        "admission_resources": _resources("100m", "128Mi", "500m", "512Mi"),
+    }
+    for component, app in COMPONENTS.items():
+        custom[f"{component}_replicas"] = args.replicas
+        custom[f"{component}_affinity"] = _spread(app)
+    return {
+        "basic": {
+            "image_tag_version": f"v{chart(CHART).version.removeprefix('v')}",
+            # The tag is pinned, so what a node has is what the registry has.
+            "image_pull_policy": "IfNotPresent",
+            "admission_port": ADMISSION_PORT,
+        },
+        "custom": custom,
+    }
+
+
+def queue_spec(queue: QueueConfig) -> dict[str, Any]:
+    """The ``spec`` of a Queue object; what is not set stays out, so that Volcano's defaults apply."""
+    spec: dict[str, Any] = {"weight": queue.weight, "reclaimable": queue.reclaimable}
+    if queue.capability:
+        spec["capability"] = dict(queue.capability)
+    if queue.deserved:
+        spec["deserved"] = dict(queue.deserved)
+    if queue.guarantee:
+        spec["guarantee"] = {"resource": dict(queue.guarantee)}
+    if queue.parent is not None:
+        spec["parent"] = queue.parent
+    return spec
+
+
+def problems(args: VolcanoStackArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while a refused one stands."""
+    found = [
+        *queue_model.volcano_problems(args, rests_at_zero=args.rests_at_zero),
+        *(problem.under("queues") for problem in queue_model.problems(args.queues, pool=args.pool)),
+    ]
+    if args.rendezvous == "etcd" and not args.rendezvous_namespaces:
+        found.append(
+            Problem(
+                "rendezvous_namespaces",
+                f"empty: etcd has no password, so only pods of the namespace {ETCD_NAMESPACE} may reach it",
+                "name the namespaces whose jobs use it",
+                Severity.WARN,
+            )
+        )
+    return found
+
+
+def _resources(cpu: str, memory: str, cpu_limit: str, memory_limit: str) -> dict[str, dict[str, str]]:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu_limit, "memory": memory_limit}}
+
+
+def _spread(app: str) -> dict[str, Any]:
+    """Copies on different nodes where there are any; preferred, so that a cluster of one node still works."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
+        }
+    }
+
+
+def _parents_first(queues: Sequence[QueueConfig]) -> list[QueueConfig]:
+    """The queues with every parent before its children; otherwise in the order given."""
+    named = {queue.name: queue for queue in queues}
+    placed: dict[str, QueueConfig] = {}
+
+    def place(queue: QueueConfig) -> None:
+        if queue.name in placed:
+            return
+        if queue.parent in named:
+            place(named[queue.parent])
+        placed[queue.name] = queue
+
+    for queue in queues:
+        place(queue)
+    return list(placed.values())

@@ -1,0 +1,177 @@
+"""Every Kubernetes object of a recorded program against its schema, so that no misspelt field waits for a cluster.
+
+Built-in kinds are held to Kubernetes' own schemas, strictly: an unknown field is a fault. Custom kinds are held to the
+schemas below. A kind that has neither is a fault too, never a pass.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+from kubernetes_validate import utils
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.model.versions import KUBERNETES
+
+PREFIX = "kubernetes:"
+
+NO_OBJECTS = {
+    "kubernetes:helm.sh/v3:Release": "Helm makes the objects; the charts have tests of their own",
+    "kubernetes:kustomize/v2:Directory": "the engine makes the objects from pinned files",
+}
+"""Types of the Kubernetes provider that are no object, each with why nothing is lost."""
+
+_NAMES: Mapping[str, Any] = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+_AMOUNTS: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "integer", "minimum": 0},
+            {"type": "string", "pattern": r"^\d+(\.\d+)?([EPTGMk]i?|Ki|m)?$"},
+        ]
+    },
+}
+_METADATA: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": _NAMES,
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+
+
+def _custom(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "additionalProperties": False,
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": _METADATA,
+            "spec": {"type": "object", "additionalProperties": False, **spec},
+        },
+    }
+
+
+CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    # The fields that Volcano 1.15's webhook and definition take, without those that no queue of ours sets.
+    ("scheduling.volcano.sh/v1beta1", "Queue"): _custom(
+        {
+            "required": ["weight"],
+            "properties": {
+                "weight": {"type": "integer", "minimum": 1, "maximum": 65535},
+                "reclaimable": {"type": "boolean"},
+                "capability": _AMOUNTS,
+                "deserved": _AMOUNTS,
+                "guarantee": {"type": "object", "additionalProperties": False, "properties": {"resource": _AMOUNTS}},
+                "parent": _NAMES,
+                "priority": {"type": "integer", "minimum": 0},
+                "dequeueStrategy": {"enum": ["fifo", "traverse"]},
+            },
+        }
+    ),
+    ("topology.volcano.sh/v1alpha1", "HyperNode"): _custom(
+        {
+            "required": ["tier", "members"],
+            "properties": {
+                "tier": {"type": "integer", "minimum": 0},
+                "tierName": {"type": "string", "maxLength": 253},
+                "members": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "required": ["type", "selector"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "type": {"enum": ["Node", "HyperNode"]},
+                            "selector": {
+                                "type": "object",
+                                "minProperties": 1,
+                                "maxProperties": 1,
+                                "additionalProperties": False,
+                                "properties": {
+                                    "exactMatch": {"type": "object", "required": ["name"]},
+                                    "regexMatch": {"type": "object", "required": ["pattern"]},
+                                    "labelMatch": {"type": "object", "minProperties": 1},
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        }
+    ),
+}
+"""API version and kind to the JSON schema of the whole object."""
+
+
+def kubernetes_objects(graph: Graph) -> tuple[Resource, ...]:
+    """The resources of a recorded program that are Kubernetes objects."""
+    return tuple(each for each in graph.resources if each.type.startswith(PREFIX) and each.type not in NO_OBJECTS)
+
+
+def schema_faults(graph: Graph) -> list[str]:
+    """What is wrong with the Kubernetes objects of a recorded program; empty when every one fits its schema.
+
+    A value that only a real run would know, or a secret, is taken for a good one.
+    """
+    return [f"{each.type} {each.name}: {fault}" for each in kubernetes_objects(graph) for fault in _faults(each.inputs)]
+
+
+def object_faults(manifest: Mapping[str, Any]) -> list[str]:
+    """The same for one plain object."""
+    return list(_faults(manifest))
+
+
+def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
+    api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        yield "has no apiVersion and kind"
+        return
+    try:
+        validator = _validator(api_version, kind)
+    except kubernetes_validate.SchemaNotFoundError:
+        yield f"no schema for {api_version} {kind}: add one to CUSTOM_KINDS"
+        return
+    for error in validator.iter_errors(manifest):
+        if error.instance not in (UNKNOWN, SECRET):
+            yield f"{error.json_path}: {error.message}"
+
+
+@functools.cache
+def _validator(api_version: str, kind: str) -> jsonschema.protocols.Validator:
+    custom = CUSTOM_KINDS.get((api_version, kind))
+    if custom is not None:
+        return jsonschema.Draft202012Validator(custom)
+    return jsonschema.Draft202012Validator(_schema_of(api_version, kind), registry=_definitions())
+
+
+def _directory() -> str:
+    """The schemas of this very version: kubernetes-validate itself would make do with those of an older one."""
+    exact = [version for version in utils.all_versions() if utils.major_minor(version) == KUBERNETES]
+    assert exact, f"kubernetes-validate has no schemas for Kubernetes {KUBERNETES}; it has {utils.all_versions()}"
+    return f"kubernetes-json-schema/v{exact[-1]}-local-strict"
+
+
+def _schema_of(api_version: str, kind: str) -> Any:
+    group, _, version = api_version.rpartition("/")
+    name = f"{kind.lower()}-{group.split('.')[0]}-{version}" if group else f"{kind.lower()}-{version}"
+    try:
+        return utils.schema_contents(f"{_directory()}/{name}.json", KUBERNETES)
+    except FileNotFoundError:
+        raise kubernetes_validate.SchemaNotFoundError(kind, KUBERNETES, api_version) from None
+
+
+@functools.cache
+def _definitions() -> Registry[Any]:
+    contents = utils.schema_contents(f"{_directory()}/_definitions.json", KUBERNETES)
+    return DRAFT202012.create_resource(contents) @ Registry()

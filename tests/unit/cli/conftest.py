@@ -1,0 +1,49 @@
+"""Small Pulumi projects for the command, and ways to call it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hand_built import environment
+from small_project import PROGRAM, Project, Run
+from typer.testing import CliRunner, Result
+
+from trainium_eks.cli import recording
+from trainium_eks.cli.app import app
+from trainium_eks.graph.graph import Graph
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project with a stack dev and a program that makes one key."""
+    path = tmp_path / "project"
+    path.mkdir()
+    made = Project(path)
+    made.write("Pulumi.yaml", "name: small\nruntime: python\n")
+    made.write("Pulumi.dev.yaml", "config:\n  small:purpose: tests\n")
+    made.write("__main__.py", PROGRAM)
+    return made
+
+
+@pytest.fixture
+def trn(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls the command in this process."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, project: Project, trn: Run) -> Callable[..., Result]:
+    """Plans a graph as if the project's program had made it."""
+
+    def run(*arguments: object, graph: Graph | None = None) -> Result:
+        found = graph or environment()
+        monkeypatch.setattr(recording, "record", lambda _project, _stack: found)
+        return trn("plan", "--directory", project.path, *arguments)
+
+    return run

@@ -1,0 +1,232 @@
+"""`trn plan` on real small programs: what it records, what it says when that fails, and its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_project import Project, Run
+
+from trainium_eks.graph.graph import SCHEMA_VERSION, Graph
+
+REFUSING = """\
+from trainium_eks.model.problems import Problem
+
+
+class Refused(Exception):
+    problems = (Problem("node_groups[0].max_size", "0 is too small", "pulumi config set --path 'x' 1"),)
+
+
+raise Refused
+"""
+
+
+def _plan(trn: Run, project: Project, *arguments: object) -> tuple[int, str, str]:
+    result = trn("plan", "--directory", project.path, *arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_json_is_the_whole_plan_and_nothing_else(trn: Run, project: Project) -> None:
+    code, out, _ = _plan(trn, project, "--json")
+    data = json.loads(out)
+    assert {"schemaVersion", "stack", "resources", "outputs", "simulated", "cost", "timeToReady", "rules"} <= set(data)
+    assert data["schemaVersion"] == SCHEMA_VERSION
+    assert [resource["name"] for resource in data["resources"] if resource["type"] == "aws:kms/key:Key"] == [
+        "store-key"
+    ]
+    assert set(data["resources"][0]) >= {"urn", "type", "name", "parent", "inputs", "dependencies", "options"}
+    assert data["cost"]["hourlyUsd"] == pytest.approx(1 / 730, abs=0.0001)
+    assert set(data["timeToReady"]) >= {"seconds", "lowerBoundSeconds", "criticalPath"}
+    assert all({"id", "status"} <= set(rule) for rule in data["rules"])
+    assert code == int(any(rule["status"] == "fail" for rule in data["rules"]))
+
+
+def test_two_plans_are_byte_identical(trn: Run, project: Project) -> None:
+    assert _plan(trn, project, "--json") == _plan(trn, project, "--json")
+
+
+def test_invalid_config_is_the_list_alone_as_the_config_file_spells_it(trn: Run, project: Project) -> None:
+    project.write("__main__.py", REFUSING)
+    code, out, err = _plan(trn, project)
+    assert code == 1
+    assert out == ""
+    assert err.splitlines() == [
+        "Pulumi.dev.yaml: 1 problem, nothing was planned",
+        "- nodeGroups[0].maxSize: 0 is too small",
+        "    fix: pulumi config set --path 'x' 1",
+    ]
+
+
+def test_invalid_config_as_json(trn: Run, project: Project) -> None:
+    project.write("__main__.py", REFUSING)
+    code, out, _ = _plan(trn, project, "--json")
+    assert code == 1
+    [problem] = json.loads(out)["problems"]
+    assert (problem["path"], problem["reason"]) == ("nodeGroups[0].maxSize", "0 is too small")
+
+
+def test_a_failing_program_shows_its_own_traceback(trn: Run, project: Project) -> None:
+    project.write("__main__.py", "def build():\n    return {}['nothing']\n\n\nbuild()\n")
+    code, out, err = _plan(trn, project)
+    assert (code, out) == (1, "")
+    assert "KeyError: 'nothing'" in err
+    assert "in build" in err
+    assert "trainium_eks/cli" not in err
+
+
+def test_a_failing_program_as_json(trn: Run, project: Project) -> None:
+    project.write("__main__.py", "1 / 0\n")
+    code, out, _ = _plan(trn, project, "--json")
+    assert code == 1
+    assert "ZeroDivisionError" in json.loads(out)["problems"][0]["reason"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_unknown_stack_is_wrong_usage_with_the_ones_there_are(trn: Run, project: Project, as_json: bool) -> None:
+    code, out, err = _plan(trn, project, "--stack", "dve", *(["--json"] if as_json else []))
+    assert code == 2
+    said = json.loads(out)["problems"][0]["reason"] if as_json else err
+    assert "'dve'" in said
+    assert "did you mean 'dev'" in said
+
+
+def test_no_project_is_wrong_usage(trn: Run, tmp_path: Path) -> None:
+    result = trn("plan", "--directory", tmp_path)
+    assert result.exit_code == 2
+    assert "no Pulumi.yaml" in result.stderr
+
+
+def test_a_directory_that_is_not_there_is_wrong_usage(trn: Run, tmp_path: Path) -> None:
+    result = trn("plan", "--directory", tmp_path / "nowhere")
+    assert result.exit_code == 2
+    assert "is not a directory" in result.stderr
+
+
+def test_the_project_is_found_from_a_directory_inside_it(
+    trn: Run, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = project.path / "docs"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    assert json.loads(trn("plan", "--json").stdout)["stack"] == "dev"
+
+
+def test_a_saved_plan_is_what_json_prints_and_compares_equal(trn: Run, project: Project, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    _, out, _ = _plan(trn, project, "--json", "--save", saved)
+    assert saved.read_text() == out
+    assert Graph.from_json(json.loads(out)).stack == "dev"
+    _, out, _ = _plan(trn, project, "--json", "--against", saved)
+    assert json.loads(out)["against"]["items"] == []
+
+
+def test_a_place_that_cannot_be_written_is_wrong_usage(trn: Run, project: Project, tmp_path: Path) -> None:
+    code, _, err = _plan(trn, project, "--save", tmp_path / "nowhere" / "plan.json")
+    assert code == 2
+    assert "cannot write" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not a saved plan"),
+        ("[]", "has no resources"),
+        ('{"schemaVersion": 99, "resources": []}', "schema version 99"),
+        ('{"schemaVersion": 1, "resources": [{}]}', "not a whole plan"),
+        ('{"schemaVersion": 1, "project": "small", "stack": "prod", "resources": [], "outputs": {}}', "not of dev"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_wrong_usage(
+    trn: Run, project: Project, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    code, _, err = _plan(trn, project, "--against", tmp_path / "plan.json")
+    assert code == 2
+    assert said in err
+
+
+def test_neither_file_nor_commit_is_wrong_usage(trn: Run, project: Project) -> None:
+    code, _, err = _plan(trn, project, "--against", "nowhere")
+    assert code == 2
+    assert err.splitlines()[0] == "--against nowhere: neither a file nor a commit of this repository"
+    project.git("init", "-q")
+    project.commit()
+    code, _, err = _plan(trn, project, "--against", "nowhere")
+    assert code == 2
+
+
+def test_a_commit_is_recorded_with_its_own_code(trn: Run, project: Project) -> None:
+    project.write("naming.py", "NAME = 'old'\n")
+    project.write("__main__.py", PROGRAM_WITH_MODULE)
+    project.git("init", "-q")
+    project.commit()
+    project.write("naming.py", "NAME = 'new'\n")
+    _, out, _ = _plan(trn, project, "--json", "--against", "HEAD")
+    against = json.loads(out)["against"]
+    assert against["since"].startswith("HEAD (")
+    assert {(item["kind"], item["name"]) for item in against["items"]} == {("delete", "old"), ("create", "new")}
+
+
+def test_a_project_in_a_folder_of_its_repository_is_recorded(trn: Run, project: Project) -> None:
+    top = Project(project.path.parent)
+    top.git("init", "-q")
+    top.commit()
+    project.write("Pulumi.dev.yaml", "config:\n  small:purpose: other\n")
+    _, out, _ = _plan(trn, project, "--json", "--against", "HEAD")
+    [item] = json.loads(out)["against"]["items"]
+    [path] = item["paths"]
+    assert (path["path"], path["before"], path["after"]) == ("description", "tests", "other")
+
+
+def test_a_stack_that_is_new_since_the_commit_is_said_so(trn: Run, project: Project) -> None:
+    project.git("init", "-q")
+    project.commit()
+    project.write("Pulumi.next.yaml", "config: {}\n")
+    code, _, err = _plan(trn, project, "--stack", "next", "--against", "HEAD")
+    assert code == 2
+    assert "as of HEAD (" in err
+    assert "no stack 'next'" in err
+    assert "trn-plan-" not in err
+
+
+def test_a_commit_whose_program_fails_is_said_so(trn: Run, project: Project) -> None:
+    project.write("__main__.py", "1 / 0\n")
+    project.git("init", "-q")
+    project.commit()
+    project.write("__main__.py", "")
+    code, _, err = _plan(trn, project, "--against", "HEAD")
+    assert code == 1
+    assert err.startswith("as of HEAD (")
+    assert "ZeroDivisionError" in err
+
+
+def test_version(trn: Run) -> None:
+    from trainium_eks import __version__
+
+    assert trn("--version").stdout == f"trn {__version__}\n"
+
+
+def test_an_unknown_option_is_wrong_usage(trn: Run) -> None:
+    assert trn("plan", "--jsn").exit_code == 2
+
+
+def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
+    """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
+    check = (
+        "import sys; from trainium_eks.cli import plan;"
+        f"plan.run(plan.Request('dev', as_json=True, directory=__import__('pathlib').Path({str(project.path)!r})));"
+        "sys.stderr.write(' '.join(name for name in ('pulumi', 'pulumi_aws', 'rich') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)
+    assert done.stderr == ""
+
+
+PROGRAM_WITH_MODULE = """\
+import pulumi_aws as aws
+from naming import NAME
+
+aws.kms.Key(NAME)
+"""

@@ -1,0 +1,269 @@
+"""The local charts: parsed always, rendered and checked where a helm binary is on PATH."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pulumi
+import pytest
+import yaml
+
+from components import _charts
+from components.gpu_addons import OPERATOR_DIRECTORY
+from components.neuron_addons import monitor_values
+from trainium_eks.model import versions
+from trainium_eks.model.instances import CATALOGUE
+
+CHARTS = _charts.CHARTS_DIRECTORY
+HELM_CHARTS = ("neuron-monitor", "torchx-etcd")
+VALUES: Mapping[str, Mapping[str, Any]] = {
+    "neuron-monitor": monitor_values(CATALOGUE),
+    "torchx-etcd": {"image": versions.IMAGES["etcd"], "clientNamespaces": ["training", "research"]},
+}
+
+needs_helm = pytest.mark.skipif(
+    shutil.which("helm") is None, reason="no helm on PATH; install helm 3 to render the charts"
+)
+needs_kubectl = pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="no kubectl on PATH; install it to build the kustomization"
+)
+
+
+def values_of(chart: str) -> dict[str, Any]:
+    return yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+
+
+def templates(chart: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((CHARTS / chart / "templates").iterdir()):
+        yield path.name, path.read_text()
+
+
+def rendered(chart: str, tmp_path: Path, **more: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every object of the chart by kind and name, as Helm makes it of the component's values."""
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({**VALUES[chart], **more}))
+    command = ["helm", "template", chart, str(CHARTS / chart), "--namespace", chart, "--values", str(values)]
+    done = subprocess.run(
+        [*command, "--kube-version", versions.KUBERNETES], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+
+
+@pytest.mark.parametrize("chart", HELM_CHARTS)
+def test_chart_names_itself_as_its_directory(chart: str) -> None:
+    metadata = yaml.safe_load((CHARTS / chart / "Chart.yaml").read_text())
+    assert (metadata["apiVersion"], metadata["name"]) == ("v2", chart)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", metadata["version"])
+
+
+@pytest.mark.parametrize("chart", HELM_CHARTS)
+def test_every_value_a_template_uses_has_a_default_and_every_default_a_use(chart: str) -> None:
+    used = {name for _, text in templates(chart) for name in re.findall(r"\.Values\.(\w+)", text)}
+    assert used == set(values_of(chart))
+
+
+@pytest.mark.parametrize("chart", HELM_CHARTS)
+def test_the_component_sets_only_values_the_chart_has(chart: str) -> None:
+    assert set(VALUES[chart]) <= set(values_of(chart))
+
+
+@pytest.mark.parametrize("chart", [*HELM_CHARTS, "training-operator"])
+def test_nothing_floats(chart: str) -> None:
+    for path in (CHARTS / chart).rglob("*.*"):
+        text = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("#"))
+        assert not re.search(r"\b(latest|main|master)\b", text), path.name
+
+
+@pytest.mark.parametrize("chart", HELM_CHARTS)
+def test_templates_balance_their_blocks(chart: str) -> None:
+    for name, text in templates(chart):
+        opened = len(re.findall(r"{{-?\s*(?:if|with|range|define)\b", text))
+        assert opened == len(re.findall(r"{{-?\s*end\b", text)), name
+        assert text.count("{{") == text.count("}}"), name
+
+
+def test_the_monitors_default_image_is_the_pinned_one() -> None:
+    assert values_of("neuron-monitor")["image"] == versions.IMAGES["neuron-monitor"]
+
+
+def test_etcd_has_the_v2_api_and_a_version_that_still_has_it() -> None:
+    """3.6 removed it, and etcd would not even start (pytorch#158326)."""
+    assert re.search(r":v3\.5\.\d+$", versions.IMAGES["etcd"])
+    assert "--enable-v2=true" in dict(templates("torchx-etcd"))["statefulset.yaml"]
+
+
+@needs_helm
+@pytest.mark.parametrize("chart", HELM_CHARTS)
+def test_chart_passes_helms_lint(chart: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(dict(VALUES[chart])))
+    command = ["helm", "lint", "--strict", str(CHARTS / chart), "--values", str(values)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize("chart", HELM_CHARTS)
+def test_rendered_objects_are_valid_kubernetes(chart: str, tmp_path: Path) -> None:
+    for manifest in rendered(chart, tmp_path).values():
+        kubernetes_validate.validate(manifest, versions.KUBERNETES, strict=True)
+
+
+@needs_helm
+def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path: Path) -> None:
+    pod = rendered("neuron-monitor", tmp_path)["DaemonSet", "neuron-monitor"]["spec"]["template"]["spec"]
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (expression,) = term["matchExpressions"]
+    neuron = {name for name, instance in CATALOGUE.items() if instance.family == "neuron"}
+    assert set(expression["values"]) == neuron
+    assert pod["hostNetwork"] is True
+    assert pod["tolerations"] == [{"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}]
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {"privileged": True}
+    assert set(container["resources"]) == {"requests", "limits"}
+
+
+@needs_helm
+def test_a_monitor_for_no_type_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="instanceTypes is empty"):
+        rendered("neuron-monitor", tmp_path, instanceTypes=[])
+
+
+@needs_helm
+def test_etcd_is_reached_under_torchxs_names_and_meets_the_restricted_level(tmp_path: Path) -> None:
+    objects = rendered("torchx-etcd", tmp_path)
+    pod = objects["StatefulSet", "etcd-server"]["spec"]["template"]
+    for name in ("etcd-client", "etcd-server"):
+        service = objects["Service", name]["spec"]
+        assert service["selector"].items() <= pod["metadata"]["labels"].items()
+        assert [port["port"] for port in service["ports"]] == [2379]
+    (container,) = pod["spec"]["containers"]
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= set(container)
+    # Helm prints a large number as 2.68435456e+08, which etcd refuses.
+    assert "--quota-backend-bytes=268435456" in container["args"]
+
+
+@needs_helm
+def test_etcd_is_open_to_its_own_and_the_named_namespaces_alone(tmp_path: Path) -> None:
+    policy = rendered("torchx-etcd", tmp_path)["NetworkPolicy", "etcd-server"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == []
+    (rule,) = policy["ingress"]
+    assert rule["ports"] == [{"port": 2379, "protocol": "TCP"}]
+    own, named = rule["from"]
+    assert own == {"podSelector": {}}
+    (expression,) = named["namespaceSelector"]["matchExpressions"]
+    assert (expression["key"], expression["values"]) == ("kubernetes.io/metadata.name", ["training", "research"])
+
+    (rule,) = rendered("torchx-etcd", tmp_path, clientNamespaces=[])["NetworkPolicy", "etcd-server"]["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": {}}]
+
+
+def test_the_training_operator_is_pinned_as_the_versions_table_says() -> None:
+    kustomization = yaml.safe_load((OPERATOR_DIRECTORY / "kustomization.yaml").read_text())
+    (base,) = kustomization["resources"]
+    repository = "https://github.com/kubeflow/training-operator//manifests/overlays/standalone"
+    assert base == f"{repository}?ref={versions.TRAINING_OPERATOR}"
+    (image,) = kustomization["images"]
+    assert f"{image['name']}:{image['newTag']}" == versions.IMAGES["training-operator"]
+    assert [patch["path"] for patch in kustomization["patches"]] == ["namespace.yaml", "deployment.yaml"]
+
+
+@needs_kubectl
+def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path) -> None:
+    """Upstream's objects, reduced to what the patches aim at; the real ones are fetched at `up`."""
+    base = tmp_path / "base"
+    base.mkdir()
+    image, _, tag = versions.IMAGES["training-operator"].rpartition(":")
+    container = {"name": "training-operator", "image": f"{image}:other"}
+    labels = {"control-plane": "kubeflow-training-operator"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    upstream = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "training-operator", "namespace": "kubeflow"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        },
+    ]
+    (base / "objects.yaml").write_text(yaml.safe_dump_all(upstream))
+    (base / "kustomization.yaml").write_text("resources: [objects.yaml]\n")
+    shutil.copytree(OPERATOR_DIRECTORY, tmp_path / "operator")
+    kustomization = tmp_path / "operator" / "kustomization.yaml"
+    kustomization.write_text(re.sub(r"https://\S+", "../base", kustomization.read_text()))
+
+    command = ["kubectl", "kustomize", str(kustomization.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    objects = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+    for each in objects.values():
+        kubernetes_validate.validate(each, versions.KUBERNETES, strict=True)
+    assert objects["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (patched,) = pod["containers"]
+    assert patched["image"] == f"{image}:{tag}"
+    assert set(patched["resources"]) == {"requests", "limits"}
+    assert patched["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_local_chart_is_found_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for directory in (tmp_path, CHARTS.parent, CHARTS.parent / "tests"):
+        monkeypatch.chdir(directory)
+        path = _charts.local_chart("torchx-etcd").path
+        assert path.startswith("."), "without a dot Helm may take it for a repository's chart"
+        assert (Path.cwd() / path).resolve() == CHARTS / "torchx-etcd"
+
+
+def test_an_edited_template_changes_the_digest(tmp_path: Path) -> None:
+    """Helm releases made from a path see only changed values (pulumi-kubernetes#2672)."""
+    copy = Path(shutil.copytree(CHARTS / "torchx-etcd", tmp_path / "copy"))
+    before = _charts.digest(copy)
+    assert before == _charts.digest(CHARTS / "torchx-etcd")
+    services = copy / "templates" / "services.yaml"
+    original = services.read_bytes()
+
+    services.write_bytes(original.replace(b"2379", b"2380"))
+    assert _charts.digest(copy) != before
+    services.write_bytes(original.replace(b"\n", b"\r\n"))
+    assert _charts.digest(copy) == before, "a Windows checkout is the same chart"
+    services.write_bytes(original)
+    (copy / ".DS_Store").write_bytes(b"x")
+    assert _charts.digest(copy) == before
+    services.rename(services.with_name("service.yaml"))
+    assert _charts.digest(copy) != before
+
+
+def test_a_chart_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        _charts.local_chart("no-such-chart")
+
+
+def test_overlay_merges_objects_and_replaces_the_rest() -> None:
+    below = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
+    over = {"a": {"y": [3]}, "b": {"z": 1}, "c": None}
+    assert _charts.overlay(below, over) == {"a": {"x": 1, "y": [3]}, "b": {"z": 1}, "c": None}
+    assert below == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
+
+
+def test_outputs_among_chart_values_are_named_with_their_place() -> None:
+    values = {"a": {"list": [1, pulumi.Output.from_input("late")]}, "plain": None, "flag": True}
+    found = list(_charts.plain_problems(values, "neuron_values"))
+    assert [problem.path for problem in found] == ["neuron_values.a.list[1]"]
+    assert "Output" in found[0].reason
+
+
+def test_tolerations_name_each_taint_once() -> None:
+    mixed = _charts.tolerations(("p4d.24xlarge", "trn1.32xlarge", "trn1n.32xlarge", "m6i.xlarge"), CATALOGUE)
+    assert sorted(each["key"] for each in mixed) == ["aws.amazon.com/neuron", "nvidia.com/gpu"]

@@ -1,0 +1,447 @@
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kubernetes_validate
+import pulumi
+import pulumi_aws as aws
+import pytest
+from dry_run import planned_alike
+
+from components._args import ArgumentError
+from components.cluster import TrainiumCluster
+from components.encryption_key import EncryptionKey
+from components.network import Network
+from trainium_eks.graph.edges import check_edges
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.order import order
+from trainium_eks.model import addresses, versions
+from trainium_eks.model.config import StackConfig
+
+EKS = "aws:eks/cluster:Cluster"
+CONTROL_PLANE = "eks:index:Cluster"
+ADDON = "aws:eks/addon:Addon"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+ROLE = "aws:iam/role:Role"
+ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+CLUSTER = "trainium-eks:index:TrainiumCluster"
+GROUP = "trainium-eks:index:AcceleratorNodeGroup"
+STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
+KEY_ARN = "arn:aws:kms:us-west-2:000000000000:key/k"
+ZONES = ("usw2-az4", "usw2-az1", "usw2-az2", "usw2-az3")
+DEFAULT_GROUPS = StackConfig(region="us-west-2", owner="me").node_groups
+BEFORE_NODES = {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
+AFTER_NODES = set(versions.ADDONS) - BEFORE_NODES
+Record = Callable[..., Graph]
+
+
+def wiring(zones: int = 2, **args: Any) -> dict[str, Any]:
+    return {
+        "region": "us-west-2",
+        "vpc_id": "vpc-0123456789abcdef0",
+        "subnet_ids_by_zone": {zone: f"subnet-of-{zone}" for zone in ZONES[:zones]},
+        "kms_key_arn": KEY_ARN,
+        "endpoint": {"way_in": "a runner in the VPC"},
+        **args,
+    }
+
+
+def built(record: Record, zones: int = 2, **args: Any) -> Graph:
+    return planned_alike(record, lambda: TrainiumCluster("trn", wiring(zones, **args)))
+
+
+def one(graph: Graph, type_: str) -> Resource:
+    (found,) = graph.of_type(type_)
+    return found
+
+
+def addons(graph: Graph) -> dict[str, Resource]:
+    return {each.inputs["addonName"]: each for each in graph.of_type(ADDON)}
+
+
+def groups(graph: Graph) -> dict[str, Resource]:
+    return {each.name: each for each in graph.of_type(NODE_GROUP)}
+
+
+def stack(record: Record) -> Graph:
+    """Key, network and cluster with the default groups, under an explicit provider."""
+
+    def program() -> None:
+        opts = pulumi.ResourceOptions(providers=[aws.Provider("main", region="us-west-2")])
+        key = EncryptionKey("key", {"region": "us-west-2"}, opts)
+        network = Network("net", {"region": "us-west-2", "kms_key_arn": key.key_arn}, opts)
+        args = wiring(
+            vpc_id=network.vpc_id,
+            subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
+            kms_key_arn=key.key_arn,
+            egress=tuple(network.egress),
+            node_groups=DEFAULT_GROUPS,
+        )
+        TrainiumCluster("trn", args, opts)
+
+    return planned_alike(record, program)
+
+
+def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_off(record: Record) -> None:
+    inputs = one(built(record), CONTROL_PLANE).inputs
+    assert inputs["authenticationMode"] == "API"
+    for name in ("skipDefaultNodeGroup", "skipDefaultSecurityGroups", "useDefaultVpcCni"):
+        assert inputs[name] is True
+    for name in ("createInstanceRole", "createOidcProvider", "bootstrapSelfManagedAddons"):
+        assert inputs[name] is False
+    for name in ("corednsAddonOptions", "kubeProxyAddonOptions"):
+        assert inputs[name]["enabled"] is False
+
+
+def test_the_control_plane_logs_everything_and_encrypts_secrets(record: Record) -> None:
+    inputs = one(built(record), EKS).inputs
+    assert set(inputs["enabledClusterLogTypes"]) == {"api", "audit", "authenticator", "controllerManager", "scheduler"}
+    assert inputs["encryptionConfig"] == {"provider": {"keyArn": KEY_ARN}, "resources": ["secrets"]}
+    assert inputs["version"] == versions.KUBERNETES
+    assert inputs["upgradePolicy"] == {"supportType": "STANDARD"}
+    assert inputs["kubernetesNetworkConfig"]["serviceIpv4Cidr"] == "172.20.0.0/16"
+
+
+def test_the_log_group_stands_before_the_cluster_under_a_name_that_is_new_each_time(record: Record) -> None:
+    graph = built(record, log_retention_days=90)
+    group, cluster, component = one(graph, LOG_GROUP), one(graph, EKS), one(graph, CONTROL_PLANE)
+    assert group.inputs["name"] == f"/aws/eks/{cluster.inputs['name']}/cluster"
+    assert (group.inputs["retentionInDays"], group.inputs["kmsKeyId"]) == (90, KEY_ARN)
+    assert group.urn in component.dependencies
+    (role,) = (each for each in graph.of_type(ROLE) if each.name == "trn-node")
+    assert cluster.inputs["name"] == f"trn-{role.outputs['name'].rpartition('-')[2]}"
+    assert cluster.inputs["name"] != "trn"
+
+
+def test_without_ranges_only_the_private_endpoint_is_on(record: Record) -> None:
+    network = one(built(record), EKS).inputs["vpcConfig"]
+    assert network["endpointPrivateAccess"] is True
+    assert network["endpointPublicAccess"] is False
+    assert "publicAccessCidrs" not in network
+    assert network["subnetIds"] == ["subnet-of-usw2-az4", "subnet-of-usw2-az1"]
+
+
+def test_named_ranges_reach_the_public_endpoint(record: Record) -> None:
+    network = one(built(record, endpoint={"public_access_cidrs": ["203.0.113.0/24"]}), EKS).inputs["vpcConfig"]
+    assert network["endpointPublicAccess"] is True
+    assert network["publicAccessCidrs"] == ["203.0.113.0/24"]
+
+
+@pytest.mark.parametrize(
+    ("args", "protected"),
+    [
+        ({}, False),
+        ({"production": True}, True),
+        ({"deletion_protection": True}, True),
+        ({"production": True, "deletion_protection": False, "waivers": {"R06": "a rehearsal"}}, False),
+    ],
+)
+def test_production_is_protected_unless_waived(record: Record, args: Mapping[str, Any], protected: bool) -> None:
+    graph = built(record, **args)
+    assert one(graph, EKS).inputs["deletionProtection"] is protected
+    assert one(graph, EKS).options.protect is bool(args.get("production"))
+
+
+def test_the_callers_provider_reaches_every_aws_resource_those_of_pulumi_eks_included(record: Record) -> None:
+    graph = stack(record)
+    provider = one(graph, "pulumi:providers:aws").urn
+    made = [each for each in graph.resources if each.type.startswith("aws:")]
+    assert EKS in {each.type for each in made}
+    assert {each.provider for each in made} == {provider}
+
+
+def test_the_kubeconfig_is_secret_holds_no_credential_and_names_the_region(record: Record) -> None:
+    known: list[str] = []
+
+    def program() -> None:
+        cluster = TrainiumCluster("trn", wiring())
+        pulumi.export("kubeconfig", cluster.kubeconfig)
+        pulumi.export(
+            "shown", pulumi.Output.unsecret(cluster.kubeconfig).apply(lambda text: known.append(text) or "ok")
+        )
+
+    graph = record(program)
+    assert graph.outputs["kubeconfig"] == "[secret]"
+    config, cluster = json.loads(known[0]), one(graph, EKS).outputs
+    assert config["clusters"][0]["cluster"] == {
+        "server": cluster["endpoint"],
+        "certificate-authority-data": cluster["certificateAuthority"]["data"],
+    }
+    user = config["users"][0]["user"]
+    assert set(user) == {"exec"}
+    assert user["exec"]["command"] == "aws"
+    arguments = " ".join(user["exec"]["args"])
+    assert arguments == f"--region us-west-2 eks get-token --cluster-name {cluster['name']} --output json"
+    assert config["current-context"] == config["contexts"][0]["name"]
+
+
+def test_one_kubernetes_provider_is_tied_to_the_clusters_arn(record: Record) -> None:
+    graph = built(record)
+    (provider,) = (each for each in graph.of_type("pulumi:providers:kubernetes") if each.name == "trn-kubernetes")
+    assert provider.inputs["clusterIdentifier"] == one(graph, EKS).outputs["arn"]
+    assert provider.inputs["kubeconfig"] == "[secret]"
+    assert one(graph, STORAGE_CLASS).provider == provider.urn
+
+
+def test_administrators_get_an_entry_and_the_cluster_admin_policy(record: Record) -> None:
+    account = "arn:aws:iam::123456789012"
+    principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
+    graph = built(record, admin_principals=principals)
+    entries = graph.of_type("aws:eks/accessEntry:AccessEntry")
+    policies = graph.of_type("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
+    assert {each.inputs["principalArn"] for each in entries} == set(principals)
+    assert {each.inputs["type"] for each in entries} == {"STANDARD"}
+    assert {each.inputs["policyArn"] for each in policies} == {
+        "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    }
+    assert {each.inputs["accessScope"]["type"] for each in policies} == {"cluster"}
+    assert all(any(entry.urn in each.dependencies for entry in entries) for each in policies)
+
+
+def test_every_add_on_is_pinned_and_wins_over_what_was_there(record: Record) -> None:
+    graph = built(record, addon_versions={"coredns": "v1.14.4-eksbuild.1"})
+    found = addons(graph)
+    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == {
+        **versions.ADDONS,
+        "coredns": "v1.14.4-eksbuild.1",
+    }
+    for each in found.values():
+        assert each.inputs["resolveConflictsOnCreate"] == each.inputs["resolveConflictsOnUpdate"] == "OVERWRITE"
+
+
+def test_the_cni_keeps_as_many_addresses_as_the_budget_counts(record: Record) -> None:
+    settings = json.loads(addons(built(record))["vpc-cni"].inputs["configurationValues"])
+    assert settings["enableNetworkPolicy"] == "true"
+    assert settings["env"] == {
+        "WARM_IP_TARGET": str(addresses.WARM_IP_TARGET),
+        "MINIMUM_IP_TARGET": str(addresses.MINIMUM_IP_TARGET),
+        "ENABLE_PREFIX_DELEGATION": "false",
+    }
+
+
+def test_storage_drivers_get_their_region_by_value(record: Record) -> None:
+    """With a hop limit of one they cannot ask the metadata service."""
+    found = addons(built(record))
+    for name in ("aws-ebs-csi-driver", "aws-fsx-csi-driver"):
+        assert json.loads(found[name].inputs["configurationValues"]) == {"controller": {"region": "us-west-2"}}
+
+
+def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(record: Record) -> None:
+    graph = built(record)
+    roles = {each.outputs["arn"]: each for each in graph.of_type(ROLE)}
+    taken = {each.inputs["serviceAccount"]: roles[each.inputs["roleArn"]] for each in graph.of_type(ASSOCIATION)}
+    assert {account: role.name for account, role in taken.items()} == {
+        "aws-node": "trn-vpc-cni",
+        "ebs-csi-controller-sa": "trn-aws-ebs-csi-driver",
+        "fsx-csi-controller-sa": "trn-aws-fsx-csi-driver",
+    }
+    for role in taken.values():
+        (statement,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
+        assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    for name in ("vpc-cni", "aws-ebs-csi-driver", "aws-fsx-csi-driver"):
+        prepared = [each for each in graph.of_type(ASSOCIATION, ATTACHMENT, ROLE_POLICY) if each.name == f"trn-{name}"]
+        assert len(prepared) >= 2
+        assert {each.urn for each in prepared} <= set(addons(graph)[name].dependencies)
+
+
+def test_the_file_system_driver_deletes_only_what_it_made(record: Record) -> None:
+    (permission,) = (each for each in built(record).of_type(ROLE_POLICY) if each.name == "trn-aws-fsx-csi-driver")
+    statements = json.loads(permission.inputs["policy"])["Statement"]
+    (deleting,) = (each for each in statements if "fsx:DeleteFileSystem" in each["Action"])
+    assert deleting["Condition"] == {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
+    assert not any("*" in action for each in statements for action in [each["Action"]] if isinstance(action, str))
+
+
+def test_storage_drivers_use_the_key_only_through_their_service(record: Record) -> None:
+    for name, service in (("aws-ebs-csi-driver", "ec2"), ("aws-fsx-csi-driver", "fsx")):
+        (permission,) = (each for each in built(record).of_type(ROLE_POLICY) if each.name == f"trn-{name}")
+        about_key = [
+            each for each in json.loads(permission.inputs["policy"])["Statement"] if each["Resource"] == KEY_ARN
+        ]
+        assert len(about_key) == 2
+        for statement in about_key:
+            via = statement["Condition"]["StringEquals"]["kms:ViaService"]
+            assert via == f"{service}.us-west-2.amazonaws.com"
+
+
+@pytest.mark.parametrize("zones", [2, 3, 4])
+def test_system_nodes_are_one_group_over_all_zones_with_their_number_in_each(record: Record, zones: int) -> None:
+    system = groups(built(record, zones))["trn-system-nodes"].inputs
+    assert system["subnetIds"] == [f"subnet-of-{zone}" for zone in ZONES[:zones]]
+    assert system["scalingConfig"] == {"minSize": zones, "maxSize": 3 * zones, "desiredSize": zones}
+    assert system["labels"] == {"trainium-eks/pool": "system"}
+    assert "taints" not in system
+
+
+def test_a_small_cpu_pool_is_beside_the_accelerators(record: Record) -> None:
+    cpu = groups(built(record))["trn-cpu-nodes"].inputs
+    assert cpu["subnetIds"] == ["subnet-of-usw2-az4"]
+    assert cpu["scalingConfig"] == {"minSize": 0, "maxSize": 4, "desiredSize": 1}
+    assert cpu["instanceTypes"] == ["m6i.xlarge"]
+
+
+def test_cpu_nodes_are_as_safe_as_the_others_and_left_to_the_clusters_group(record: Record) -> None:
+    graph = built(record, tags={"Owner": "me"})
+    for name in ("trn-system", "trn-cpu"):
+        (template,) = (
+            each for each in graph.of_type("aws:ec2/launchTemplate:LaunchTemplate") if each.name == f"{name}-template"
+        )
+        assert template.inputs["metadataOptions"]["httpTokens"] == "required"
+        assert template.inputs["metadataOptions"]["httpPutResponseHopLimit"] == 1
+        volume = template.inputs["blockDeviceMappings"][0]["ebs"]
+        assert (volume["encrypted"], volume["volumeType"], volume["kmsKeyId"]) == ("true", "gp3", KEY_ARN)
+        assert not {"vpcSecurityGroupIds", "networkInterfaces", "imageId", "userData"} & set(template.inputs)
+        assert all(each["tags"]["Owner"] == "me" for each in template.inputs["tagSpecifications"])
+        group = groups(graph)[f"{name}-nodes"]
+        assert group.inputs["amiType"] == "AL2023_x86_64_STANDARD"
+        assert group.inputs["releaseVersion"] == versions.AMI_RELEASES[versions.KUBERNETES]
+        assert group.inputs["nodeRepairConfig"] == {"enabled": True}
+
+
+def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone(record: Record) -> None:
+    graph = built(
+        record,
+        node_groups=[
+            {"name": "a", "instance_type": "trn1.32xlarge"},
+            {"name": "b", "instance_type": "trn1.32xlarge", "zone_id": "usw2-az1"},
+        ],
+    )
+    found = groups(graph)
+    assert found["trn-a-nodes"].inputs["subnetIds"] == ["subnet-of-usw2-az4"]
+    assert found["trn-b-nodes"].inputs["subnetIds"] == ["subnet-of-usw2-az1"]
+    for name in ("trn-a-nodes", "trn-b-nodes"):
+        assert found[name].inputs["clusterName"] == one(graph, EKS).outputs["name"]
+        (role,) = (each for each in graph.of_type(ROLE) if each.name == "trn-node")
+        assert found[name].inputs["nodeRoleArn"] == role.outputs["arn"]
+
+
+def test_every_node_waits_for_network_plugins_policies_and_the_way_out(record: Record) -> None:
+    graph = stack(record)
+    waited = {addons(graph)[name].urn for name in BEFORE_NODES}
+    waited |= {each.urn for each in graph.of_type(ATTACHMENT) if each.name.startswith("trn-node-")}
+    waited |= {each.urn for each in graph.of_type("aws:ec2/route:Route", "aws:ec2/vpcEndpoint:VpcEndpoint")}
+    assert len(groups(graph)) == 4
+    for group in groups(graph).values():
+        assert waited <= set(group.dependencies), group.name
+
+
+def test_add_ons_with_pods_wait_for_system_nodes_and_for_no_others(record: Record) -> None:
+    graph = stack(record)
+    system = groups(graph).pop("trn-system-nodes").urn
+    others = {each.urn for each in groups(graph).values()} - {system}
+    for name in AFTER_NODES:
+        assert system in addons(graph)[name].dependencies
+        assert not others & set(addons(graph)[name].dependencies)
+    for name in BEFORE_NODES:
+        assert system not in addons(graph)[name].dependencies
+
+
+def test_accelerators_start_beside_the_system_nodes_and_keys_before_the_network(record: Record) -> None:
+    graph = stack(record)
+    checks = {each.id: each for each in check_edges(graph, order(graph))}
+    for name in ("accelerators-system", "kms-vpc", "cluster-logs", "nodes-cni", "nodes-egress"):
+        assert checks[name].applies, name
+        assert checks[name].ok, checks[name].violations
+
+
+def test_workloads_wait_for_dns_drivers_and_system_nodes_and_not_for_accelerators(record: Record) -> None:
+    def program() -> None:
+        cluster = TrainiumCluster("trn", wiring(node_groups=DEFAULT_GROUPS))
+        aws.ec2.Eip("after", opts=pulumi.ResourceOptions(depends_on=cluster.ready))
+
+    graph = planned_alike(record, program)
+    waited = set(one(graph, "aws:ec2/eip:Eip").dependencies)
+    names = {each.name for each in graph.resources if each.urn in waited}
+    assert names == {
+        "trn-system-nodes",
+        "trn-eks-pod-identity-agent",
+        "trn-coredns",
+        "trn-aws-ebs-csi-driver",
+        "trn-aws-fsx-csi-driver",
+    }
+
+
+def test_the_default_storage_class_is_encrypted_gp3_bound_where_the_pod_is(record: Record) -> None:
+    graph = built(record)
+    storage = one(graph, STORAGE_CLASS)
+    kubernetes_validate.validate(dict(storage.inputs), versions.KUBERNETES, strict=True)
+    assert storage.inputs["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+    assert storage.inputs["provisioner"] == "ebs.csi.aws.com"
+    assert storage.inputs["parameters"] == {"type": "gp3", "encrypted": "true", "kmsKeyId": KEY_ARN}
+    assert storage.inputs["volumeBindingMode"] == "WaitForFirstConsumer"
+    assert addons(graph)["aws-ebs-csi-driver"].urn in storage.dependencies
+
+
+def test_without_a_key_the_cluster_makes_one_and_uses_it_everywhere(record: Record) -> None:
+    graph = built(record, kms_key_arn=None)
+    key = one(graph, "aws:kms/key:Key").outputs["arn"]
+    assert one(graph, EKS).inputs["encryptionConfig"]["provider"]["keyArn"] == key
+    assert one(graph, LOG_GROUP).inputs["kmsKeyId"] == key
+    assert one(graph, CLUSTER).outputs["kms_key_arn"] == key
+    assert not built(record).of_type("aws:kms/key:Key")
+
+
+def test_outputs_name_the_cluster_and_its_groups(record: Record) -> None:
+    graph = built(record, node_groups=DEFAULT_GROUPS)
+    outputs, cluster = one(graph, CLUSTER).outputs, one(graph, EKS).outputs
+    assert outputs["cluster_name"] == cluster["name"]
+    assert outputs["cluster_arn"] == cluster["arn"]
+    assert outputs["endpoint"] == cluster["endpoint"]
+    assert outputs["cluster_security_group_id"] == cluster["vpcConfig"]["clusterSecurityGroupId"]
+    assert outputs["kubeconfig"] == "[secret]"
+    assert outputs["node_group_names"] == {
+        name: groups(graph)[f"trn-{name}-nodes"].outputs["nodeGroupName"] for name in ("trn1-32xl-ng1", "trn1n-32xl-ng")
+    }
+    assert one(built(record), CLUSTER).outputs["node_group_names"] == {}
+
+
+def test_groups_are_found_by_their_name_in_the_stack(record: Record) -> None:
+    found: dict[str, str] = {}
+
+    def program() -> None:
+        cluster = TrainiumCluster("trn", wiring(node_groups=DEFAULT_GROUPS))
+        found.update({name: group.instance.name for name, group in cluster.groups.items()})
+
+    record(program)
+    assert found == {"trn1-32xl-ng1": "trn1.32xlarge", "trn1n-32xl-ng": "trn1n.32xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ({"subnet_ids_by_zone": {"usw2-az4": "subnet-1"}}, "subnet_ids_by_zone"),
+        ({"subnet_ids_by_zone": {"use1-az3": "a", "use1-az4": "b"}}, "use1-az3"),
+        ({"endpoint": {}}, "way_in"),
+        ({"endpoint": {"public_access_cidrs": ["0.0.0.0/0"]}}, "R02"),
+        ({"kubernetes_version": "1.12"}, "kubernetes_version"),
+        ({"addon_versions": {"core-dns": "v1"}}, "core-dns"),
+        ({"admin_principals": ["arn:aws:sts::123456789012:assumed-role/a/b"]}, "admin_principals"),
+        ({"system_nodes": {"desired_size": 0, "min_size": 0}}, "system_nodes"),
+        ({"node_groups": [{"name": "cpu", "instance_type": "trn1.32xlarge"}]}, r"node_groups\[0\]"),
+        ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge"}] * 2}, "two groups of one name"),
+        ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge", "zone_id": "usw2-az2"}]}, "zone_id"),
+        ({"node_groups": [{"name": "a" * 47, "instance_type": "trn1.32xlarge"}]}, "characters"),
+        ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge", "capacity": {"type": "spot"}}]}, "R29"),
+        (
+            {
+                "addon_versions": {"vpc-cni": "v1.18.0-eksbuild.1"},
+                "node_groups": [{"name": "a", "instance_type": "trn1.32xlarge"}],
+            },
+            "1.18.5",
+        ),
+        ({"production": True, "deletion_protection": False}, "R06"),
+        ({"regoin": "us-west-2"}, "regoin"),
+    ],
+)
+def test_a_bad_cluster_is_refused_before_anything_is_made(record: Record, args: Mapping[str, Any], reason: str) -> None:
+    with pytest.raises(ArgumentError, match=reason):
+        record(lambda: TrainiumCluster("trn", wiring(**args)))
+
+
+@pytest.mark.parametrize("name", ["t" * 37, "my cluster", "-trn"])
+def test_a_name_that_cannot_become_the_clusters_is_refused(record: Record, name: str) -> None:
+    with pytest.raises(ArgumentError, match="component's name"):
+        record(lambda: TrainiumCluster(name, wiring()))

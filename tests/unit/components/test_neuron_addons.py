@@ -1,0 +1,219 @@
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+import pytest
+
+from components._args import ArgumentError
+from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, problems
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.model import regions, versions
+from trainium_eks.model.instances import CATALOGUE
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+TYPES = ("trn1n.32xlarge", "trn1.32xlarge")
+NEURON_TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+
+Record = Callable[..., Graph]
+
+
+def args(**more: Any) -> dict[str, Any]:
+    return {"region": "us-west-2", "instance_types": TYPES, **more}
+
+
+def releases(graph: Graph) -> Mapping[str, Resource]:
+    """Helm releases by their name in the cluster."""
+    return {resource.inputs["name"]: resource for resource in graph.of_type(RELEASE)}
+
+
+def installed(record: Record, **more: Any) -> Mapping[str, Resource]:
+    return releases(record(lambda: NeuronAddons("neuron", args(**more))))
+
+
+def outputs(graph: Graph) -> Mapping[str, Any]:
+    (component,) = graph.of_type("trainium-eks:index:NeuronAddons")
+    return component.outputs
+
+
+def test_by_default_device_plugin_efa_plugin_and_monitor_are_installed(record: Record) -> None:
+    graph = record(lambda: NeuronAddons("neuron", args()))
+    assert set(releases(graph)) == {"neuron", "aws-efa-k8s-device-plugin", "neuron-monitor"}
+    assert outputs(graph)["monitor_namespace"] == "neuron-monitor"
+    assert outputs(graph)["release_versions"] == {
+        "neuron": versions.CHARTS["neuron-helm-chart"].version,
+        "aws-efa-k8s-device-plugin": versions.CHARTS["aws-efa-k8s-device-plugin"].version,
+        "neuron-monitor": "0.1.0",
+    }
+
+
+def test_every_release_is_pinned_rolled_back_on_failure_and_bounded(record: Record) -> None:
+    for name, each in installed(record).items():
+        inputs = each.inputs
+        assert (inputs["atomic"], inputs["cleanupOnFail"]) == (True, True), name
+        assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5), name
+        assert ("version" in inputs) != inputs["chart"].startswith("."), name
+
+
+def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(record: Record) -> None:
+    plugin = installed(record)["neuron"].inputs
+    assert plugin["chart"] == versions.CHARTS["neuron-helm-chart"].chart
+    assert plugin["version"] == versions.CHARTS["neuron-helm-chart"].version
+    assert plugin["namespace"] == "kube-system"
+    assert plugin["values"]["neuronInstances"] == sorted(TYPES)
+    assert NEURON_TOLERATION in plugin["values"]["devicePlugin"]["tolerations"]
+    assert set(plugin["values"]["devicePlugin"]["resources"]) == {"requests", "limits"}
+
+
+def test_node_repair_is_left_to_eks(record: Record) -> None:
+    """R63: two recoveries of one node fight each other."""
+    npd = installed(record)["neuron"].inputs["values"]["npd"]
+    assert npd["enabled"] is False
+    assert npd["nodeRecovery"]["enabled"] is False
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_scheduler_extension_is_a_choice(record: Record, wanted: bool) -> None:
+    values = installed(record, scheduler_extension=wanted)["neuron"].inputs["values"]
+    assert values["scheduler"]["enabled"] is wanted
+
+
+def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given() -> None:
+    tag = {"scheduler": {"customScheduler": {"image": {"tag": "v1.35.3-eks-1-35-4"}}}}
+    (warning,) = problems(NeuronAddonsArgs(**args(scheduler_extension=True)))
+    assert (warning.path, warning.severity.value) == ("scheduler_extension", "warn")
+    assert problems(NeuronAddonsArgs(**args(scheduler_extension=True, neuron_values=tag))) == []
+
+
+def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:
+    over = {"devicePlugin": {"resources": {"limits": {"memory": "1Gi"}}}, "npd": {"enabled": True}}
+    values = installed(record, neuron_values=over)["neuron"].inputs["values"]
+    assert values["devicePlugin"]["resources"]["limits"] == {"cpu": "200m", "memory": "1Gi"}
+    assert NEURON_TOLERATION in values["devicePlugin"]["tolerations"]
+    assert values["npd"]["enabled"] is True
+    assert values["npd"]["namespaceOverride"] == "kube-system", "its own namespace is nowhere made"
+
+
+def test_efa_plugin_runs_on_types_with_efa_only(record: Record) -> None:
+    plugin = installed(record, instance_types=("trn1.2xlarge", "trn1.32xlarge"))["aws-efa-k8s-device-plugin"].inputs
+    labels = plugin["values"]["supportedInstanceLabels"]
+    assert labels == {"keys": ["node.kubernetes.io/instance-type"], "values": ["trn1.32xlarge"]}
+    assert plugin["values"]["tolerations"] == [NEURON_TOLERATION]
+    assert plugin["repositoryOpts"] == {"repo": versions.CHARTS["aws-efa-k8s-device-plugin"].repository}
+    assert set(plugin["values"]["resources"]) == {"requests", "limits"}
+
+
+@pytest.mark.parametrize("region", ["us-west-2", "af-south-1", "cn-north-1", "us-gov-west-1"])
+def test_efa_plugins_image_comes_from_the_regions_own_registry(record: Record, region: str) -> None:
+    plugin = installed(record, region=region)["aws-efa-k8s-device-plugin"].inputs
+    expected = f"{regions.eks_image_registry(region)}/eks/aws-efa-k8s-device-plugin"
+    assert plugin["values"]["image"] == {"repository": expected}
+    assert f".{region}." in expected
+
+
+def test_no_efa_plugin_where_no_type_has_efa(record: Record) -> None:
+    assert "aws-efa-k8s-device-plugin" not in installed(record, instance_types=("trn1.2xlarge",))
+
+
+def test_no_efa_plugin_where_another_component_installs_it(record: Record) -> None:
+    assert "aws-efa-k8s-device-plugin" not in installed(record, efa_instance_types=())
+
+
+def test_efa_plugin_serves_gpu_groups_of_the_same_cluster(record: Record) -> None:
+    mixed = ("trn1.32xlarge", "p4d.24xlarge")
+    values = installed(record, efa_instance_types=mixed)["aws-efa-k8s-device-plugin"].inputs["values"]
+    assert values["supportedInstanceLabels"]["values"] == sorted(mixed)
+    assert {each["key"] for each in values["tolerations"]} == {"aws.amazon.com/neuron", "nvidia.com/gpu"}
+
+
+def test_monitor_knows_every_neuron_type_of_the_catalogue(record: Record) -> None:
+    """R62: upstream's own manifest leaves trn2 out, and nothing says so."""
+    values = installed(record)["neuron-monitor"].inputs["values"]
+    assert set(values["instanceTypes"]) == {name for name, kind in CATALOGUE.items() if kind.family == "neuron"}
+    assert {"trn1.32xlarge", "trn2.48xlarge", "inf2.48xlarge"} <= set(values["instanceTypes"])
+    assert "p4d.24xlarge" not in values["instanceTypes"]
+    assert values["tolerations"] == [NEURON_TOLERATION]
+    assert values["image"] == versions.IMAGES["neuron-monitor"]
+
+
+def test_monitor_knows_types_added_by_config(record: Record) -> None:
+    catalogue = CATALOGUE.with_entries({"trn3.48xlarge": {"like": "trn2.48xlarge"}})
+    values = installed(record, catalogue=catalogue)["neuron-monitor"].inputs["values"]
+    assert "trn3.48xlarge" in values["instanceTypes"]
+
+
+def test_monitor_has_a_namespace_of_its_own_that_allows_privilege_and_says_why(record: Record) -> None:
+    graph = record(lambda: NeuronAddons("neuron", args()))
+    (home,) = graph.of_type(NAMESPACE)
+    assert home.inputs["metadata"]["name"] == "neuron-monitor"
+    assert home.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert home.inputs["metadata"]["annotations"]["trainium-eks/pod-security-reason"]
+    assert home.urn in releases(graph)["neuron-monitor"].dependencies
+
+
+def test_monitors_chart_is_local_and_an_edit_of_it_is_seen(record: Record) -> None:
+    monitor = installed(record)["neuron-monitor"].inputs
+    assert monitor["chart"].endswith("charts/neuron-monitor")
+    assert not monitor["chart"].startswith("/"), "absolute paths differ between machines"
+    assert len(monitor["values"]["chartDigest"]) == 64
+
+
+def test_monitor_can_be_left_out(record: Record) -> None:
+    graph = record(lambda: NeuronAddons("neuron", args(monitor=False)))
+    assert "neuron-monitor" not in releases(graph)
+    assert graph.of_type(NAMESPACE) == ()
+    assert outputs(graph)["monitor_namespace"] == ""
+
+
+def test_a_preview_registers_the_same_with_the_same_values(record: Record) -> None:
+    """Values are plain, or a first preview could not render the charts."""
+    up, preview = (record(lambda: NeuronAddons("neuron", args()), dry_run=dry_run) for dry_run in (False, True))
+    assert [resource.urn for resource in up.resources] == [resource.urn for resource in preview.resources]
+    assert {name: each.inputs for name, each in releases(up).items()} == {
+        name: each.inputs for name, each in releases(preview).items()
+    }
+
+
+def test_children_belong_to_the_component(record: Record) -> None:
+    graph = record(lambda: NeuronAddons("neuron", args()))
+    (component,) = graph.of_type("trainium-eks:index:NeuronAddons")
+    assert {each.parent for each in graph.of_type(RELEASE, NAMESPACE)} == {component.urn}
+
+
+@pytest.mark.parametrize(
+    ("more", "path", "says"),
+    [
+        ({"instance_types": ()}, "instance_types", "empty"),
+        ({"instance_types": ("trn1.32xlrge",)}, "instance_types[0]", "trn1.32xlarge"),
+        ({"instance_types": ("trn1.32xlarge", "p4d.24xlarge")}, "instance_types[1]", "no neuron devices"),
+        ({"efa_instance_types": ("trn1.2xlarge",)}, "efa_instance_types[0]", "no EFA"),
+        ({"efa_instance_types": ("trn9.big",)}, "efa_instance_types[0]", "unknown"),
+        ({"neuron_values": {"npd": {"nodeRecovery": {"enabled": True}}}}, "neuron_values.npd.nodeRecovery", "R63"),
+        ({"neuron_values": {"draDriver": {"enabled": True}}}, "neuron_values.draDriver", "cannot share"),
+        (
+            {
+                "scheduler_extension": True,
+                "neuron_values": {
+                    "devicePlugin": {"enabled": False},
+                    "scheduler": {"customScheduler": {"image": {"tag": "v1.35.3-eks-1-35-4"}}},
+                },
+            },
+            "scheduler_extension",
+            "which is off",
+        ),
+        ({"neuron_values": {"scheduler": {"enabled": True}}}, "neuron_values.scheduler", "scheduler_extension"),
+        ({"neuron_values": {"a": pulumi.Output.from_input("x")}}, "neuron_values.a", "plain data"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_built(more: dict[str, Any], path: str, says: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        NeuronAddons("neuron", args(**more))
+    (problem,) = refused.value.problems
+    assert problem.path.startswith(path)
+    assert says in f"{problem.reason} {problem.fix}"
+
+
+def test_all_problems_are_told_at_once() -> None:
+    bad = args(instance_types=("trn1.33xlarge", "p4d.24xlarge"), efa_instance_types=("trn1.2xlarge",))
+    with pytest.raises(ArgumentError, match="3 problems"):
+        NeuronAddons("neuron", bad)

@@ -1,0 +1,364 @@
+import base64
+import email
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pytest
+import yaml
+from dry_run import planned_alike
+
+from components import _launch_template as template
+from components._args import ArgumentError
+from components.node_group import POOL_LABEL, AcceleratorNodeGroup
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.model import versions
+from trainium_eks.model.instances import CATALOGUE
+
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
+PLACEMENT = "aws:ec2/placementGroup:PlacementGroup"
+INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+ACCELERATED = tuple(name for name, kind in CATALOGUE.items() if kind.family != "cpu")
+RESERVATION = {"id": "cr-0123456789abcdef0", "zone_id": "usw2-az4"}
+Record = Callable[..., Graph]
+
+WIRING: Mapping[str, Any] = {
+    "region": "us-west-2",
+    "cluster_name": "c",
+    "cluster_security_group_id": "sg-0123456789abcdef0",
+    "vpc_id": "vpc-0123456789abcdef0",
+    "subnet_id": "subnet-0123456789abcdef0",
+    "node_role_arn": "arn:aws:iam::000000000000:role/node",
+}
+
+
+def built(record: Record, instance_type: str = "trn1.32xlarge", **args: Any) -> Graph:
+    given = {**WIRING, "name": "ng", "instance_type": instance_type, **args}
+    return planned_alike(record, lambda: AcceleratorNodeGroup("g", given))
+
+
+def group(graph: Graph) -> Resource:
+    (found,) = graph.of_type(NODE_GROUP)
+    return found
+
+
+def settings(graph: Graph) -> Mapping[str, Any]:
+    (found,) = graph.of_type(TEMPLATE)
+    return found.inputs
+
+
+def user_data(graph: Graph) -> list[tuple[str, str]]:
+    """The parts of the user data, as (content type, text)."""
+    text = base64.b64decode(settings(graph)["userData"]).decode()
+    return [(part.get_content_type(), part.get_payload()) for part in email.message_from_string(text).get_payload()]
+
+
+def places(graph: Graph) -> list[tuple[int, int, str]]:
+    return [
+        (each["networkCardIndex"], each["deviceIndex"], each["interfaceType"])
+        for each in settings(graph).get("networkInterfaces", [])
+    ]
+
+
+@pytest.mark.parametrize("name", ACCELERATED)
+def test_every_type_of_the_catalogue_gets_its_interfaces_image_taint_and_labels(record: Record, name: str) -> None:
+    kind, graph = CATALOGUE[name], built(record, name)
+    efa = [card for card, _, type_ in places(graph) if type_ != "interface"]
+    assert efa == list(range(kind.first_efa_card, kind.first_efa_card + kind.efa_interfaces))
+    assert len(set(places(graph))) == len(places(graph))
+    assert all(device < kind.interfaces_per_card for _, device, _ in places(graph))
+    inputs = group(graph).inputs
+    assert inputs["amiType"] == kind.ami_type
+    assert inputs["instanceTypes"] == [name]
+    taint = {"key": kind.device_resource, "value": "true", "effect": "NO_SCHEDULE"}
+    assert inputs["taints"] == [taint]
+    assert inputs["labels"] == {**CATALOGUE.node_labels(name), POOL_LABEL: "ng"}
+    has_raid = any(
+        type_ == "application/node.eks.aws" for type_, _ in (user_data(graph) if "userData" in settings(graph) else ())
+    )
+    assert has_raid is (kind.local_disks > 0)
+    assert bool(graph.of_type(SECURITY_GROUP)) is kind.has_efa
+    assert bool(graph.of_type(PLACEMENT)) is kind.has_efa
+
+
+@pytest.mark.parametrize(("name", "count"), [("trn1.32xlarge", 8), ("trn1n.32xlarge", 16), ("p4d.24xlarge", 4)])
+def test_one_interface_holds_the_address_and_the_other_cards_are_efa_only(
+    record: Record, name: str, count: int
+) -> None:
+    assert places(built(record, name)) == [(0, 0, "efa"), *((card, 1, "efa-only") for card in range(1, count))]
+
+
+def test_p6_b300_has_a_plain_interface_on_card_0_and_efa_on_the_sixteen_others(record: Record) -> None:
+    wanted = [(0, 0, "interface"), *((card, 0, "efa-only") for card in range(1, 17))]
+    assert places(built(record, "p6-b300.48xlarge")) == wanted
+
+
+def test_the_ena_layout_puts_efa_beside_the_plain_interface(record: Record) -> None:
+    found = places(built(record, interface_layout="ena"))
+    assert found == [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 8))]
+
+
+def test_the_efa_layout_gives_every_card_an_address(record: Record) -> None:
+    found = places(built(record, interface_layout="efa"))
+    assert found == [(0, 0, "efa"), *((card, 1, "efa") for card in range(1, 8))]
+
+
+def test_a_layout_that_card_0_cannot_have_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no EFA on card 0"):
+        template.interfaces(CATALOGUE["p6-b300.48xlarge"], "efa-only")
+
+
+def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_ways(record: Record) -> None:
+    """With interfaces in the template, EKS adds no group by itself."""
+    graph = built(record)
+    (own,) = graph.of_type(SECURITY_GROUP)
+    assert own.inputs["vpcId"] == WIRING["vpc_id"]
+    for interface in settings(graph)["networkInterfaces"]:
+        assert interface["securityGroups"] == [WIRING["cluster_security_group_id"], own.outputs["id"]]
+        assert interface["associatePublicIpAddress"] == "false"
+        assert interface["deleteOnTermination"] == "true"
+        assert "subnetId" not in interface
+    for rule in (*graph.of_type(INGRESS), *graph.of_type(EGRESS)):
+        assert rule.inputs["securityGroupId"] == rule.inputs["referencedSecurityGroupId"] == own.outputs["id"]
+        assert rule.inputs["ipProtocol"] == "-1"
+        assert rule.inputs["description"]
+        assert rule.urn in group(graph).dependencies
+    assert len(graph.of_type(INGRESS, EGRESS)) == 2
+    assert "vpcSecurityGroupIds" not in settings(graph)
+
+
+def test_without_efa_the_template_names_no_group_so_that_eks_adds_the_clusters(record: Record) -> None:
+    inputs = settings(built(record, "trn1.2xlarge"))
+    assert not {"networkInterfaces", "vpcSecurityGroupIds", "placement"} & set(inputs)
+
+
+def test_nodes_ask_metadata_with_a_token_and_within_one_hop(record: Record) -> None:
+    assert settings(built(record))["metadataOptions"] == {
+        "httpEndpoint": "enabled",
+        "httpTokens": "required",
+        "httpPutResponseHopLimit": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "size"),
+    [
+        ("trn1.32xlarge", {}, 100),
+        ("trn1.32xlarge", {"local_storage": "none"}, 500),
+        ("inf2.48xlarge", {}, 500),
+        ("trn1.32xlarge", {"root_volume_gib": 250}, 250),
+    ],
+)
+def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live(
+    record: Record, name: str, args: Mapping[str, Any], size: int
+) -> None:
+    (mapping,) = settings(built(record, name, kms_key_arn="arn:aws:kms:us-west-2:1:key/k", **args))[
+        "blockDeviceMappings"
+    ]
+    volume = mapping["ebs"]
+    assert mapping["deviceName"] == "/dev/xvda"
+    assert volume["volumeSize"] == size
+    assert (volume["volumeType"], volume["encrypted"], volume["deleteOnTermination"]) == ("gp3", "true", "true")
+    assert volume["kmsKeyId"] == "arn:aws:kms:us-west-2:1:key/k"
+    # gp3 gives a quarter of a MiB/s for each IOPS.
+    assert 125 < volume["throughput"] <= volume["iops"] / 4
+
+
+def test_all_that_a_launch_makes_is_tagged(record: Record) -> None:
+    specifications = settings(built(record, tags={"Owner": "me"}))["tagSpecifications"]
+    assert {each["resourceType"] for each in specifications} == {"instance", "volume", "network-interface"}
+    assert all(each["tags"] == {"Name": "g", "Owner": "me"} for each in specifications)
+
+
+def test_local_disks_become_one_volume_through_nodeadm(record: Record) -> None:
+    ((type_, text),) = user_data(built(record))
+    assert type_ == "application/node.eks.aws"
+    config = yaml.safe_load(text)
+    assert config["kind"] == "NodeConfig"
+    assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+
+
+def test_trainium_reserves_no_hugepages_and_gpus_with_efa_do(record: Record) -> None:
+    assert "nr_hugepages" not in str(user_data(built(record)))
+    assert f"vm.nr_hugepages = {CATALOGUE['p4d.24xlarge'].hugepages_2mi}" in str(
+        user_data(built(record, "p4d.24xlarge"))
+    )
+    assert "vm.nr_hugepages = 64" in str(user_data(built(record, hugepages_2mi=64)))
+    assert "nr_hugepages" not in str(user_data(built(record, "p4d.24xlarge", hugepages_2mi=0)))
+
+
+def test_the_lustre_client_is_installed_only_when_asked_for(record: Record) -> None:
+    assert "lustre-client" not in str(user_data(built(record)))
+    assert "lustre-client" in str(user_data(built(record, install_lustre_client=True)))
+
+
+def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtimes_default(record: Record) -> None:
+    assert "LOGICAL_NC" not in str(user_data(built(record, "trn2.48xlarge")))
+    whole = CATALOGUE.with_entries({"trn2.48xlarge": {"logicalNeuronCores": 128}})
+    assert "NEURON_LOGICAL_NC_CONFIG=1" in str(user_data(built(record, "trn2.48xlarge", catalogue=whole)))
+
+
+def test_nothing_to_do_at_boot_is_no_user_data(record: Record) -> None:
+    assert "userData" not in settings(built(record, "inf2.48xlarge"))
+
+
+def test_plain_on_demand_starts_in_a_cluster_placement_group(record: Record) -> None:
+    graph = built(record)
+    (placement,) = graph.of_type(PLACEMENT)
+    assert placement.inputs["strategy"] == "cluster"
+    assert settings(graph)["placement"] == {"groupName": placement.outputs["name"]}
+    assert group(graph).inputs["capacityType"] == "ON_DEMAND"
+    assert not {"instanceType", "instanceMarketOptions", "capacityReservationSpecification"} & set(settings(graph))
+
+
+def test_spot_takes_a_waiver_and_no_placement_group(record: Record) -> None:
+    with pytest.raises(ArgumentError, match="R29"):
+        built(record, capacity={"type": "spot"})
+    graph = built(record, capacity={"type": "spot"}, waivers={"R29": "checkpoints every minute"})
+    assert group(graph).inputs["capacityType"] == "SPOT"
+    assert not graph.of_type(PLACEMENT)
+    assert "instanceMarketOptions" not in settings(graph)
+
+
+@pytest.mark.parametrize("made_in", [None, "pg-of-the-reservation"])
+def test_a_reservation_is_targeted_and_placed_only_where_it_was_made(record: Record, made_in: str | None) -> None:
+    capacity = {"type": "reservation", **RESERVATION, "placement_group": made_in}
+    graph = built(record, capacity=capacity)
+    inputs = settings(graph)
+    target = {"capacityReservationId": RESERVATION["id"]}
+    assert inputs["capacityReservationSpecification"] == {"capacityReservationTarget": target}
+    assert inputs.get("placement") == ({"groupName": made_in} if made_in else None)
+    assert not graph.of_type(PLACEMENT)
+    assert group(graph).inputs["capacityType"] == "ON_DEMAND"
+    assert group(graph).inputs["instanceTypes"] == ["trn1.32xlarge"]
+    assert group(graph).options.delete_before_replace
+
+
+def test_a_capacity_block_names_its_type_in_the_template_alone(record: Record) -> None:
+    graph = built(record, capacity={"type": "capacity-block", **RESERVATION}, desired_size=0)
+    inputs = settings(graph)
+    assert inputs["instanceType"] == "trn1.32xlarge"
+    assert inputs["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert inputs["capacityReservationSpecification"]["capacityReservationTarget"] == {
+        "capacityReservationId": RESERVATION["id"]
+    }
+    assert "placement" not in inputs
+    assert group(graph).inputs["capacityType"] == "CAPACITY_BLOCK"
+    assert "instanceTypes" not in group(graph).inputs
+    assert group(graph).options.delete_before_replace
+
+
+@pytest.mark.parametrize(("wanted", "placement"), [("none", None), ("mine", {"groupName": "mine"})])
+def test_a_placement_group_can_be_refused_or_given(record: Record, wanted: str, placement: object) -> None:
+    graph = built(record, placement_group=wanted)
+    assert settings(graph).get("placement") == placement
+    assert not graph.of_type(PLACEMENT)
+
+
+def test_the_group_is_in_one_subnet_with_versions_pinned_and_a_generated_name(record: Record) -> None:
+    inputs = group(built(record)).inputs
+    assert inputs["subnetIds"] == [WIRING["subnet_id"]]
+    assert inputs["version"] == versions.KUBERNETES
+    assert inputs["releaseVersion"] == versions.AMI_RELEASES[versions.KUBERNETES]
+    assert inputs["launchTemplate"]["version"] == "1"
+    assert not {"nodeGroupName", "remoteAccess", "diskSize"} & set(inputs)
+    assert group(built(record, release_version="1.35.0-20260101")).inputs["releaseVersion"] == "1.35.0-20260101"
+
+
+def test_sizes_repair_and_updates_are_explicit(record: Record) -> None:
+    found = group(built(record, min_size=1, max_size=4, desired_size=2, max_unavailable=2))
+    assert found.inputs["scalingConfig"] == {"minSize": 1, "maxSize": 4, "desiredSize": 2}
+    assert found.inputs["nodeRepairConfig"] == {"enabled": True}
+    assert found.inputs["updateConfig"] == {"maxUnavailable": 2, "updateStrategy": "MINIMAL"}
+    assert found.options.custom_timeouts["create"] == "30m"
+
+
+def test_the_desired_size_is_ignored_only_when_it_is_managed_elsewhere(record: Record) -> None:
+    assert group(built(record)).options.ignore_changes == ()
+    elsewhere = group(built(record, size_managed_elsewhere=True))
+    assert elsewhere.options.ignore_changes == ("scalingConfig.desiredSize",)
+
+
+def test_own_labels_are_added_to_the_catalogues(record: Record) -> None:
+    labels = group(built(record, labels={"team": "nlp"})).inputs["labels"]
+    assert labels == {**CATALOGUE.node_labels("trn1.32xlarge"), POOL_LABEL: "ng", "team": "nlp"}
+
+
+def test_on_a_foreign_cluster_the_group_brings_its_own_role_and_waits_for_its_policies(record: Record) -> None:
+    graph = built(record, node_role_arn=None)
+    (role,) = graph.of_type("aws:iam/role:Role")
+    assert group(graph).inputs["nodeRoleArn"] == role.outputs["arn"]
+    attached = graph.of_type(ATTACHMENT)
+    assert {each.inputs["policyArn"].rpartition("/")[2] for each in attached} == {
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonSSMManagedInstanceCore",
+    }
+    assert {each.urn for each in attached} <= set(group(graph).dependencies)
+    assert not built(record).of_type("aws:iam/role:Role")
+
+
+def test_only_the_nodes_wait_for_what_nodes_need(record: Record) -> None:
+    def program() -> None:
+        before = aws.ec2.Eip("before")
+        args = {**WIRING, "name": "ng", "instance_type": "trn1.32xlarge", "wait_for": (before,)}
+        AcceleratorNodeGroup("g", args)
+
+    graph = planned_alike(record, program)
+    (before,) = graph.of_type("aws:ec2/eip:Eip")
+    assert before.urn in group(graph).dependencies
+    assert before.urn not in graph.of_type(TEMPLATE)[0].dependencies
+
+
+def test_outputs_name_the_group_and_its_template(record: Record) -> None:
+    graph = built(record)
+    (component,) = graph.of_type("trainium-eks:index:AcceleratorNodeGroup")
+    assert component.outputs["node_group_name"] == group(graph).outputs["nodeGroupName"]
+    assert component.outputs["node_group_arn"] == group(graph).outputs["arn"]
+    assert component.outputs["launch_template_id"] == graph.of_type(TEMPLATE)[0].outputs["id"]
+    assert component.outputs["launch_template_version"] == "1"
+
+
+def test_args_may_be_outputs(record: Record) -> None:
+    def program() -> None:
+        wiring = {key: pulumi.Output.from_input(value) for key, value in WIRING.items() if key != "region"}
+        args = {**wiring, "region": "us-west-2", "name": "ng", "instance_type": "trn1.32xlarge"}
+        AcceleratorNodeGroup("g", args)
+
+    assert group(planned_alike(record, program)).inputs["clusterName"] == "c"
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        ({"instance_type": "trn1.32xlarg"}, "trn1.32xlarge"),
+        ({"instance_type": "m6i.xlarge"}, "instance_type"),
+        ({"desired_size": 3, "max_size": 2}, "desired_size"),
+        ({"max_size": 451}, "max_size"),
+        ({"min_size": 2.5}, "min_size"),
+        ({"max_unavailable": 101}, "max_unavailable"),
+        ({"instance_type": "trn1.2xlarge", "interface_layout": "efa"}, "interface_layout"),
+        ({"instance_type": "p6-b300.48xlarge", "interface_layout": "efa-only"}, "interface_layout"),
+        ({"capacity": {"type": "reservation", "id": "cr-1", "zone_id": "usw2-az4"}}, "capacity"),
+        ({"capacity": {"type": "capacity-block", **RESERVATION}, "placement_group": "mine"}, "placement_group"),
+        ({"capacity": {"type": "reservation", **RESERVATION}, "zone_id": "usw2-az1"}, "zone_id"),
+        ({"waivers": ["R29"]}, "waivers"),
+        ({"subnet_ids": ["a", "b"]}, "subnet_ids"),
+    ],
+)
+def test_a_bad_group_is_refused_before_anything_is_made(record: Record, args: Mapping[str, Any], path: str) -> None:
+    given = {**WIRING, "name": "ng", "instance_type": "trn1.32xlarge", **args}
+    with pytest.raises(ArgumentError, match=path):
+        record(lambda: AcceleratorNodeGroup("g", given))
+
+
+def test_a_name_too_long_for_eks_is_refused(record: Record) -> None:
+    given = {**WIRING, "name": "ng", "instance_type": "trn1.32xlarge"}
+    with pytest.raises(ArgumentError, match="shorter name"):
+        record(lambda: AcceleratorNodeGroup("g" * 50, given))
+    assert group(record(lambda: AcceleratorNodeGroup("g" * 49, given)))

@@ -1,0 +1,348 @@
+"""TrainingNamespace: a team gets all it needs and nothing of the others, and no pod goes past its queues."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+import pytest
+from kubernetes_schemas import schema_faults
+
+from components import ArgumentError, TrainingNamespace
+from components.training_namespace import data_policy, default_quota, principal_key
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.model import admission
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+QUOTA = "kubernetes:core/v1:ResourceQuota"
+LIMITS = "kubernetes:core/v1:LimitRange"
+ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
+ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
+CLUSTER_ROLE = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole"
+CLUSTER_ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding"
+ACCOUNT = "kubernetes:core/v1:ServiceAccount"
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+NETWORK = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+BINDING = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
+ENTRY = "aws:eks/accessEntry:AccessEntry"
+IAM_ROLE = "aws:iam/role:Role"
+IAM_POLICY = "aws:iam/rolePolicy:RolePolicy"
+ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+
+KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
+MINIMAL: dict[str, Any] = {
+    "name": "training",
+    "queues": ("test",),
+    "region": "us-west-2",
+    "cluster_name": "cluster",
+}
+FULL: dict[str, Any] = {
+    **MINIMAL,
+    "queues": ("test", "big"),
+    "principals": ("arn:aws:iam::000000000000:role/teams/bert", "arn:aws:iam::111111111111:role/bert"),
+    "queue_capability": {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32},
+    "volume_name": "volume-training",
+    "volume_gib": 1200,
+    "bucket_arn": "arn:aws:s3:::stack-bucket",
+    "bucket_prefix": "lustre/",
+    "data_bucket": "team-data",
+    "kms_key_arn": KEY,
+    "rendezvous": "etcd",
+}
+
+Record = Callable[..., Graph]
+
+
+def team(record: Record, args: Mapping[str, Any] = FULL, *, dry_run: bool = False, **changed: Any) -> Graph:
+    return record(lambda: TrainingNamespace("team", {**args, **changed}) and None, dry_run=dry_run)
+
+
+def one(graph: Graph, type_: str) -> Resource:
+    (found,) = graph.of_type(type_)
+    return found
+
+
+def named(graph: Graph, type_: str) -> dict[str, Mapping[str, Any]]:
+    """Inputs of the objects of a type, by name."""
+    return {each.inputs["metadata"]["name"]: each.inputs for each in graph.of_type(type_)}
+
+
+def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record: Record) -> None:
+    metadata = one(team(record), NAMESPACE).inputs["metadata"]
+    assert metadata["name"] == "training"
+    assert metadata["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
+    assert "restricted" in metadata["annotations"]["trainium-eks/pod-security-reason"]
+
+
+def test_default_quota_bounds_a_backlog_and_not_the_queue_itself() -> None:
+    hard = default_quota({"aws.amazon.com/neuron": 64})
+    assert hard == {"requests.aws.amazon.com/neuron": "640", "pods": "500"}
+
+
+def test_quota_given_is_the_quota(record: Record) -> None:
+    hard = {"requests.aws.amazon.com/neuron": "16", "pods": "20"}
+    assert one(team(record, resource_quota=hard), QUOTA).inputs["spec"] == {"hard": hard}
+    quota = one(team(record), QUOTA).inputs
+    assert quota["spec"]["hard"]["requests.vpc.amazonaws.com/efa"] == "320"
+    assert quota["metadata"]["namespace"] == "training"
+
+
+def test_containers_that_say_nothing_get_requests_but_no_limit_to_be_killed_at(record: Record) -> None:
+    (limit,) = one(team(record), LIMITS).inputs["spec"]["limits"]
+    assert limit["type"] == "Container"
+    assert limit["defaultRequest"].keys() == {"cpu", "memory"}
+    assert "default" not in limit
+
+
+def test_researchers_train_but_neither_rule_nor_read_secrets(record: Record) -> None:
+    rules = one(team(record), ROLE).inputs["rules"]
+    allowed = {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    wanted = {
+        ("batch.volcano.sh", "jobs", "create"),
+        ("batch.volcano.sh", "jobs", "delete"),
+        ("", "pods", "list"),
+        ("", "pods/log", "get"),
+        ("", "pods/portforward", "create"),
+        ("", "configmaps", "create"),
+        ("", "events", "watch"),
+    }
+    assert wanted <= allowed
+    assert not [each for each in allowed if "*" in each]
+    groups = {group for group, _, _ in allowed}
+    assert "rbac.authorization.k8s.io" not in groups
+    written = {"create", "update", "patch", "delete"}
+    mine = {(group, resource) for group, resource, verb in allowed if verb in written}
+    # To write PodGroups, claims, quotas or pod bindings is to go around the queue or the quota.
+    for resource in ("podgroups", "resourcequotas", "limitranges", "persistentvolumeclaims", "pods/binding"):
+        assert resource not in {name for _, name in mine}
+    assert {verb for _, resource, verb in allowed if resource == "secrets"} == {"create", "delete"}
+
+
+def test_researchers_read_queues_and_nodes_of_the_cluster_and_write_nothing_there(record: Record) -> None:
+    graph = team(record)
+    rules = one(graph, CLUSTER_ROLE).inputs["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {resource for rule in rules for resource in rule["resources"]} == {"queues", "hypernodes", "nodes"}
+    binding = one(graph, CLUSTER_ROLE_BINDING).inputs
+    assert binding["roleRef"]["name"] == one(graph, CLUSTER_ROLE).inputs["metadata"]["name"]
+
+
+def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to(record: Record) -> None:
+    graph = team(record)
+    group = "trainium-eks:training:researchers"
+    entries = graph.of_type(ENTRY)
+    assert {each.inputs["principalArn"] for each in entries} == set(FULL["principals"])
+    for each in entries:
+        assert each.inputs["kubernetesGroups"] == [group]
+        assert each.inputs["type"] == "STANDARD"
+        assert each.inputs["clusterName"] == "cluster"
+    for type_ in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
+        (subject,) = one(graph, type_).inputs["subjects"]
+        assert (subject["kind"], subject["name"]) == ("Group", group)
+    assert one(graph, ROLE_BINDING).inputs["roleRef"]["name"] == one(graph, ROLE).inputs["metadata"]["name"]
+
+
+def test_principals_of_two_accounts_and_paths_have_names_of_their_own() -> None:
+    arns = [
+        "arn:aws:iam::000000000000:role/bert",
+        "arn:aws:iam::111111111111:role/bert",
+        "arn:aws:iam::111111111111:role/teams/bert",
+    ]
+    keys = [principal_key(arn) for arn in arns]
+    assert keys == ["000000000000-bert", "111111111111-bert", "111111111111-teams-bert"]
+
+
+def test_nobody_gets_in_before_the_admission_policies_stand(record: Record) -> None:
+    graph = team(record)
+    bindings = {each.urn for each in graph.of_type(BINDING)}
+    assert len(bindings) == 2
+    assert bindings <= set(one(graph, ROLE_BINDING).dependencies)
+
+
+def test_jobs_read_and_write_below_their_own_prefixes_alone(record: Record) -> None:
+    graph = team(record)
+    statements = json.loads(one(graph, IAM_POLICY).inputs["policy"])["Statement"]
+    objects = [each["Resource"] for each in statements if "s3:GetObject" in each["Action"]]
+    assert objects == ["arn:aws:s3:::stack-bucket/lustre/training/*", "arn:aws:s3:::team-data/training/*"]
+    lists = {each["Resource"]: each["Condition"] for each in statements if each["Action"] == "s3:ListBucket"}
+    assert lists == {
+        "arn:aws:s3:::stack-bucket": {"StringLike": {"s3:prefix": ["lustre/training/*", "lustre/training"]}},
+        "arn:aws:s3:::team-data": {"StringLike": {"s3:prefix": ["training/*", "training"]}},
+    }
+    (key,) = [each for each in statements if "kms:Decrypt" in each["Action"]]
+    assert key["Resource"] == KEY
+    assert key["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
+
+
+def test_data_policy_names_the_regions_own_partition() -> None:
+    statements = json.loads(data_policy("cn-north-1", [("arn:aws-cn:s3:::data", "training")], KEY))["Statement"]
+    assert statements[-1]["Condition"] == {"StringEquals": {"kms:ViaService": "s3.cn-north-1.amazonaws.com.cn"}}
+
+
+def test_pods_take_the_role_only_once_it_has_its_policy(record: Record) -> None:
+    graph = team(record)
+    association = one(graph, ASSOCIATION)
+    assert association.inputs["namespace"] == "training"
+    assert association.inputs["serviceAccount"] == one(graph, ACCOUNT).inputs["metadata"]["name"]
+    assert association.inputs["roleArn"] == one(graph, IAM_ROLE).outputs["arn"]
+    assert one(graph, IAM_POLICY).urn in association.dependencies
+    (trust,) = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])["Statement"]
+    assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+
+
+def test_service_account_has_no_kubernetes_token(record: Record) -> None:
+    assert one(team(record), ACCOUNT).inputs["automountServiceAccountToken"] is False
+
+
+def test_without_a_bucket_there_is_no_role(record: Record) -> None:
+    graph = team(record, MINIMAL)
+    assert graph.of_type(IAM_ROLE, IAM_POLICY, ASSOCIATION) == ()
+    outputs = one(graph, "trainium-eks:index:TrainingNamespace").outputs
+    assert outputs == {
+        "namespace": "training",
+        "service_account": "training",
+        "role_arn": "",
+        "claim_name": "",
+        "queue_names": ["test"],
+    }
+
+
+def test_claim_is_for_the_namespaces_own_volume(record: Record) -> None:
+    claim = one(team(record), CLAIM)
+    assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
+    assert claim.inputs["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "volumeName": "volume-training",
+        "resources": {"requests": {"storage": "1200Gi"}},
+    }
+    # Kubernetes refuses a new size of a static claim, and the volume would not bind a claim made anew.
+    assert claim.options.ignore_changes == ("spec.resources",)
+    assert team(record, MINIMAL).of_type(CLAIM) == ()
+
+
+def test_every_object_in_the_namespace_waits_for_it(record: Record) -> None:
+    graph = team(record)
+    home = one(graph, NAMESPACE).urn
+    inside = [
+        each for each in graph.resources if isinstance(each.inputs.get("metadata"), dict) and each.type != NAMESPACE
+    ]
+    inside = [each for each in inside if each.inputs["metadata"].get("namespace") == "training"]
+    assert len(inside) >= 10
+    assert [each.name for each in inside if home not in each.dependencies] == []
+
+
+def test_network_is_closed_but_for_what_training_needs(record: Record) -> None:
+    policies = {name: inputs["spec"] for name, inputs in named(team(record), NETWORK).items()}
+    assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert all(spec["podSelector"] == {} for spec in policies.values())
+    ingress = [rule for spec in policies.values() for rule in spec.get("ingress", [])]
+    assert ingress == [{"from": [{"podSelector": {}}]}]
+    reached = {
+        (port["protocol"], port["port"])
+        for spec in policies.values()
+        for rule in spec.get("egress", [])
+        for port in rule.get("ports", [])
+    }
+    assert reached == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 80), ("TCP", 2379)}
+
+
+def test_no_pod_reaches_the_nodes_metadata(record: Record) -> None:
+    policies = named(team(record), NETWORK)
+    (rule,) = policies["https"]["spec"]["egress"]
+    (peer,) = rule["to"]
+    assert peer["ipBlock"] == {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}
+    (identity,) = policies["pod-identity"]["spec"]["egress"]
+    assert identity["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
+
+
+def test_etcd_is_reached_only_where_it_is_the_rendezvous(record: Record) -> None:
+    assert "rendezvous" in named(team(record), NETWORK)
+    assert "rendezvous" not in named(team(record, rendezvous="c10d"), NETWORK)
+
+
+def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record: Record) -> None:
+    graph = team(record)
+    policies = named(graph, POLICY)
+    assert set(policies) == {"trainium-eks-training-queues", "trainium-eks-training-pods"}
+    assert {inputs["spec"]["failurePolicy"] for inputs in policies.values()} == {"Fail"}
+    for name, inputs in named(graph, BINDING).items():
+        assert inputs["spec"] == {
+            "policyName": name,
+            "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "training"}}},
+        }
+
+
+def test_admission_sees_jobs_podgroups_and_new_pods(record: Record) -> None:
+    matched = {
+        (group, version, resource, operation)
+        for inputs in named(team(record), POLICY).values()
+        for rule in inputs["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for version in rule["apiVersions"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+    assert matched == {
+        ("batch.volcano.sh", "v1alpha1", "jobs", "CREATE"),
+        ("batch.volcano.sh", "v1alpha1", "jobs", "UPDATE"),
+        ("scheduling.volcano.sh", "v1beta1", "podgroups", "CREATE"),
+        ("scheduling.volcano.sh", "v1beta1", "podgroups", "UPDATE"),
+        ("", "v1", "pods", "CREATE"),
+    }
+
+
+def test_admission_policies_carry_the_models_expressions(record: Record) -> None:
+    spec = named(team(record), POLICY)["trainium-eks-training-pods"]["spec"]
+    assert [each["name"] for each in spec["variables"]] == ["containers", "accelerated", "annotated"]
+    queues = FULL["queues"]
+    assert [each["expression"] for each in spec["validations"]] == [
+        each.expression for each in admission.pod_validations(queues)
+    ]
+
+
+def test_every_object_fits_its_schema(record: Record) -> None:
+    assert schema_faults(team(record)) == []
+    assert schema_faults(team(record, MINIMAL)) == []
+    assert schema_faults(team(record, dry_run=True)) == []
+
+
+def test_preview_plans_the_same_resources(record: Record) -> None:
+    assert [(each.urn, each.options) for each in team(record, dry_run=True).resources] == [
+        (each.urn, each.options) for each in team(record).resources
+    ]
+
+
+def test_values_may_come_from_other_resources(record: Record) -> None:
+    arn = pulumi.Output.from_input("arn:aws:s3:::later")
+    graph = team(record, bucket_arn=arn, volume_name=pulumi.Output.from_input("volume-later"))
+    assert "arn:aws:s3:::later/lustre/training/*" in one(graph, IAM_POLICY).inputs["policy"]
+    assert one(graph, CLAIM).inputs["spec"]["volumeName"] == "volume-later"
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        ({"name": "Team A"}, "name"),
+        ({"name": "kube-system"}, "name"),
+        ({"queues": ()}, "queues"),
+        ({"principals": ("bert",)}, "principals[0]"),
+        ({"resource_quota": {"aws.amazon.com/neuron": "16"}}, 'resource_quota["aws.amazon.com/neuron"]'),
+        ({"data_bucket": "Not A Bucket"}, "data_bucket"),
+        ({"volume_gib": 0}, "volume_gib"),
+        ({"rendezvous": "zookeeper"}, "rendezvous"),
+        ({"queue": ("test",)}, "queue"),
+    ],
+)
+def test_bad_args_are_refused_by_name(args: dict[str, Any], path: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        TrainingNamespace("team", {**FULL, **args})
+    assert [problem.path for problem in caught.value.problems] == [path]

@@ -1,0 +1,279 @@
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from components._args import ArgumentError
+from components.volcano_stack import VolcanoStack, VolcanoStackArgs, problems
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.model import versions
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
+BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
+NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
+POOL = {NEURON: 64, EFA: 32}
+
+Record = Callable[..., Graph]
+
+
+def built(record: Record, **args: Any) -> Graph:
+    return record(lambda: VolcanoStack("volcano", {"pool": POOL, **args}))
+
+
+def releases(graph: Graph) -> Mapping[str, Resource]:
+    return {resource.inputs["name"]: resource for resource in graph.of_type(RELEASE)}
+
+
+def values(record: Record, **args: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = releases(built(record, **args))["volcano"].inputs["values"]
+    return found
+
+
+def scheduler(record: Record, **args: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = yaml.safe_load(values(record, **args)["custom"]["scheduler_config_override"])
+    return found
+
+
+def queues(graph: Graph) -> Mapping[str, Resource]:
+    return {resource.inputs["metadata"]["name"]: resource for resource in graph.of_type(QUEUE)}
+
+
+def outputs(graph: Graph) -> Mapping[str, Any]:
+    (component,) = graph.of_type("trainium-eks:index:VolcanoStack")
+    return component.outputs
+
+
+def test_volcano_is_a_real_helm_release_pinned_and_rolled_back_on_failure(record: Record) -> None:
+    """Its chart makes the webhook's certificate in a hook, which helm.v4.Chart drops."""
+    inputs = releases(built(record))["volcano"].inputs
+    chart = versions.CHARTS["volcano"]
+    assert (inputs["chart"], inputs["version"]) == (chart.chart, chart.version)
+    assert inputs["repositoryOpts"] == {"repo": chart.repository}
+    assert inputs["namespace"] == "volcano-system"
+    assert (inputs["atomic"], inputs["cleanupOnFail"]) == (True, True)
+    assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5)
+
+
+def test_images_are_those_of_the_chart_and_not_latest(record: Record) -> None:
+    assert values(record)["basic"]["image_tag_version"] == f"v{versions.CHARTS['volcano'].version}"
+
+
+def test_two_copies_elect_a_leader_and_survive_a_drain(record: Record) -> None:
+    """R58."""
+    graph = built(record)
+    custom = releases(graph)["volcano"].inputs["values"]["custom"]
+    assert [custom[f"{each}_replicas"] for each in ("scheduler", "controller", "admission")] == [2, 2, 2]
+    assert custom["leader_elect_enable"] is True
+    selected = {budget.inputs["spec"]["selector"]["matchLabels"]["app"] for budget in graph.of_type(BUDGET)}
+    assert selected == {"volcano-scheduler", "volcano-controller", "volcano-admission"}
+    assert {budget.inputs["spec"]["maxUnavailable"] for budget in graph.of_type(BUDGET)} == {1}
+
+
+def test_copies_prefer_different_nodes(record: Record) -> None:
+    custom = values(record)["custom"]
+    for component in ("scheduler", "controller", "admission"):
+        (term,) = custom[f"{component}_affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == {"app": f"volcano-{component}"}
+
+
+def test_a_single_copy_elects_nobody_and_does_not_block_drains(record: Record) -> None:
+    graph = built(record, replicas=1, waivers={"R58": "a cluster for trying things out"})
+    assert releases(graph)["volcano"].inputs["values"]["custom"]["leader_elect_enable"] is False
+    assert graph.of_type(BUDGET) == ()
+
+
+def test_every_component_has_requests_and_limits(record: Record) -> None:
+    custom = values(record)["custom"]
+    for component in ("scheduler", "controller", "admission"):
+        assert set(custom[f"{component}_resources"]) == {"requests", "limits"}
+
+
+def test_webhooks_leave_the_clusters_own_namespaces_alone(record: Record) -> None:
+    (expression,) = values(record)["custom"]["webhooks_namespace_selector_expressions"]
+    assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    assert {"kube-system", "volcano-system"} <= set(expression["values"])
+
+
+def test_nothing_of_volcano_tolerates_accelerator_taints(record: Record) -> None:
+    assert not [key for key in values(record)["custom"] if key.endswith("tolerations")]
+
+
+def test_a_pool_that_rests_at_zero_is_scheduled_without_enqueue(record: Record) -> None:
+    """R60, and row 46 of the bad inputs: with it the nodes never come."""
+    assert scheduler(record, rests_at_zero=True)["actions"] == "allocate, backfill"
+    assert scheduler(record, rests_at_zero=False)["actions"] == "enqueue, allocate, backfill"
+
+
+def test_capacity_replaces_proportion_where_queues_say_what_they_deserve(record: Record) -> None:
+    config = scheduler(record, queues=[{"name": "test", "deserved": {NEURON: 32}}])
+    names = {plugin["name"] for tier in config["tiers"] for plugin in tier["plugins"]}
+    assert "capacity" in names
+    assert "proportion" not in names
+
+
+def test_hypernode_discovery_reaches_the_controller_as_an_object(record: Record) -> None:
+    """As text the chart quotes it once more, and the controller reads nothing."""
+    override = values(record)["custom"]["controller_config_override"]
+    (source,) = override["networkTopologyDiscovery"]
+    assert source["source"] == "label"
+    assert "networkTopologyDiscovery" not in values(record, topology_labels=())["custom"]["controller_config_override"]
+
+
+def test_a_queue_caps_devices_and_takes_the_pool_where_it_says_nothing(record: Record) -> None:
+    queue = queues(built(record))["test"]
+    assert queue.inputs["spec"] == {"weight": 1, "reclaimable": True, "capability": POOL}
+    assert queue.inputs["apiVersion"] == "scheduling.volcano.sh/v1beta1"
+
+
+def test_a_queue_says_all_it_was_given(record: Record) -> None:
+    given = {
+        "name": "team",
+        "weight": 3,
+        "capability": {NEURON: 48},
+        "deserved": {NEURON: 32},
+        "guarantee": {NEURON: 16},
+        "reclaimable": False,
+    }
+    assert queues(built(record, queues=[given]))["team"].inputs["spec"] == {
+        "weight": 3,
+        "reclaimable": False,
+        "capability": {NEURON: 48},
+        "deserved": {NEURON: 32},
+        "guarantee": {"resource": {NEURON: 16}},
+    }
+
+
+def test_queues_wait_for_volcanos_admission(record: Record) -> None:
+    """Row 45: before its webhook answers, the API server refuses every queue."""
+    graph = built(record)
+    assert releases(graph)["volcano"].urn in queues(graph)["test"].dependencies
+
+
+def test_child_queues_come_after_their_parent_in_whatever_order_they_are_given(record: Record) -> None:
+    given = [
+        {"name": "leaf", "parent": "team", "capability": {NEURON: 16}},
+        {"name": "team", "parent": "all", "capability": {NEURON: 32}},
+        {"name": "all", "capability": POOL},
+    ]
+    made = queues(built(record, queues=given))
+    assert made["leaf"].inputs["spec"]["parent"] == "team"
+    assert made["team"].urn in made["leaf"].dependencies
+    assert made["all"].urn in made["team"].dependencies
+    assert made["team"].urn not in made["all"].dependencies
+
+
+def test_volcanos_own_queues_are_never_managed(record: Record) -> None:
+    assert set(queues(built(record))) == {"test"}
+
+
+@pytest.mark.parametrize("name", ["default", "root"])
+def test_volcanos_own_queues_are_refused(name: str) -> None:
+    with pytest.raises(ArgumentError, match=name):
+        VolcanoStack("volcano", {"pool": POOL, "queues": [{"name": name}]})
+
+
+def test_a_queue_beyond_the_pool_is_refused_with_its_place() -> None:
+    with pytest.raises(ArgumentError) as refused:
+        VolcanoStack("volcano", {"pool": POOL, "queues": [{"name": "test", "capability": {NEURON: 65}}]})
+    assert refused.value.problems[0].path.startswith("queues[0].capability")
+
+
+def test_queue_names_are_those_that_take_jobs(record: Record) -> None:
+    given = [
+        {"name": "team", "capability": POOL},
+        {"name": "b", "parent": "team", "capability": {NEURON: 16}},
+        {"name": "a", "parent": "team", "capability": {NEURON: 16}},
+        {"name": "solo", "capability": {NEURON: 16}},
+    ]
+    assert outputs(built(record, queues=given))["queue_names"] == ["b", "a", "solo"]
+    assert outputs(built(record))["queue_names"] == ["test"]
+
+
+def test_logical_names_carry_the_queues_name(record: Record) -> None:
+    one = queues(built(record, queues=[{"name": "a"}, {"name": "b"}]))
+    other = queues(built(record, queues=[{"name": "b"}, {"name": "c"}]))
+    assert one["b"].urn == other["b"].urn
+
+
+def test_volcanos_namespace_is_held_to_the_baseline(record: Record) -> None:
+    graph = built(record)
+    (home,) = graph.of_type(NAMESPACE)
+    assert home.inputs["metadata"]["name"] == "volcano-system"
+    assert home.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
+    assert home.urn in releases(graph)["volcano"].dependencies
+    assert outputs(graph)["namespace"] == "volcano-system"
+
+
+def test_only_webhook_and_metrics_ports_are_open(record: Record) -> None:
+    (policy,) = built(record).of_type(NETWORK_POLICY)
+    assert policy.inputs["spec"]["podSelector"] == {}
+    (rule,) = policy.inputs["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [8443, 8080, 8081]
+
+
+def test_typed_objects_are_valid_kubernetes(record: Record) -> None:
+    graph = built(record, rendezvous="etcd", rendezvous_namespaces=["training"])
+    checked = graph.of_type(NAMESPACE, BUDGET, NETWORK_POLICY)
+    assert len(checked) == 6
+    for resource in checked:
+        kubernetes_validate.validate(dict(resource.inputs), versions.KUBERNETES, strict=True)
+
+
+def test_without_etcd_there_is_no_endpoint(record: Record) -> None:
+    graph = built(record)
+    assert set(releases(graph)) == {"volcano"}
+    assert outputs(graph)["rendezvous_endpoint"] == ""
+
+
+def test_etcd_is_installed_in_a_restricted_namespace_for_the_named_ones(record: Record) -> None:
+    graph = built(record, rendezvous="etcd", rendezvous_namespaces=["training", "research"])
+    etcd = releases(graph)["torchx-etcd"]
+    assert etcd.inputs["chart"].endswith("charts/torchx-etcd")
+    assert etcd.inputs["values"]["image"] == versions.IMAGES["etcd"]
+    assert etcd.inputs["values"]["clientNamespaces"] == ["research", "training"]
+    assert len(etcd.inputs["values"]["chartDigest"]) == 64
+    homes = {home.inputs["metadata"]["name"]: home for home in graph.of_type(NAMESPACE)}
+    labels = homes["torchx-etcd"].inputs["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert homes["torchx-etcd"].urn in etcd.dependencies
+    assert outputs(graph)["rendezvous_endpoint"] == "etcd-server.torchx-etcd.svc.cluster.local:2379"
+
+
+@pytest.mark.parametrize(
+    ("rule", "risky"), [("R58", {"replicas": 1}), ("R60", {"scale_from_zero": False, "rests_at_zero": True})]
+)
+def test_a_risk_is_taken_only_with_a_reason(record: Record, rule: str, risky: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=rule):
+        VolcanoStack("volcano", {"pool": POOL, **risky})
+    assert set(releases(built(record, **risky, waivers={rule: "torn down every night"}))) == {"volcano"}
+
+
+def test_etcd_that_no_namespace_may_reach_is_warned_of() -> None:
+    (warning,) = problems(VolcanoStackArgs(pool=POOL, rendezvous="etcd"))
+    assert (warning.path, warning.severity.value) == ("rendezvous_namespaces", "warn")
+
+
+def test_a_preview_registers_the_same_with_the_same_values(record: Record) -> None:
+    """The release's values are plain, so that a preview knows Volcano's definitions and can check the queues."""
+    up, preview = (
+        record(lambda: VolcanoStack("volcano", {"pool": POOL}), dry_run=dry_run) for dry_run in (False, True)
+    )
+    assert [resource.urn for resource in up.resources] == [resource.urn for resource in preview.resources]
+    for type_ in (RELEASE, QUEUE):
+        assert [each.inputs for each in up.of_type(type_)] == [each.inputs for each in preview.of_type(type_)]
+
+
+def test_admission_is_what_others_can_wait_for(record: Record) -> None:
+    found: list[str] = []
+
+    def program() -> None:
+        stack = VolcanoStack("volcano", {"pool": POOL})
+        stack.admission.urn.apply(found.append)
+
+    graph = record(program)
+    assert found == [releases(graph)["volcano"].urn]

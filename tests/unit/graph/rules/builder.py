@@ -1,0 +1,630 @@
+"""Hand-built programs: a small builder, and a whole environment in which every rule passes."""
+
+import base64
+import json
+from typing import Any
+
+from trainium_eks.graph.graph import SECRET, STACK_TYPE, Graph, Options, Resource
+
+STACK_URN = "urn:pulumi:test::trainium-eks::pulumi:pulumi:Stack::trainium-eks-test"
+OWNERS = {"Owner": "ml", "CostCenter": "training", "Environment": "test"}
+
+
+class Entry:
+    """One resource that a test may still change."""
+
+    def __init__(self, urn: str, type_: str, name: str, inputs: dict[str, Any], **rest: Any) -> None:
+        self.urn, self.type, self.name, self.inputs = urn, type_, name, inputs
+        self.outputs: dict[str, Any] = rest.pop("outputs", None) or {}
+        self.parent: str = rest.pop("parent", STACK_URN)
+        self.custom: bool = rest.pop("custom", True)
+        self.provider: str = rest.pop("provider", "")
+        self.dependencies: list[str] = list(rest.pop("dependencies", ()))
+        self.property_dependencies: dict[str, tuple[str, ...]] = rest.pop("property_dependencies", {})
+        self.options: dict[str, Any] = rest
+
+
+class Program:
+    """A program being built; ``graph()`` is what a rule sees of it."""
+
+    def __init__(self, **config: Any) -> None:
+        self.config: dict[str, Any] = config
+        self.entries: dict[str, Entry] = {}
+        self.outputs: dict[str, Any] = {}
+
+    def add(self, name: str, type_: str, inputs: dict[str, Any] | None = None, **rest: Any) -> Entry:
+        """Adds a resource under a key that the test finds it by; AWS and Kubernetes get an explicit provider."""
+        provider = {"aws": "aws", "kubernetes": "k8s"}.get(type_.partition(":")[0])
+        if provider and rest.get("custom", True):
+            rest.setdefault(
+                "provider", self.urn(f"pulumi:providers:{'aws' if provider == 'aws' else 'kubernetes'}", provider)
+            )
+        self.entries[name] = Entry(self.urn(type_, name), type_, name, dict(inputs or {}), **rest)
+        return self.entries[name]
+
+    def urn(self, type_: str, name: str) -> str:
+        return f"urn:pulumi:test::trainium-eks::{type_}::{name}"
+
+    def __getitem__(self, name: str) -> Entry:
+        return self.entries[name]
+
+    def drop(self, *names: str) -> None:
+        for name in names:
+            del self.entries[name]
+
+    def put(self, name: str, path: str, value: Any) -> None:
+        """Sets an input at a dotted path (numbers are list indices); DROP removes it."""
+        *steps, last = path.split(".")
+        target: Any = self.entries[name].inputs
+        for step in steps:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        if value is DROP:
+            del target[int(last) if isinstance(target, list) else last]
+        else:
+            target[int(last) if isinstance(target, list) else last] = value
+
+    def edit(self, name: str, path: str, change: dict[str, Any]) -> None:
+        """Changes keys of a JSON document that an input holds as text."""
+        document = json.loads(self.entries[name].inputs[path])
+        document.update(change)
+        self.entries[name].inputs[path] = json.dumps(document)
+
+    def graph(self) -> Graph:
+        stack = Resource(STACK_URN, STACK_TYPE, "trainium-eks-test", custom=False)
+        resources = [stack, *(self._resource(entry) for entry in self.entries.values())]
+        ordered = tuple(sorted(resources, key=lambda each: each.urn))
+        return Graph("trainium-eks", "test", ordered, outputs=self.outputs, config=self.config)
+
+    def _resource(self, entry: Entry) -> Resource:
+        return Resource(
+            urn=entry.urn,
+            type=entry.type,
+            name=entry.name,
+            parent=entry.parent,
+            custom=entry.custom,
+            inputs=entry.inputs,
+            outputs=entry.outputs,
+            dependencies=tuple(sorted(entry.dependencies)),
+            property_dependencies=entry.property_dependencies,
+            provider=entry.provider,
+            options=Options(**entry.options),
+        )
+
+
+DROP = object()
+
+
+def policy(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def allow(principal: Any, *actions: str, **more: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Principal": principal, "Action": list(actions), "Resource": "*", **more}
+
+
+def trust(service: str, *actions: str) -> str:
+    return policy({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions) or ["sts:AssumeRole"]})
+
+
+POD_TRUST = trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession")
+
+
+def user_data(*parts: str) -> str:
+    lines = ["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="=="', ""]
+    for part in parts:
+        lines += ["--==", 'Content-Type: text/x-shellscript; charset="us-ascii"', "", part]
+    return base64.b64encode("\n".join([*lines, "--==--", ""]).encode()).decode()
+
+
+def kubeconfig(**user: Any) -> str:
+    exec_ = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws", "args": ["eks", "get-token"]}
+    return json.dumps(
+        {"apiVersion": "v1", "kind": "Config", "users": [{"name": "aws", "user": user or {"exec": exec_}}]}
+    )
+
+
+def environment() -> Program:
+    """A production environment with a reservation, a Capacity Block and every optional part, as it should be."""
+    program = Program(
+        production=True,
+        waivers={},
+        network={"peerCidrBlocks": ["10.200.0.0/16"]},
+        nodeGroups=[
+            {"name": "base", "sizeManagedElsewhere": True},
+            {"name": "block", "capacity": {"type": "capacity-block", "id": "cr-block", "zoneId": "usw2-az4"}},
+        ],
+    )
+    program.outputs = {
+        "kubeconfig": SECRET,
+        "updateKubeconfigCommand": "aws eks update-kubeconfig",
+        "queueNames": ["a"],
+    }
+    _providers(program)
+    _key(program)
+    _network(program)
+    _cluster(program)
+    _nodes(program)
+    _storage(program)
+    _kubernetes(program)
+    _scheduling(program)
+    return program
+
+
+def _providers(program: Program) -> None:
+    program.add(
+        "aws",
+        "pulumi:providers:aws",
+        {
+            "region": "us-west-2",
+            "allowedAccountIds": '["111122223333"]',
+            "defaultTags": json.dumps({"tags": OWNERS}),
+        },
+    )
+    program.add(
+        "k8s",
+        "pulumi:providers:kubernetes",
+        {"kubeconfig": kubeconfig(), "clusterIdentifier": "arn:sim-cluster"},
+        property_dependencies={"kubeconfig": (program.urn("eks:index:Cluster", "eks"),)},
+    )
+
+
+def _key(program: Program) -> None:
+    program.add(
+        "key",
+        "aws:kms/key:Key",
+        {"enableKeyRotation": True, "deletionWindowInDays": 30},
+        outputs={"id": "sim-key", "keyId": "sim-key", "arn": "arn:aws:kms:us-west-2:000000000000:key/sim-key"},
+    )
+    caller = {"StringEquals": {"kms:CallerAccount": "000000000000"}}
+    document = policy(
+        allow({"AWS": "arn:aws:iam::000000000000:root"}, "kms:*"),
+        allow({"AWS": "*"}, "kms:Decrypt", Condition=caller),
+    )
+    program.add("key-policy", "aws:kms/keyPolicy:KeyPolicy", {"keyId": "sim-key", "policy": document})
+
+
+def _network(program: Program) -> None:
+    program.add(
+        "vpc",
+        "aws:ec2/vpc:Vpc",
+        {"cidrBlock": "10.0.0.0/16", "enableDnsSupport": True, "enableDnsHostnames": True},
+        outputs={"id": "vpc-sim"},
+    )
+    program.add("default-group", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", {"vpcId": "vpc-sim"})
+    program.add("flow-log", "aws:ec2/flowLog:FlowLog", {"vpcId": "vpc-sim", "trafficType": "ALL"})
+    program.add("flow-logs", "aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 365, "kmsKeyId": "arn:key"})
+    plan = {"az4": ("10.0.0.0/18", "10.0.192.0/20"), "az1": ("10.0.64.0/18", "10.0.208.0/20")}
+    for zone, (private, public) in plan.items():
+        for kind, block, role in (("private", private, "internal-elb"), ("public", public, "elb")):
+            inputs = {
+                "vpcId": "vpc-sim",
+                "availabilityZoneId": f"usw2-{zone}",
+                "cidrBlock": block,
+                "mapPublicIpOnLaunch": False,
+                "tags": {f"kubernetes.io/role/{role}": "1"},
+            }
+            program.add(f"{kind}-{zone}", "aws:ec2/subnet:Subnet", inputs, outputs={"id": f"subnet-{kind}-{zone}"})
+            table = f"rtb-{kind}-{zone}"
+            program.add(table, "aws:ec2/routeTable:RouteTable", {"vpcId": "vpc-sim"}, outputs={"id": table})
+            way = {"gatewayId": "igw-sim"} if kind == "public" else {"natGatewayId": f"nat-{zone}"}
+            program.add(f"route-{kind}-{zone}", "aws:ec2/route:Route", {"routeTableId": table, **way})
+            program.add(
+                f"association-{kind}-{zone}",
+                "aws:ec2/routeTableAssociation:RouteTableAssociation",
+                {"routeTableId": table, "subnetId": f"subnet-{kind}-{zone}"},
+            )
+        program.add(f"nat-{zone}", "aws:ec2/natGateway:NatGateway", {"subnetId": f"subnet-public-{zone}"})
+    program.add(
+        "s3-endpoint",
+        "aws:ec2/vpcEndpoint:VpcEndpoint",
+        {
+            "vpcId": "vpc-sim",
+            "serviceName": "com.amazonaws.us-west-2.s3",
+            "vpcEndpointType": "Gateway",
+            "routeTableIds": ["rtb-private-az4", "rtb-private-az1"],
+        },
+    )
+
+
+def _cluster(program: Program) -> None:
+    logs = program.add(
+        "cluster-logs",
+        "aws:cloudwatch/logGroup:LogGroup",
+        {"name": "/aws/eks/trn-1/cluster", "retentionInDays": 365, "kmsKeyId": "arn:key"},
+    )
+    types = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
+    subnets = ["subnet-private-az4", "subnet-private-az1"]
+    component = program.add(
+        "eks",
+        "eks:index:Cluster",
+        {
+            "name": "trn-1",
+            "subnetIds": subnets,
+            "enabledClusterLogTypes": types,
+            "endpointPublicAccess": False,
+            "endpointPrivateAccess": True,
+            "encryptionConfigKeyArn": "arn:key",
+            "version": "1.35",
+            "authenticationMode": "API",
+            "deletionProtection": True,
+            "upgradePolicy": {"supportType": "STANDARD"},
+        },
+        custom=False,
+        dependencies=[logs.urn],
+        protect=True,
+    )
+    program.add(
+        "cluster",
+        "aws:eks/cluster:Cluster",
+        {
+            "name": "trn-1",
+            "version": "1.35",
+            "enabledClusterLogTypes": types,
+            "vpcConfig": {
+                "subnetIds": subnets,
+                "endpointPublicAccess": False,
+                "endpointPrivateAccess": True,
+            },
+            "encryptionConfig": {"provider": {"keyArn": "arn:key"}, "resources": ["secrets"]},
+            "accessConfig": {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False},
+            "upgradePolicy": {"supportType": "STANDARD"},
+            "deletionProtection": True,
+            "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16"},
+        },
+        parent=component.urn,
+        provider="",
+        outputs={"name": "trn-1", "arn": "arn:sim-cluster"},
+    )
+    for addon, service_account in (("vpc-cni", "aws-node"), ("aws-fsx-csi-driver", "fsx-csi-controller-sa")):
+        role = f"{addon}-role"
+        program.add(
+            role, "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"name": role, "arn": f"arn:{role}"}
+        )
+        inputs: dict[str, Any] = {
+            "addonName": addon,
+            "addonVersion": "v1.22.3-eksbuild.1",
+            "podIdentityAssociations": [{"roleArn": f"arn:{role}", "serviceAccount": service_account}],
+        }
+        if addon == "vpc-cni":
+            inputs["configurationValues"] = json.dumps({"enableNetworkPolicy": "true", "env": {"WARM_IP_TARGET": "8"}})
+        program.add(addon, "aws:eks/addon:Addon", inputs)
+    program.add(
+        "cni-policy",
+        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+        {"role": "vpc-cni-role", "policyArn": "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"},
+    )
+    for addon in ("eks-node-monitoring-agent", "coredns"):
+        program.add(addon, "aws:eks/addon:Addon", {"addonName": addon, "addonVersion": "v1.7.0-eksbuild.1"})
+
+
+def _nodes(program: Program) -> None:
+    ec2 = trust("ec2.amazonaws.com")
+    program.add(
+        "node-role", "aws:iam/role:Role", {"assumeRolePolicy": ec2}, outputs={"name": "node", "arn": "arn:node"}
+    )
+    for name in ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonSSMManagedInstanceCore"):
+        arn = f"arn:aws:iam::aws:policy/{name}"
+        program.add(name, "aws:iam/rolePolicyAttachment:RolePolicyAttachment", {"role": "node", "policyArn": arn})
+    program.add("efa", "aws:ec2/securityGroup:SecurityGroup", {"description": "EFA"}, outputs={"id": "sg-efa"})
+    for direction in ("Ingress", "Egress"):
+        program.add(
+            f"efa-{direction.lower()}",
+            f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule",
+            {
+                "securityGroupId": "sg-efa",
+                "referencedSecurityGroupId": "sg-efa",
+                "ipProtocol": "-1",
+                "description": "All traffic within the group",
+            },
+        )
+    node_group(program, "system", "m6i.xlarge", ami="AL2023_x86_64_STANDARD", subnets=["private-az4", "private-az1"])
+    base = node_group(program, "base", "trn1.32xlarge", efa=8)
+    base.options["ignore_changes"] = ("scalingConfig.desiredSize",)
+    program["base-template"].inputs["placement"] = {"groupName": "sim-placement"}
+    program.add(
+        "placement", "aws:ec2/placementGroup:PlacementGroup", {"strategy": "cluster"}, outputs={"id": "sim-placement"}
+    )
+    block = node_group(program, "block", "trn1.32xlarge", efa=8)
+    block.inputs["capacityType"] = "CAPACITY_BLOCK"
+    block.inputs["updateConfig"]["updateStrategy"] = "MINIMAL"
+    del block.inputs["instanceTypes"]
+    program["block-template"].inputs.update(
+        instanceType="trn1.32xlarge",
+        instanceMarketOptions={"marketType": "capacity-block"},
+        capacityReservationSpecification={"capacityReservationTarget": {"capacityReservationId": "cr-block"}},
+    )
+
+
+def node_group(
+    program: Program,
+    name: str,
+    type_: str,
+    *,
+    ami: str = "AL2023_x86_64_NEURON",
+    efa: int = 0,
+    subnets: list[str] | None = None,
+) -> Entry:
+    """Adds a managed node group and its launch template, as they should be."""
+    template: dict[str, Any] = {
+        "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
+        "blockDeviceMappings": [
+            {
+                "deviceName": "/dev/xvda",
+                "ebs": {"encrypted": "true", "volumeType": "gp3", "volumeSize": 100, "kmsKeyId": "arn:key"},
+            }
+        ],
+        "userData": user_data("#!/bin/bash\nsysctl -w vm.nr_hugepages=0\n"),
+        "tagSpecifications": [{"resourceType": kind, "tags": OWNERS} for kind in ("instance", "volume")],
+    }
+    if efa:
+        template["networkInterfaces"] = [
+            {
+                "networkCardIndex": card,
+                "deviceIndex": 1 if card else 0,
+                "interfaceType": "efa-only" if card else "efa",
+                "associatePublicIpAddress": "false",
+                "securityGroups": ["sg-cluster", "sg-efa"],
+            }
+            for card in range(efa)
+        ]
+    program.add(
+        f"{name}-template",
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        template,
+        outputs={"id": f"lt-{name}", "latestVersion": 1},
+    )
+    accelerated = ami != "AL2023_x86_64_STANDARD"
+    neuron = ami == "AL2023_x86_64_NEURON"
+    resource = "aws.amazon.com/neuron" if neuron else "nvidia.com/gpu"
+    inputs: dict[str, Any] = {
+        "clusterName": "trn-1",
+        "nodeRoleArn": "arn:node",
+        "subnetIds": [f"subnet-{each}" for each in subnets or ["private-az4"]],
+        "amiType": ami,
+        "capacityType": "ON_DEMAND",
+        "instanceTypes": [type_],
+        "launchTemplate": {"id": f"lt-{name}", "version": "1"},
+        "scalingConfig": {"minSize": 0, "maxSize": 4, "desiredSize": 1},
+        "updateConfig": {"maxUnavailable": 1},
+        "nodeRepairConfig": {"enabled": True},
+        "labels": {"trainium-eks/pool": name},
+    }
+    if accelerated:
+        inputs["taints"] = [{"key": resource, "value": "true", "effect": "NO_SCHEDULE"}]
+        inputs["labels"][f"{resource}.present"] = "true"
+        inputs["labels"]["vpc.amazonaws.com/efa.present"] = "true"
+    return program.add(name, "aws:eks/nodeGroup:NodeGroup", inputs)
+
+
+def _storage(program: Program) -> None:
+    program.add("lustre-group", "aws:ec2/securityGroup:SecurityGroup", {}, outputs={"id": "sg-lustre"})
+    own = []
+    for direction in ("Ingress", "Egress"):
+        type_ = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
+        for peer in ("sg-lustre", "sg-cluster"):
+            for first, last in ((988, 988), (1018, 1023)):
+                inputs = {
+                    "securityGroupId": "sg-lustre",
+                    "referencedSecurityGroupId": peer,
+                    "ipProtocol": "tcp",
+                    "fromPort": first,
+                    "toPort": last,
+                    "description": "Lustre",
+                }
+                entry = program.add(f"lustre-{peer}-{direction.lower()}-{first}", type_, inputs)
+                own += [entry.urn] if peer == "sg-lustre" else []
+        everything = {
+            "securityGroupId": "sg-lustre",
+            "referencedSecurityGroupId": "sg-lustre",
+            "ipProtocol": "-1",
+            "description": "Lustre over EFA",
+        }
+        own.append(program.add(f"lustre-efa-{direction.lower()}", type_, everything).urn)
+    program.add(
+        "file-system",
+        "aws:fsx/lustreFileSystem:LustreFileSystem",
+        {
+            "deploymentType": "PERSISTENT_2",
+            "storageType": "SSD",
+            "storageCapacity": 9600,
+            "perUnitStorageThroughput": 500,
+            "subnetIds": "subnet-private-az4",
+            "securityGroupIds": ["sg-lustre"],
+            "kmsKeyId": "arn:key",
+            "automaticBackupRetentionDays": 0,
+            "skipFinalBackup": True,
+            "efaEnabled": True,
+            "metadataConfiguration": {"mode": "USER_PROVISIONED", "iops": 12000},
+            "logConfiguration": {"level": "WARN_ERROR"},
+        },
+        outputs={"id": "fs-sim"},
+        dependencies=own,
+        protect=True,
+    )
+    bucket = {"bucket": "sim-data"}
+    program.add(
+        "bucket",
+        "aws:s3/bucket:Bucket",
+        {"forceDestroy": False},
+        outputs={"id": "sim-data", **bucket},
+        protect=True,
+        retain_on_delete=True,
+    )
+    events = {"events": ["NEW", "CHANGED", "DELETED"]}
+    program.add(
+        "link",
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+        {
+            "fileSystemId": "fs-sim",
+            "dataRepositoryPath": "s3://sim-data",
+            "s3": {"autoImportPolicy": dict(events), "autoExportPolicy": dict(events)},
+        },
+    )
+    switches = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+    program.add(
+        "access-block",
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        {**bucket, **dict.fromkeys(switches, True)},
+    )
+    kms = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": "arn:key"}
+    program.add(
+        "encryption",
+        "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+        {**bucket, "rules": [{"applyServerSideEncryptionByDefault": kms, "bucketKeyEnabled": True}]},
+    )
+    program.add(
+        "versioning",
+        "aws:s3/bucketVersioning:BucketVersioning",
+        {**bucket, "versioningConfiguration": {"status": "Enabled"}},
+    )
+    program.add(
+        "lifecycle",
+        "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        {**bucket, "rules": [{"id": "old-versions", "status": "Enabled"}]},
+    )
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": "arn:aws:s3:::sim-data/*",
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    program.add("bucket-policy", "aws:s3/bucketPolicy:BucketPolicy", {**bucket, "policy": policy(deny)})
+    program.add("volume", "kubernetes:core/v1:PersistentVolume", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+
+
+def _kubernetes(program: Program) -> None:
+    program.add("team", "trainium-eks:index:TrainingNamespace", custom=False)
+    team = program["team"].urn
+    enforce = "pod-security.kubernetes.io/enforce"
+    for name, level in (("training", "baseline"), ("volcano-system", "baseline"), ("lustre-setup", "baseline")):
+        program.add(
+            f"namespace-{name}",
+            "kubernetes:core/v1:Namespace",
+            {"metadata": {"name": name, "labels": {enforce: level}}},
+            parent=team if name == "training" else STACK_URN,
+        )
+    within = {"namespace": "training"}
+    program.add(
+        "deny",
+        "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+        {"metadata": {"name": "deny", **within}, "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}},
+    )
+    program.add(
+        "within",
+        "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+        {
+            "metadata": {"name": "within", **within},
+            "spec": {
+                "podSelector": {},
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [{"from": [{"podSelector": {}}]}],
+                "egress": [{"to": [{"podSelector": {}}]}],
+            },
+        },
+    )
+    program.add(
+        "account",
+        "kubernetes:core/v1:ServiceAccount",
+        {"metadata": {"name": "trainer", **within}, "automountServiceAccountToken": False},
+    )
+    program.add(
+        "researchers",
+        "kubernetes:rbac.authorization.k8s.io/v1:Role",
+        {
+            "metadata": {"name": "researcher", **within},
+            "rules": [{"apiGroups": ["batch.volcano.sh"], "resources": ["jobs"], "verbs": ["create", "get"]}],
+        },
+    )
+    program.add(
+        "researchers-binding",
+        "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
+        {
+            "metadata": {"name": "researchers", **within},
+            "roleRef": {"kind": "Role", "name": "researcher"},
+            "subjects": [{"kind": "Group", "name": "training:researchers"}],
+        },
+    )
+    program.add(
+        "team-role", "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"name": "team", "arn": "arn:team"}
+    )
+    statement = {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": "arn:aws:s3:::sim-data/training/*"}
+    program.add("team-policy", "aws:iam/rolePolicy:RolePolicy", {"role": "team", "policy": policy(statement)})
+    program.add(
+        "team-identity",
+        "aws:eks/podIdentityAssociation:PodIdentityAssociation",
+        {"namespace": "training", "serviceAccount": "trainer", "roleArn": "arn:team"},
+    )
+    amounts = {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}}
+    container = {"name": "setup", "image": f"public.ecr.aws/busybox:1.37.0@sha256:{'0' * 64}", "resources": amounts}
+    program.add(
+        "setup",
+        "kubernetes:batch/v1:Job",
+        {
+            "metadata": {"name": "setup", "namespace": "lustre-setup"},
+            "spec": {"template": {"spec": {"automountServiceAccountToken": False, "containers": [container]}}},
+        },
+    )
+    program.add(
+        "gp3",
+        "kubernetes:storage.k8s.io/v1:StorageClass",
+        {"provisioner": "ebs.csi.aws.com", "parameters": {"type": "gp3", "encrypted": "true"}},
+    )
+
+
+def _scheduling(program: Program) -> None:
+    amounts = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+    custom: dict[str, Any] = {
+        "leader_elect_enable": True,
+        "scheduler_config_override": 'actions: "allocate, backfill"\ntiers:\n- plugins:\n  - name: gang\n',
+    }
+    for component in ("scheduler", "controller", "admission"):
+        custom[f"{component}_replicas"] = 2
+        custom[f"{component}_resources"] = amounts
+        program.add(
+            f"pdb-{component}",
+            "kubernetes:policy/v1:PodDisruptionBudget",
+            {
+                "metadata": {"name": component, "namespace": "volcano-system"},
+                "spec": {"selector": {"matchLabels": {"app": f"volcano-{component}"}}},
+            },
+        )
+    release(program, "volcano", "volcano-system", {"basic": {"image_tag_version": "v1.15.0"}, "custom": custom})
+    for name, guarantee in (("a", 32), ("b", 16)):
+        program.add(
+            f"queue-{name}",
+            "kubernetes:scheduling.volcano.sh/v1beta1:Queue",
+            {
+                "metadata": {"name": name},
+                "spec": {
+                    "capability": {"aws.amazon.com/neuron": 128, "vpc.amazonaws.com/efa": 64},
+                    "deserved": {"aws.amazon.com/neuron": 64},
+                    "guarantee": {"resource": {"aws.amazon.com/neuron": guarantee}},
+                },
+            },
+        )
+    tolerations = [{"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}]
+    plugin = {"tolerations": tolerations, "resources": amounts}
+    npd = {"enabled": False, "nodeRecovery": {"enabled": False}}
+    neuron = {"neuronInstances": ["trn1.32xlarge"], "devicePlugin": plugin, "npd": npd}
+    release(program, "oci://public.ecr.aws/neuron/neuron-helm-chart", "kube-system", neuron, "1.10.0")
+    efa = {"supportedInstanceLabels": {"keys": [], "values": ["trn1.32xlarge"]}, **plugin}
+    release(program, "aws-efa-k8s-device-plugin", "kube-system", efa, "v0.5.30")
+    monitor = {"instanceTypes": ["trn1.32xlarge", "trn2.48xlarge"], "tolerations": tolerations}
+    release(program, "./charts/neuron-monitor", "neuron-monitor", monitor, None)
+    release(program, "./charts/torchx-etcd", "torchx-etcd", {"image": "quay.io/coreos/etcd:v3.5.24"}, None)
+
+
+def release(
+    program: Program, chart: str, namespace: str, values: dict[str, Any], version: str | None = "1.15.0"
+) -> Entry:
+    """Adds a Helm release, found by its chart's name."""
+    inputs: dict[str, Any] = {
+        "chart": chart,
+        "namespace": namespace,
+        "values": values,
+        "name": chart.rpartition("/")[2],
+    }
+    if version is not None:
+        inputs["version"] = version
+    return program.add(chart.rpartition("/")[2], "kubernetes:helm.sh/v3:Release", inputs)

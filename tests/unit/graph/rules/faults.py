@@ -1,0 +1,618 @@
+"""What breaks each rule: one change to the whole environment, the rule that must fail, and a word of its message."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from builder import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
+
+Change = Callable[[Program], Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change to the environment and what it breaks."""
+
+    rule: str
+    label: str
+    change: Change
+    says: str
+    """A part of the failing finding's message."""
+    also: frozenset[str] = frozenset()
+    """Other rules that the same change breaks."""
+
+
+def fault(rule: str, label: str, says: str, change: Change, *also: str) -> Fault:
+    return Fault(rule, label, change, says, frozenset(also))
+
+
+def put(name: str, path: str, value: Any) -> Change:
+    return lambda program: program.put(name, path, value)
+
+
+def drop(*names: str) -> Change:
+    return lambda program: program.drop(*names)
+
+
+def option(name: str, **options: Any) -> Change:
+    return lambda program: program[name].options.update(options)
+
+
+def both(*changes: Change) -> Change:
+    def change(program: Program) -> None:
+        for each in changes:
+            each(program)
+
+    return change
+
+
+def document(name: str, path: str, **change: Any) -> Change:
+    return lambda program: program.edit(name, path, change)
+
+
+def open_endpoint(*ranges: str) -> Change:
+    network = {"subnetIds": ["subnet-private-az4", "subnet-private-az1"], "endpointPrivateAccess": True}
+    return put("cluster", "vpcConfig", {**network, "endpointPublicAccess": True, "publicAccessCidrs": list(ranges)})
+
+
+def ssh(program: Program) -> None:
+    inputs = {"securityGroupId": "sg-efa", "cidrIpv4": "10.0.0.0/8", "ipProtocol": "tcp", "fromPort": 22, "toPort": 22}
+    type_ = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+    program.add("ssh", type_, {**inputs, "description": "from the office"})
+
+
+def inline_policy(name: str, role: str, *actions: str) -> Change:
+    statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+    return lambda program: program.add(
+        name, "aws:iam/rolePolicy:RolePolicy", {"role": role, "policy": policy(statement)}
+    )
+
+
+def privileged(program: Program) -> None:
+    program.put("setup", "spec.template.spec.containers.0.securityContext", {"privileged": True})
+
+
+def image(name: str) -> Change:
+    return put("setup", "spec.template.spec.containers.0.image", name)
+
+
+def second_of(name: str, copy: str, **change: Any) -> Change:
+    def add(program: Program) -> None:
+        original = program[name]
+        program.add(copy, original.type, {**original.inputs, **change})
+
+    return add
+
+
+def p5_without_plugin(program: Program) -> None:
+    node_group(program, "gpu", "p5.48xlarge", ami="AL2023_x86_64_NVIDIA", efa=32)
+
+
+def values(chart: str, path: str, value: Any) -> Change:
+    return put(chart, f"values.{path}", value)
+
+
+def default_provider(program: Program) -> None:
+    program["bucket"].provider = "urn:pulumi:test::trainium-eks::pulumi:providers:aws::default_7_0_0"
+
+
+def late_rules(program: Program) -> None:
+    program["file-system"].dependencies = []
+
+
+def strange_origin(program: Program) -> None:
+    program["k8s"].property_dependencies = {"kubeconfig": (program["base"].urn,)}
+
+
+def tokens(program: Program) -> None:
+    program.add("etcd", "kubernetes:core/v1:Service", {"spec": {"ports": [{"port": 2379}], "type": "NodePort"}})
+
+
+def tenant_by_quota(program: Program) -> None:
+    metadata = {"metadata": {"name": "quota", "namespace": "lustre-setup"}}
+    program.add("quota", "kubernetes:core/v1:ResourceQuota", metadata)
+
+
+def many_identities(program: Program) -> None:
+    for index in range(1001):
+        role = f"role-{index}"
+        program.add(role, "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"arn": f"arn:{role}"})
+        inputs = {"namespace": "x", "serviceAccount": role, "roleArn": f"arn:{role}"}
+        program.add(f"identity-{index}", "aws:eks/podIdentityAssociation:PodIdentityAssociation", inputs)
+
+
+def autoscaler(program: Program) -> None:
+    amounts = program["volcano"].inputs["values"]["custom"]["scheduler_resources"]
+    release(program, "cluster-autoscaler", "kube-system", {"resources": amounts}, "9.59.0")
+
+
+OPEN_POLICY = policy(allow("*", "s3:GetObject"))
+OFF = {"enabled": False}
+
+CLUSTER = [
+    fault("R01", "one log type is missing", "scheduler", put("cluster", "enabledClusterLogTypes", ["api", "audit"])),
+    fault("R02", "every address reaches the endpoint", "0.0.0.0/0", open_endpoint("0.0.0.0/0"), "R03"),
+    fault("R02", "every IPv6 address does", "::/0", open_endpoint("203.0.113.0/24", "::/0"), "R03"),
+    fault("R02", "the endpoint is public and unlimited", "publicAccessCidrs", open_endpoint(), "R03"),
+    fault(
+        "R03", "the private endpoint is off", "PrivateAccess", put("cluster", "vpcConfig.endpointPrivateAccess", False)
+    ),
+    fault(
+        "R04",
+        "secrets have no key",
+        "a KMS key",
+        both(put("cluster", "encryptionConfig", DROP), put("eks", "encryptionConfigKeyArn", DROP)),
+    ),
+    fault("R04", "the key is for nothing", "resources", put("cluster", "encryptionConfig.resources", [])),
+    fault("R05", "support ended", "1.33", put("cluster", "version", "1.33")),
+    fault("R05", "the version is unknown", "0.99", put("cluster", "version", "0.99")),
+    fault(
+        "R06",
+        "EKS does not protect it",
+        "deletionProtection",
+        both(put("cluster", "deletionProtection", False), put("eks", "deletionProtection", False)),
+    ),
+    fault("R06", "Pulumi does not protect it", "options.protect", option("eks", protect=False)),
+    fault("R08", "the log group comes after", "does not depend", lambda program: program["eks"].dependencies.clear()),
+    fault("R08", "EKS makes the log group", "wanted one", put("cluster-logs", "name", "/aws/eks/other/cluster")),
+    fault("R08", "logs go after a month", "retentionInDays", put("cluster-logs", "retentionInDays", 30)),
+    fault("R08", "logs have no key", "kmsKeyId", put("flow-logs", "kmsKeyId", DROP)),
+    fault(
+        "R09",
+        "the support policy is left to AWS",
+        "supportType",
+        both(put("cluster", "upgradePolicy", DROP), put("eks", "upgradePolicy", DROP)),
+    ),
+    fault("R10", "one zone", "two zones", put("cluster", "vpcConfig.subnetIds", ["subnet-private-az4"])),
+    fault(
+        "R10",
+        "a subnet nobody knows",
+        "subnet-x",
+        put("cluster", "vpcConfig.subnetIds", ["subnet-private-az4", "subnet-x"]),
+    ),
+    fault(
+        "R10",
+        "a public subnet",
+        "internet",
+        put("cluster", "vpcConfig.subnetIds", ["subnet-private-az4", "subnet-public-az1"]),
+    ),
+    fault("R10", "a tiny subnet", "/28", put("private-az1", "cidrBlock", "10.0.64.0/28"), "R37"),
+    fault("R10", "public subnets besides", "publicSubnetIds", put("eks", "publicSubnetIds", ["subnet-public-az1"])),
+    fault("R11", "the key does not rotate", "enableKeyRotation", put("key", "enableKeyRotation", False)),
+    fault("R11", "the key goes at once", "deletionWindowInDays", put("key", "deletionWindowInDays", 1)),
+    fault("R11", "the key has no policy", "policy is unset", drop("key-policy")),
+    fault(
+        "R11", "everybody may use it", "Principal", put("key-policy", "policy", policy(allow({"AWS": "*"}, "kms:*")))
+    ),
+    fault("R11", "the policy is no policy", "names its users", put("key-policy", "policy", "{")),
+    fault("R11", "the key is off", "isEnabled", put("key", "isEnabled", False)),
+]
+
+NODES = [
+    fault("R12", "IMDSv1 works", "httpTokens", put("base-template", "metadataOptions.httpTokens", "optional")),
+    fault("R13", "two hops", "HopLimit", put("base-template", "metadataOptions.httpPutResponseHopLimit", 2)),
+    fault("R14", "a key pair", "keyName", put("base-template", "keyName", "laptop")),
+    fault("R14", "remote access", "remoteAccess", put("system", "remoteAccess", {"ec2SshKey": "laptop"})),
+    fault("R14", "port 22", "22", ssh),
+    fault(
+        "R15",
+        "a public address",
+        "associatePublicIpAddress",
+        put("base-template", "networkInterfaces.0.associatePublicIpAddress", "true"),
+    ),
+    fault("R15", "a subnet gives public addresses", "mapPublicIp", put("public-az4", "mapPublicIpOnLaunch", True)),
+    fault(
+        "R16", "a plain root volume", "encrypted", put("base-template", "blockDeviceMappings.0.ebs.encrypted", "false")
+    ),
+    fault("R16", "gp2", "volumeType", put("base-template", "blockDeviceMappings.0.ebs.volumeType", "gp2")),
+    fault("R16", "no own key", "kmsKeyId", put("base-template", "blockDeviceMappings.0.ebs.kmsKeyId", DROP)),
+    fault("R16", "the AMI's volume", "blockDeviceMappings", put("base-template", "blockDeviceMappings", DROP)),
+    fault("R16", "plain EBS claims", "parameters.encrypted", put("gp3", "parameters.encrypted", "false")),
+    fault(
+        "R17",
+        "an access key",
+        "access key",
+        put("base-template", "userData", user_data("export K=AKIAIOSFODNN7EXAMPLE")),
+    ),
+    fault("R17", "a password", "password", put("base-template", "userData", user_data("DB_PASSWORD=hunter2hunter2"))),
+    fault(
+        "R17",
+        "a private key",
+        "private key",
+        put("base-template", "userData", user_data("-----BEGIN RSA PRIVATE KEY-----")),
+    ),
+    fault("R17", "a secret", "secret", put("base-template", "userData", "[secret]")),
+    fault(
+        "R18",
+        "nodes may do anything",
+        "AdministratorAccess",
+        put("AmazonEKSWorkerNodePolicy", "policyArn", "arn:aws:iam::aws:policy/AdministratorAccess"),
+    ),
+    fault("R18", "nodes cannot pull", "wanted", drop("AmazonEC2ContainerRegistryPullOnly")),
+    fault("R18", "an inline policy", "inline", inline_policy("extra", "node", "s3:GetObject")),
+    fault("R18", "a policy of every action", "Action", inline_policy("extra", "team", "*")),
+    fault("R18", "a role from elsewhere", "unseen", put("system", "nodeRoleArn", "arn:elsewhere")),
+    fault("R18", "the CNI has no policy", "AmazonEKS_CNI_Policy", drop("cni-policy")),
+    fault("R19", "no repair", "nodeRepairConfig", put("system", "nodeRepairConfig", DROP)),
+    fault("R19", "no agent", "eks-node-monitoring-agent", drop("eks-node-monitoring-agent")),
+    fault("R20", "EKS' own update", "maxUnavailable", put("system", "updateConfig", DROP)),
+    fault("R20", "everything at once", "101", put("system", "updateConfig", {"maxUnavailable": 101})),
+    fault("R20", "a block that surges", "MINIMAL", put("block", "updateConfig", {"maxUnavailable": 1})),
+    fault("R21", "an up sets the size back", "ignoreChanges", option("base", ignore_changes=())),
+    fault(
+        "R21",
+        "Cluster Autoscaler is installed",
+        "ignoreChanges",
+        autoscaler,
+    ),
+    fault("R22", "no taint", "taints", put("base", "taints", [])),
+    fault("R22", "another effect", "NO_SCHEDULE", put("base", "taints.0.effect", "PREFER_NO_SCHEDULE")),
+    fault("R22", "no label", "labels", put("base", "labels", {"trainium-eks/pool": "base"})),
+    fault("R23", "the standard AMI", "AL2023_x86_64_NEURON", put("base", "amiType", "AL2023_x86_64_STANDARD")),
+    fault("R23", "AL2", "AL2_x86_64", put("system", "amiType", "AL2_x86_64")),
+    fault("R23", "a type nobody knows", "trn9", put("system", "instanceTypes", ["trn9.large"]), "R37"),
+    fault("R30", "the latest version", "$Latest", put("base", "launchTemplate.version", "$Latest")),
+    fault("R30", "no version", "unset", put("base", "launchTemplate.version", DROP)),
+    fault("R30", "a fixed name", "nodeGroupName", put("base", "nodeGroupName", "base")),
+]
+
+EFA = [
+    fault(
+        "R24",
+        "four interfaces",
+        "has 4",
+        lambda program: program.put(
+            "base-template", "networkInterfaces", program["base-template"].inputs["networkInterfaces"][:4]
+        ),
+    ),
+    fault(
+        "R24", "efa-only comes first", "efa-only", put("base-template", "networkInterfaces.0.interfaceType", "efa-only")
+    ),
+    fault("R24", "two on a card", "one a card", put("base-template", "networkInterfaces.2.networkCardIndex", 1)),
+    fault(
+        "R24", "a card that is not there", "card 11", put("base-template", "networkInterfaces.7.networkCardIndex", 11)
+    ),
+    fault("R24", "no first interface", "deviceIndex 0", put("base-template", "networkInterfaces.0.deviceIndex", 1)),
+    fault("R25", "no way out to itself", "outbound", drop("efa-egress")),
+    fault("R25", "no way in from itself", "inbound", drop("efa-ingress")),
+    fault("R25", "a rule for whom", "description", put("efa-egress", "description", DROP)),
+    fault(
+        "R25",
+        "everybody comes in",
+        "0.0.0.0/0",
+        second_of("efa-ingress", "open", cidrIpv4="0.0.0.0/0", referencedSecurityGroupId=None),
+    ),
+    fault(
+        "R25",
+        "no group at all",
+        "securityGroups",
+        lambda program: [each.pop("securityGroups") for each in program["base-template"].inputs["networkInterfaces"]],
+    ),
+    fault(
+        "R26", "two zones", "one subnet", put("base", "subnetIds", ["subnet-private-az4", "subnet-private-az1"]), "R27"
+    ),
+    fault(
+        "R27", "a block in our group", "placement", put("block-template", "placement", {"groupName": "sim-placement"})
+    ),
+    fault("R27", "Spot in a group", "placement", put("base", "capacityType", "SPOT"), "R29"),
+    fault(
+        "R27",
+        "a reservation in our group",
+        "reservation",
+        both(
+            put(
+                "base-template",
+                "capacityReservationSpecification",
+                {"capacityReservationTarget": {"capacityReservationId": "cr-1"}},
+            ),
+            put("base", "updateConfig.updateStrategy", "MINIMAL"),
+        ),
+    ),
+    fault("R28", "no market type", "marketType", put("block-template", "instanceMarketOptions", DROP)),
+    fault("R28", "no capacity type", "CAPACITY_BLOCK", put("block", "capacityType", "ON_DEMAND")),
+    fault(
+        "R28",
+        "no reservation",
+        "capacityReservationId",
+        put("block-template", "capacityReservationSpecification", DROP),
+    ),
+    fault("R28", "the type in the wrong place", "instanceTypes", put("block", "instanceTypes", ["trn1.32xlarge"])),
+    fault("R28", "another zone", "usw2-az1", put("block", "subnetIds", ["subnet-private-az1"])),
+    fault(
+        "R29",
+        "a gang on Spot",
+        "SPOT",
+        both(put("base", "capacityType", "SPOT"), put("base-template", "placement", DROP)),
+    ),
+]
+
+NETWORK = [
+    fault("R31", "no flow logs", "FlowLog", drop("flow-log")),
+    fault("R32", "the default group is left", "DefaultSecurityGroup", drop("default-group")),
+    fault("R32", "the default group lets in", "ingress", put("default-group", "ingress", [{"protocol": "-1"}])),
+    fault("R33", "no host names", "enableDnsHostnames", put("vpc", "enableDnsHostnames", DROP)),
+    fault("R33", "no DNS", "enableDnsSupport", put("vpc", "enableDnsSupport", False)),
+    fault("R34", "one NAT", "usw2-az1", drop("nat-az1")),
+    fault("R35", "no S3 endpoint", "Gateway", drop("s3-endpoint")),
+    fault("R35", "an interface endpoint", "Gateway", put("s3-endpoint", "vpcEndpointType", "Interface")),
+    fault("R35", "an endpoint nobody routes to", "routeTableIds", put("s3-endpoint", "routeTableIds", [])),
+    fault("R36", "a private subnet without role", "internal-elb", put("private-az4", "tags", {})),
+    fault(
+        "R36",
+        "Karpenter on a public subnet",
+        "karpenter",
+        put("public-az4", "tags", {"kubernetes.io/role/elb": "1", "karpenter.sh/discovery": "trn"}),
+    ),
+    fault(
+        "R37",
+        "services overlap the VPC",
+        "service range",
+        put("cluster", "kubernetesNetworkConfig.serviceIpv4Cidr", "10.0.128.0/18"),
+    ),
+    fault(
+        "R37",
+        "a peer overlaps",
+        "peer",
+        lambda program: program.config["network"].update(peerCidrBlocks=["10.0.0.0/8"]),
+    ),
+    fault("R37", "subnets overlap", "overlaps", put("public-az4", "cidrBlock", "10.0.0.0/20")),
+    fault("R37", "a subnet outside", "outside", put("public-az4", "cidrBlock", "10.1.0.0/20")),
+    fault("R37", "more nodes than addresses", "addresses", put("base", "scalingConfig.maxSize", 2000)),
+]
+
+STORAGE = [
+    fault("R38", "no key", "kmsKeyId", put("file-system", "kmsKeyId", DROP)),
+    fault(
+        "R39",
+        "deletions are not exported",
+        "DELETED",
+        put("link", "s3.autoExportPolicy", {"events": ["NEW", "CHANGED"]}),
+    ),
+    fault("R39", "nothing is imported", "autoImportPolicy", put("link", "s3.autoImportPolicy", DROP)),
+    fault(
+        "R39",
+        "backups and a link",
+        "automaticBackupRetentionDays",
+        put("file-system", "automaticBackupRetentionDays", 7),
+    ),
+    fault("R39", "neither backups nor a link", "automaticBackupRetentionDays", drop("link")),
+    fault(
+        "R39",
+        "no last backup",
+        "skipFinalBackup",
+        both(drop("link"), put("file-system", "automaticBackupRetentionDays", 7)),
+    ),
+    fault("R39", "production may delete it", "protect", option("file-system", protect=False)),
+    fault(
+        "R39",
+        "the bucket goes with the stack",
+        "bucket",
+        option("bucket", protect=False, retain_on_delete=False),
+        "R50",
+    ),
+    fault(
+        "R39", "scratch in production", "PERSISTENT_2", put("file-system", "deploymentType", "SCRATCH_2"), "R40", "R43"
+    ),
+    fault("R40", "an odd size", "storageCapacity", put("file-system", "storageCapacity", 1300)),
+    fault("R40", "a step too small for EFA", "9600", put("file-system", "storageCapacity", 4800)),
+    fault("R40", "an odd throughput", "200", put("file-system", "perUnitStorageThroughput", 200)),
+    fault("R40", "odd metadata IOPS", "iops", put("file-system", "metadataConfiguration.iops", 5000)),
+    fault("R41", "the other zone", "usw2-az1", put("file-system", "subnetIds", "subnet-private-az1")),
+    fault("R42", "988 alone", "1018", drop("lustre-sg-lustre-ingress-1018", "lustre-efa-ingress"), "R43"),
+    fault("R42", "no way back to clients", "sg-cluster", drop("lustre-sg-cluster-egress-988")),
+    fault("R42", "the rules come after", "does not depend", late_rules),
+    fault("R42", "no group", "securityGroupIds", put("file-system", "securityGroupIds", []), "R43"),
+    fault(
+        "R42",
+        "no client comes in",
+        "nodes",
+        drop(*(f"lustre-sg-cluster-{way}-{port}" for way in ("ingress", "egress") for port in (988, 1018))),
+    ),
+    fault(
+        "R43", "no metadata configuration", "metadataConfiguration", put("file-system", "metadataConfiguration", DROP)
+    ),
+    fault("R43", "no EFA within the group", "EFA", drop("lustre-efa-egress")),
+    fault("R44", "no logs", "logConfiguration", put("file-system", "logConfiguration", DROP)),
+    fault(
+        "R45", "the volume goes with its claim", "Retain", put("volume", "spec.persistentVolumeReclaimPolicy", "Delete")
+    ),
+    fault("R46", "no block", "BucketPublicAccessBlock", drop("access-block")),
+    fault("R46", "one switch is off", "restrictPublicBuckets", put("access-block", "restrictPublicBuckets", False)),
+    fault(
+        "R47",
+        "S3's own key",
+        "sseAlgorithm",
+        put("encryption", "rules.0.applyServerSideEncryptionByDefault.sseAlgorithm", "AES256"),
+    ),
+    fault("R47", "no bucket key", "bucketKeyEnabled", put("encryption", "rules.0.bucketKeyEnabled", DROP)),
+    fault("R47", "no encryption", "SSE-KMS", drop("encryption")),
+    fault("R48", "no versions", "Suspended", put("versioning", "versioningConfiguration.status", "Suspended")),
+    fault("R48", "no lifecycle", "BucketLifecycleConfiguration", drop("lifecycle")),
+    fault("R48", "a lifecycle that is off", "enabled", put("lifecycle", "rules.0.status", "Disabled")),
+    fault("R49", "plain HTTP", "SecureTransport", drop("bucket-policy")),
+    fault("R49", "everybody reads", "Principal", put("bucket-policy", "policy", OPEN_POLICY)),
+    fault("R50", "destroy empties it", "forceDestroy", put("bucket", "forceDestroy", True)),
+    fault("R50", "production may delete it", "protect", option("bucket", protect=False)),
+]
+
+KUBERNETES = [
+    fault("R51", "no label", "enforce", put("namespace-training", "metadata.labels", DROP)),
+    fault("R51", "Helm makes the namespace", "createNamespace", put("volcano", "createNamespace", True)),
+    fault("R52", "a privileged job", "privileged", privileged),
+    fault("R52", "the host's processes", "hostPID", put("setup", "spec.template.spec.hostPID", True)),
+    fault(
+        "R52",
+        "all capabilities",
+        "SYS_ADMIN",
+        put("setup", "spec.template.spec.containers.0.securityContext", {"capabilities": {"add": ["SYS_ADMIN"]}}),
+    ),
+    fault(
+        "R52", "a chart that asks for it", "privileged", values("volcano", "custom.scheduler_sc", {"privileged": True})
+    ),
+    fault("R53", "latest", "latest", image("busybox:latest")),
+    fault("R53", "no tag", "busybox", image("registry:5000/busybox")),
+    fault("R53", "a tag in production", "digest", image("busybox:1.37.0")),
+    fault("R53", "a range of charts", "version", put("volcano", "version", "^1.15")),
+    fault("R53", "Volcano's own tag", "image_tag_version", values("volcano", "basic", {})),
+    fault("R53", "a floating tag in values", "latest", values("torchx-etcd", "image", "quay.io/coreos/etcd:latest")),
+    fault("R53", "any add-on version", "addonVersion", put("coredns", "addonVersion", DROP)),
+    fault(
+        "R53",
+        "a branch",
+        "tag or commit",
+        lambda program: program.add(
+            "operator",
+            "kubernetes:kustomize/v2:Directory",
+            {"directory": "https://github.com/kubeflow/training-operator//manifests/overlays/standalone?ref=master"},
+        ),
+    ),
+    fault(
+        "R54",
+        "no limit",
+        "limits.memory",
+        put("setup", "spec.template.spec.containers.0.resources", {"requests": {"cpu": 1, "memory": "1Gi"}}),
+    ),
+    fault("R54", "a chart without any", "resources", values("aws-efa-k8s-device-plugin", "resources", DROP)),
+    fault(
+        "R54",
+        "a chart without a limit",
+        "limits.memory",
+        values("volcano", "custom.scheduler_resources", {"requests": {"cpu": 1, "memory": "1Gi"}}),
+    ),
+    fault("R55", "every verb", "verbs", put("researchers", "rules.0.verbs", ["*"])),
+    fault("R55", "cluster-admin", "cluster-admin", put("researchers-binding", "roleRef.name", "cluster-admin")),
+    fault(
+        "R55",
+        "everybody",
+        "system:authenticated",
+        put("researchers-binding", "subjects", [{"kind": "Group", "name": "system:authenticated"}]),
+    ),
+    fault("R55", "an account with a token", "automount", put("account", "automountServiceAccountToken", DROP)),
+    fault(
+        "R55", "a pod with a token", "automount", put("setup", "spec.template.spec.automountServiceAccountToken", DROP)
+    ),
+    fault("R56", "nothing denied", "default deny", drop("deny", "within")),
+    fault(
+        "R56",
+        "egress is open",
+        "Egress",
+        both(put("deny", "spec.policyTypes", ["Ingress"]), put("within", "spec.policyTypes", ["Ingress"])),
+    ),
+    fault("R56", "workers cannot meet", "own pods", drop("within")),
+    fault(
+        "R56", "everything allowed", "everything", put("within", "spec.ingress", [{}, {"from": [{"podSelector": {}}]}])
+    ),
+    fault(
+        "R56",
+        "not enforced",
+        "enableNetworkPolicy",
+        document("vpc-cni", "configurationValues", enableNetworkPolicy="false"),
+    ),
+    fault("R56", "another team's namespace", "lustre-setup", tenant_by_quota),
+    fault(
+        "R57",
+        "trusts EC2 too",
+        "trusts",
+        put("team-role", "assumeRolePolicy", trust("ec2.amazonaws.com", "sts:AssumeRole", "sts:TagSession")),
+    ),
+    fault(
+        "R57", "no session tags", "TagSession", put("team-role", "assumeRolePolicy", trust("pods.eks.amazonaws.com"))
+    ),
+    fault("R57", "everybody", '"*"', put("node-role", "assumeRolePolicy", policy(allow("*", "sts:AssumeRole")))),
+    fault(
+        "R57",
+        "the FSx driver has the node's role",
+        "podIdentityAssociations",
+        put("aws-fsx-csi-driver", "podIdentityAssociations", DROP),
+    ),
+    fault(
+        "R57", "a role by OIDC", "serviceAccountRoleArn", put("aws-fsx-csi-driver", "serviceAccountRoleArn", "arn:irsa")
+    ),
+    fault("R57", "a shared role", "role each", second_of("team-identity", "other-identity", serviceAccount="other")),
+    fault("R57", "a role from elsewhere", "unseen", put("team-identity", "roleArn", "arn:elsewhere")),
+    fault("R57", "too many", "1000", many_identities),
+]
+
+SCHEDULING = [
+    fault("R58", "one scheduler", "scheduler_replicas", values("volcano", "custom.scheduler_replicas", 1)),
+    fault("R58", "no leader", "leader_elect", values("volcano", "custom.leader_elect_enable", False)),
+    fault("R58", "no budget", "volcano-admission", drop("pdb-admission")),
+    fault("R59", "more than the pool", "maxSize", put("queue-a", "spec.capability", {"aws.amazon.com/neuron": 256})),
+    fault("R59", "a device nobody has", "nvidia.com/gpu", put("queue-a", "spec.capability", {"nvidia.com/gpu": 8})),
+    fault(
+        "R59", "deserves more than it may", "deserved", put("queue-a", "spec.deserved", {"aws.amazon.com/neuron": 129})
+    ),
+    fault(
+        "R59",
+        "guarantees above deserved",
+        "guarantee",
+        put("queue-a", "spec.guarantee.resource", {"aws.amazon.com/neuron": 65}),
+    ),
+    fault(
+        "R59",
+        "guarantees above the pool",
+        "all queues",
+        lambda program: [
+            program.put(f"queue-{name}", "spec.guarantee.resource", {"aws.amazon.com/neuron": "128"})
+            or program.put(f"queue-{name}", "spec.deserved", {})
+            for name in "ab"
+        ],
+    ),
+    fault("R59", "Volcano's own queue", "default", put("queue-a", "metadata.name", "default")),
+    fault("R59", "no amount", "amount", put("queue-a", "spec.capability", {"cpu": "many"})),
+    fault(
+        "R60",
+        "enqueue",
+        "enqueue",
+        values("volcano", "custom.scheduler_config_override", 'actions: "enqueue, allocate, backfill"'),
+    ),
+    fault("R60", "the chart's own configuration", "unset", values("volcano", "custom.scheduler_config_override", DROP)),
+    fault("R61", "outside the cluster", "LoadBalancer", values("torchx-etcd", "service", {"type": "LoadBalancer"})),
+    fault("R61", "no policy", "networkPolicy", values("torchx-etcd", "networkPolicy", OFF)),
+    fault("R61", "a bare etcd", "NodePort", tokens),
+    fault(
+        "R62", "a type is missing", "trn1.32xlarge", values("neuron-helm-chart", "neuronInstances", ["trn1.2xlarge"])
+    ),
+    fault(
+        "R62",
+        "the EFA list is the chart's",
+        "trn1.32xlarge",
+        values("aws-efa-k8s-device-plugin", "supportedInstanceLabels", DROP),
+    ),
+    fault(
+        "R62",
+        "the taint is not tolerated",
+        "aws.amazon.com/neuron",
+        values("aws-efa-k8s-device-plugin", "tolerations", []),
+    ),
+    fault("R62", "no plugin at all", "neuron-helm-chart", drop("neuron-helm-chart")),
+    fault("R62", "a GPU group without a plugin", "nvidia-device-plugin", p5_without_plugin),
+    fault("R63", "two hands", "nodeRecovery", values("neuron-helm-chart", "npd", {"nodeRecovery": {"enabled": True}})),
+    fault("R63", "no hand", "no node recovery", put("base", "nodeRepairConfig.enabled", False), "R19"),
+]
+
+HYGIENE = [
+    fault(
+        "R65", "the kubeconfig is plain", "plain text", lambda program: program.outputs.update(kubeconfig=kubeconfig())
+    ),
+    fault("R65", "a token inside", "token", put("k8s", "kubeconfig", kubeconfig(token="abc"))),
+    fault("R65", "no exec", "exec.command", put("k8s", "kubeconfig", kubeconfig(name="x"))),
+    fault("R65", "an ambient kubeconfig", "ambient", put("k8s", "kubeconfig", DROP)),
+    fault("R65", "it waits for nodes", "base", strange_origin),
+    fault("R66", "nobody owns it", "Owner", put("aws", "defaultTags", '{"tags": {"CostCenter": "x", "env": "y"}}')),
+    fault(
+        "R66",
+        "untagged volumes",
+        "volume",
+        put(
+            "base-template",
+            "tagSpecifications",
+            [{"resourceType": "instance", "tags": {"owner": "x", "cost-center": "y", "env": "z"}}],
+        ),
+    ),
+    fault("R67", "any account", "allowedAccountIds", put("aws", "allowedAccountIds", DROP)),
+    fault("R67", "an ambient region", "region", put("aws", "region", DROP)),
+    fault("R67", "the default provider", "explicit provider", default_provider),
+]
+
+FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *HYGIENE)

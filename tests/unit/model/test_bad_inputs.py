@@ -1,0 +1,222 @@
+"""tests/bad_inputs.yaml is what this library promises about bad input: each row is proved here or where it says."""
+
+import ast
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainium_eks.model.config import load, problems
+from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
+from trainium_eks.model.shape import ShapeError
+
+ROOT = Path(__file__).resolve().parents[3]
+ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
+STAGES = ("constructor", "design", "check")
+
+SOUND: dict[str, Any] = {
+    "region": "us-west-2",
+    "owner": "ml-platform",
+    "allowedAccountIds": ["111122223333"],
+    "cluster": {"endpoint": {"wayIn": "a runner in the VPC"}},
+}
+"""The smallest config that nothing is wrong with."""
+
+
+@dataclass(frozen=True)
+class Case:
+    row: int
+    number: int
+    data: dict[str, Any]
+    path: str
+    severity: Severity
+    rule: str
+    reason: str
+    fix: str
+    told_as: int
+    """The row that the problem itself names; 0 for a fault of shape, which knows of no row."""
+
+
+def laid_over(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(base))
+    for key, value in other.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = laid_over(merged[key], value) if both else value
+    return merged
+
+
+def cases() -> Iterator[Case]:
+    for row in ROWS:
+        for number, case in enumerate(row.get("cases", ()), 1):
+            data = laid_over(SOUND, case.get("config", {}))
+            for key in case.get("without", ()):
+                del data[key]
+            if repeat := case.get("repeat"):
+                entry, times = repeat["entry"], repeat["times"]
+                data[repeat["key"]] = [{**entry, "name": entry["name"].format(index)} for index in range(times)]
+            severity = case.get("severity", row["severity"])
+            yield Case(
+                row=row["row"],
+                number=number,
+                data=data,
+                path=case["path"],
+                severity=Severity(severity),
+                rule=case.get("rule", row.get("rule", "")) if severity == "acknowledge" else "",
+                reason=case["reason"],
+                fix=case["fix"],
+                told_as=case.get("row", row["row"]),
+            )
+
+
+def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Every problem of a config as Pulumi would hand it over."""
+    try:
+        return problems(
+            load({key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()})
+        )
+    except ShapeError as error:
+        return error.problems
+
+
+CASES = list(cases())
+
+
+def test_nothing_is_wrong_with_the_sound_config() -> None:
+    assert judged(SOUND) == ()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
+def test_a_bad_input_is_told_with_its_path_reason_and_fix(case: Case) -> None:
+    found = judged(case.data)
+    told = [
+        problem for problem in found if problem.path == case.path and case.reason in problem.reason.replace("`", "")
+    ]
+    assert told, f"not among:\n{describe(found)}"
+    problem = told[0]
+    assert (problem.severity, problem.rule, problem.row) == (case.severity, case.rule, case.told_as)
+    assert case.fix in describe([problem], config_path)
+    assert config_path(case.path) in describe([problem], config_path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
+def test_a_bad_input_stops_the_build_unless_it_is_a_warning(case: Case) -> None:
+    stopping = refused(judged(case.data), {})
+    assert any(problem.path == case.path for problem in stopping) == (case.severity is not Severity.WARN)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.severity is Severity.ACKNOWLEDGE],
+    ids=lambda case: f"{case.row}-{case.number}",
+)
+def test_what_can_be_acknowledged_builds_once_its_rule_is_waived(case: Case) -> None:
+    found = judged(case.data)
+    rules = {problem.rule: "because" for problem in found if problem.rule}
+    assert case.rule in rules
+    assert refused(found, rules) == ()
+    assert refused(found, rules | {case.rule: "  "}), "a waiver without a reason waives nothing"
+
+
+def test_the_table_has_every_row_once() -> None:
+    assert [row["row"] for row in ROWS] == list(range(1, 49))
+
+
+def test_most_rows_are_told_before_anything_is_asked_of_aws() -> None:
+    assert sum(row["stage"] == "constructor" for row in ROWS) >= 35
+    assert {row["stage"] for row in ROWS} == set(STAGES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["row"]))
+def test_a_row_says_how_it_is_proved(row: dict[str, Any]) -> None:
+    assert row["severity"] in {severity.value for severity in Severity}
+    assert row["input"]
+    if row["stage"] == "constructor":
+        assert row["cases"]
+        here = Path(__file__).relative_to(ROOT).as_posix()
+        assert row["test"] == f"{here}::{test_a_bad_input_is_told_with_its_path_reason_and_fix.__name__}"
+        return
+    assert "cases" not in row
+    assert row["message"]
+    if row["stage"] == "design":
+        assert row["test"] in nodes(row["test"].split("::")[0])
+    else:
+        assert row["test"] is None, "what only AWS can tell is proved with trn check"
+
+
+def nodes(path: str) -> set[str]:
+    """The test functions of a file, as pytest names them."""
+    tree = ast.parse((ROOT / path).read_text())
+    return {
+        f"{path}::{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[:5] == "test_"
+    }
+
+
+def test_every_row_that_a_judge_names_is_in_the_table_as_a_constructors() -> None:
+    of_constructors = {row["row"] for row in ROWS if row["stage"] == "constructor"}
+    told = {case.told_as for case in CASES} - {0}
+    named = set(rows_in_code())
+    assert named <= of_constructors
+    assert named == told, "a row's message that no case of the table reaches"
+
+
+def rows_in_code() -> Iterator[int]:
+    """Every ``row`` given to a problem in the model's source."""
+    for source in (ROOT / "trainium_eks" / "model").glob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "row"]
+            if isinstance(node.func, ast.Name) and node.func.id == "Problem":
+                given += node.args[5:6]
+            for value in given:
+                for constant in ast.walk(value):
+                    if isinstance(constant, ast.Constant) and isinstance(constant.value, int) and constant.value:
+                        yield constant.value
+
+
+def test_one_answer_names_every_fault_of_the_whole_stack() -> None:
+    """Nothing may come to light in a second round that could be said in the first."""
+    data = laid_over(
+        SOUND,
+        {
+            "region": "us-west-2",
+            "network": {"cidrBlock": "10.0.0.0/12"},
+            "cluster": {"kubernetesVersion": "1.25"},
+            "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": 4, "desiredSize": 8}],
+            "fileSystem": {"storageCapacityGib": 1300},
+            "volcano": {"replicas": 0},
+            "queues": [{"name": "default"}],
+            "namespaces": [{"name": "kube-system", "queues": ["default"]}],
+            "imageRepository": {"keptImages": 0},
+            "waivers": {"R99": "why not"},
+        },
+    )
+    assert {problem.path.split(".")[0].split("[")[0] for problem in judged(data)} >= {
+        "network",
+        "cluster",
+        "node_groups",
+        "file_system",
+        "volcano",
+        "queues",
+        "namespaces",
+        "image_repository",
+        "waivers",
+    }
+
+
+def test_every_fault_of_shape_is_named_at_once() -> None:
+    data = laid_over(
+        SOUND, {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
+    )
+    assert {problem.path for problem in judged(data)} == {
+        "production",
+        "queues[0].name",
+        "node_groups",
+        "node_group",
+        "network.cidr",
+    }

@@ -1,0 +1,476 @@
+"""The config of an environment: each key required or with its documented default, each wrong type and value told."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from trainium_eks.model import config as model
+from trainium_eks.model.config import StackConfig, load, problems
+from trainium_eks.model.problems import Severity, config_path, describe
+from trainium_eks.model.schema import Kind, kind_of, rows
+from trainium_eks.model.shape import Shape, ShapeError
+
+GROUP: dict[str, Any] = {
+    "name": "train",
+    "instanceType": "trn1.32xlarge",
+    "minSize": 1,
+    "maxSize": 4,
+    "desiredSize": 2,
+    "capacity": {"type": "on-demand"},
+    "zoneId": "usw2-az4",
+    "interfaceLayout": "efa-only",
+    "placementGroup": "none",
+    "rootVolumeGib": 200,
+    "localStorage": "none",
+    "labels": {"team": "a"},
+    "maxUnavailable": 2,
+    "sizeManagedElsewhere": True,
+    "hugepages2Mi": 5,
+    "installLustreClient": True,
+    "releaseVersion": "1.35.3-20260709",
+}
+CPU_NODES = {"instanceType": "m6i.2xlarge", "minSize": 1, "maxSize": 2, "desiredSize": 2, "rootVolumeGib": 50}
+SUBNETS = [
+    {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
+    {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
+]
+FULL: dict[str, Any] = {
+    "region": "us-west-2",
+    "owner": "ml-platform",
+    "costCenter": "models",
+    "production": False,
+    "allowedAccountIds": ["111122223333"],
+    "tags": {"Team": "a"},
+    "network": {
+        "cidrBlock": "10.1.0.0/16",
+        "zoneIds": ["usw2-az4", "usw2-az1"],
+        "natGateways": "per-zone",
+        "interfaceEndpoints": ["sts"],
+        "flowLogRetentionDays": 30,
+        "peerCidrBlocks": ["10.2.0.0/16"],
+    },
+    "existingNetwork": None,
+    "cluster": {
+        "kubernetesVersion": "1.35",
+        "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "wayIn": "the office"},
+        "adminPrincipals": ["arn:aws:iam::111122223333:role/admins"],
+        "serviceCidrBlock": "172.21.0.0/16",
+        "logRetentionDays": 30,
+        "supportType": "EXTENDED",
+        "deletionProtection": True,
+        "systemNodes": CPU_NODES,
+        "cpuNodes": CPU_NODES,
+        "addonVersions": {"vpc-cni": "v1.20.0-eksbuild.1"},
+    },
+    "nodeGroups": [GROUP],
+    "instanceTypes": {"trn3.48xlarge": {"like": "trn2.48xlarge", "accelerator": "Trainium3"}},
+    "fileSystem": {
+        "storageCapacityGib": 4800,
+        "deploymentType": "PERSISTENT_2",
+        "throughputPerTib": 1000,
+        "durability": {"type": "backup", "retentionDays": 3},
+        "metadataIops": 6000,
+        "efaEnabled": True,
+        "zoneId": "usw2-az4",
+        "importPath": None,
+        "protect": True,
+    },
+    "volcano": {"replicas": 3, "scaleFromZero": True, "reclaim": False, "rendezvous": "etcd"},
+    "queues": [
+        {
+            "name": "test",
+            "weight": 2,
+            "capability": {"aws.amazon.com/neuron": 64},
+            "deserved": {"aws.amazon.com/neuron": 32},
+            "guarantee": {"aws.amazon.com/neuron": 16},
+            "reclaimable": False,
+            "parent": "root",
+        }
+    ],
+    "namespaces": [
+        {
+            "name": "training",
+            "queues": ["test"],
+            "principals": ["arn:aws:iam::111122223333:role/researchers"],
+            "resourceQuota": {"pods": "100"},
+            "dataBucket": "my-data",
+            "trainingUserId": 1001,
+        }
+    ],
+    "imageRepository": {"name": "team/images", "keptImages": 5, "untaggedDays": 1},
+    "neuronAddons": {"schedulerExtension": False, "monitor": False, "neuronValues": {"npd": {"enabled": False}}},
+    "gpuAddons": {"trainingOperator": False, "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
+    "waivers": {"R06": "torn down every night"},
+}
+"""Every key with a value that is not its default, and nothing wrong."""
+
+Path = tuple[str | int, ...]
+
+VARIANTS: dict[Path, Any] = {
+    ("existingNetwork",): {
+        "vpcId": "vpc-0a1b2c3d4e5f60718",
+        "cidrBlock": "10.64.0.0/16",
+        "privateSubnets": SUBNETS,
+        "publicSubnets": [{"id": "subnet-0a1b2c3d4e5f60713", "zoneId": "usw2-az4", "cidrBlock": "10.64.128.0/24"}],
+        "peerCidrBlocks": ["10.2.0.0/16"],
+    },
+    ("nodeGroups", 0, "capacity"): {
+        "type": "reservation",
+        "id": "cr-0123456789abcdef0",
+        "zoneId": "usw2-az4",
+        "placementGroup": "mine",
+    },
+    ("fileSystem", "durability"): {"type": "s3", "bucket": "my-data", "prefix": "set", "fileSystemPath": "/data"},
+}
+"""What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
+
+
+def put(data: Any, path: Path, value: Any) -> Any:
+    changed = copy.deepcopy(data)
+    at = changed
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    return changed
+
+
+def without(data: Any, path: Path) -> Any:
+    changed = copy.deepcopy(data)
+    at = changed
+    for step in path[:-1]:
+        at = at[step]
+    del at[path[-1]]
+    return changed
+
+
+def holders() -> Iterator[dict[str, Any]]:
+    yield FULL
+    for path, value in VARIANTS.items():
+        yield put(FULL, path, value)
+
+
+def fields(data: Mapping[str, Any], spec: type[Shape], path: Path = ()) -> Iterator[tuple[Path, type[Shape], str]]:
+    """Every field of a config's models: its place in the data, the model that holds it, its name there."""
+    for name, field in spec.model_fields.items():
+        here = (*path, field.alias or name)
+        yield here, spec, name
+        value = data[field.alias or name]
+        for index, entry in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(entry, dict) and (model_of := chosen(field.annotation, entry)):
+                yield from fields(entry, model_of, (*here, index) if isinstance(value, list) else here)
+
+
+def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[Shape] | None:
+    """The model of an entry, by its tag where there are several."""
+    models = list(shapes(annotation))
+    if len(models) > 1:
+        return next(each for each in models if each.model_fields["type"].default == entry["type"])
+    return models[0] if models else None
+
+
+def shapes(annotation: Any) -> Iterator[type[Shape]]:
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from shapes(part)
+
+
+def text(data: Mapping[str, Any]) -> dict[str, str]:
+    """A config as Pulumi hands it over."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
+
+
+def spelled(path: Path) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def faults(data: Mapping[str, Any]) -> dict[str, str]:
+    """Every fault of shape: path as the config file spells it, and reason."""
+    with pytest.raises(ShapeError) as caught:
+        load(text(data))
+    return {config_path(problem.path): problem.reason for problem in caught.value.problems}
+
+
+def tagged(path: Path) -> bool:
+    return path[-1] == "type"
+
+
+FIELDS = {
+    (spelled(path), spec.__name__): (path, spec, name, data)
+    for data in holders()
+    for path, spec, name in fields(data, StackConfig)
+}
+EVERY = [pytest.param(*each, id=f"{key[0]}-{key[1]}") for key, each in FIELDS.items()]
+REQUIRED = [param for param in EVERY if param.values[1].model_fields[param.values[2]].is_required()]
+OPTIONAL = [param for param in EVERY if param not in REQUIRED and not tagged(param.values[0])]
+
+
+def test_the_full_config_is_sound_and_has_every_key() -> None:
+    full = load(text(FULL))
+    assert [problem for problem in problems(full) if problem.severity is not Severity.WARN] == []
+    written = {re.sub(r"\[\d+\]", "[]", path) for path, _ in FIELDS}
+    assert written >= {row.path for row in rows(StackConfig)}
+
+
+@pytest.mark.parametrize(("path", "spec", "name", "data"), REQUIRED)
+def test_a_required_key_that_is_missing_is_named(
+    path: Path, spec: type[Shape], name: str, data: dict[str, Any]
+) -> None:
+    assert "required and missing" in faults(without(data, path))[spelled(path)]
+
+
+@pytest.mark.parametrize(("path", "spec", "name", "data"), OPTIONAL)
+def test_an_optional_key_that_is_missing_has_its_documented_default(
+    path: Path, spec: type[Shape], name: str, data: dict[str, Any]
+) -> None:
+    loaded: Any = load(text(without(data, path)))
+    assert loaded != load(text(data)) or data_at(data, path) is None, "the full config should not hold the default here"
+    value = loaded
+    for step in path:
+        value = value[step] if isinstance(step, int) else getattr(value, of_alias(value, step))
+    assert value == spec.model_fields[name].get_default(call_default_factory=True, validated_data={})
+    place = re.sub(r"\[\d+\]", "[]", spelled(path))
+    documented = {row.default for row in rows(StackConfig) if row.path == place}
+    assert plain(value) in [undocumented(default) for default in documented]
+
+
+def data_at(data: Any, path: Path) -> Any:
+    for step in path:
+        data = data[step]
+    return data
+
+
+def of_alias(value: Shape, alias: str) -> str:
+    return next(name for name, field in type(value).model_fields.items() if alias in (field.alias, name))
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Shape):
+        data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return {"type": value.type} | data if hasattr(value, "type") else data
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def undocumented(default: str) -> Any:
+    """A default as the table writes it, read back."""
+    if default in ("none", "as below"):
+        return {"none": None, "as below": {}}[default]
+    read = yaml.safe_load(default.strip("`"))
+    return default.strip("`") if isinstance(read, float) else read
+
+
+WRONG: dict[Kind, tuple[Any, ...]] = {
+    Kind.STRING: ([1], {"a": 1}, 2.5),
+    Kind.INTEGER: ("three", True, 2.5, [1], "3"),
+    Kind.BOOLEAN: ("maybe", 1, [True], "false"),
+    Kind.ARRAY: ("text", 5, {"a": 1}),
+    Kind.OBJECT: ("text", 5, [1]),
+}
+
+
+@pytest.mark.parametrize(("path", "spec", "name", "data"), EVERY)
+def test_a_key_of_the_wrong_type_is_named(path: Path, spec: type[Shape], name: str, data: dict[str, Any]) -> None:
+    kind = kind_of(spec.model_fields[name].annotation)
+    top_level = len(path) == 1
+    for value in WRONG[kind]:
+        if top_level and (kind is Kind.STRING or (value in ("false", "3"))):
+            continue  # Pulumi keeps plain values as text: every value of such a key is text, and "3" is 3
+        named = faults(put(data, path, value))
+        assert any(place == spelled(path) or place.startswith(f"{spelled(path)}.") for place in named), (value, named)
+        assert all("Input should" not in reason for reason in named.values()), "pydantic's words, not ours"
+
+
+@pytest.mark.parametrize(("path", "spec", "name", "data"), EVERY)
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(
+    path: Path, spec: type[Shape], name: str, data: dict[str, Any]
+) -> None:
+    key = str(path[-1])
+    wrong = (*path[:-1], f"{key}X")
+    assert spelled(wrong) in faults(put(data, wrong, data_at(data, path)))
+
+
+def test_entries_of_lists_and_mappings_are_named_with_their_place() -> None:
+    assert "network.zoneIds[1]" in faults(put(FULL, ("network", "zoneIds"), ["usw2-az4", 3]))
+    assert "waivers.R06" in faults(put(FULL, ("waivers",), {"R06": ["no"]}))
+    entry = faults(put(FULL, ("queues", 0, "capability"), {"aws.amazon.com/neuron": "many"}))
+    assert 'queues[0].capability["aws.amazon.com/neuron"]' in entry
+
+
+BAD: list[tuple[str, Any]] = [
+    ("region", "us-west-9"),
+    ("owner", "  "),
+    ("costCenter", "a?b"),
+    ("allowedAccountIds", ["1234"]),
+    ("tags", {"aws:x": "y"}),
+    ("network.cidrBlock", "10.0.0.0/8"),
+    ("network.zoneIds", ["usw2-az4", "usw2-az4"]),
+    ("network.interfaceEndpoints", ["com.amazonaws.us-west-2.sts"]),
+    ("network.flowLogRetentionDays", 42),
+    ("network.peerCidrBlocks", ["10.2.0.1/16"]),
+    ("existingNetwork.vpcId", "vpc-1"),
+    ("existingNetwork.cidrBlock", "10.64.0.0/8"),
+    ("existingNetwork.privateSubnets", [SUBNETS[0], {**SUBNETS[1], "zoneId": "usw2-az4"}]),
+    ("existingNetwork.publicSubnets", [SUBNETS[0]]),
+    ("existingNetwork.peerCidrBlocks", ["10.64.0.0/20"]),
+    ("cluster.kubernetesVersion", "1.99"),
+    ("cluster.endpoint.publicAccessCidrs", ["10.0.0.0/8"]),
+    ("cluster.adminPrincipals", ["arn:aws:sts::111122223333:assumed-role/Admin/me"]),
+    ("cluster.serviceCidrBlock", "10.1.4.0/22"),
+    ("cluster.logRetentionDays", 2),
+    ("cluster.systemNodes.instanceType", "trn1.32xlarge"),
+    ("cluster.systemNodes.minSize", 9),
+    ("cluster.systemNodes.maxSize", 0),
+    ("cluster.systemNodes.desiredSize", 0),
+    ("cluster.systemNodes.rootVolumeGib", 5),
+    ("cluster.cpuNodes.instanceType", "m6x.xlarge"),
+    ("cluster.cpuNodes.minSize", -1),
+    ("cluster.cpuNodes.maxSize", 451),
+    ("cluster.cpuNodes.desiredSize", 9),
+    ("cluster.cpuNodes.rootVolumeGib", 99999),
+    ("cluster.addonVersions", {"vpc-cni": "latest"}),
+    ("nodeGroups[0].name", "Train"),
+    ("nodeGroups[0].instanceType", "trn1.33xlarge"),
+    ("nodeGroups[0].minSize", 5),
+    ("nodeGroups[0].maxSize", 451),
+    ("nodeGroups[0].desiredSize", 5),
+    ("nodeGroups[0].zoneId", "us-west-2d"),
+    ("nodeGroups[0].placementGroup", ""),
+    ("nodeGroups[0].rootVolumeGib", 10),
+    ("nodeGroups[0].labels", {"kubernetes.io/role": "x"}),
+    ("nodeGroups[0].maxUnavailable", 0),
+    ("nodeGroups[0].hugepages2Mi", -1),
+    ("nodeGroups[0].releaseVersion", "latest"),
+    ("nodeGroups[0].capacity.id", "cr-1"),
+    ("nodeGroups[0].capacity.zoneId", "use1-az1"),
+    ("instanceTypes", {"trn3.48xlarge": {"like": "trn9.48xlarge"}}),
+    ("fileSystem.storageCapacityGib", 5000),
+    ("fileSystem.throughputPerTib", 300),
+    ("fileSystem.durability.retentionDays", 91),
+    ("fileSystem.durability.bucket", "My_Bucket"),
+    ("fileSystem.durability.prefix", "/set"),
+    ("fileSystem.durability.fileSystemPath", "data"),
+    ("fileSystem.metadataIops", 5000),
+    ("fileSystem.zoneId", "usw2-az3"),
+    ("fileSystem.importPath", "s3://x"),
+    ("volcano.replicas", 0),
+    ("queues[0].name", "root"),
+    ("queues[0].weight", 0),
+    ("queues[0].capability", {"aws.amazon.com/neuron": 65}),
+    ("queues[0].deserved", {"aws.amazon.com/neuron": 65}),
+    ("queues[0].guarantee", {"aws.amazon.com/neuron": 33}),
+    ("queues[0].parent", "nobody"),
+    ("namespaces[0].name", "kube-system"),
+    ("namespaces[0].queues", ["nobody"]),
+    ("namespaces[0].principals", ["researchers"]),
+    ("namespaces[0].resourceQuota", {"pods": "many"}),
+    ("namespaces[0].dataBucket", "no"),
+    ("namespaces[0].trainingUserId", 0),
+    ("imageRepository.name", "a//b"),
+    ("imageRepository.keptImages", 0),
+    ("imageRepository.untaggedDays", 0),
+    ("waivers", {"R68": "x"}),
+]
+
+ANY_VALUE_IS_GOOD = {
+    "cluster.endpoint.wayIn": "words for the reader",
+    "nodeGroups[0].capacity.placementGroup": "a group's name is whatever EC2 took",
+    "neuronAddons.neuronValues": "the chart's own",
+    "gpuAddons.nvidiaValues": "the chart's own",
+}
+
+
+@pytest.mark.parametrize(("place", "value"), BAD, ids=[place for place, _ in BAD])
+def test_a_key_of_the_wrong_value_is_named_with_what_to_do(place: str, value: Any) -> None:
+    path, _, _, data = next(each for (where, _), each in FIELDS.items() if where == place)
+    if place == "fileSystem.metadataIops":
+        data = put(data, ("fileSystem", "efaEnabled"), False)
+    found = problems(load(text(put(data, path, value))))
+    told = [problem for problem in found if config_path(problem.path).startswith(place)]
+    assert told, describe(found)
+    assert all(problem.severity is not Severity.WARN for problem in told)
+    assert "fix: " in describe(told, config_path) or "allowed: " in describe(told, config_path)
+
+
+def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
+    tried = {place for place, _ in BAD}
+    for (place, _), (path, spec, name, _) in FIELDS.items():
+        annotation = spec.model_fields[name].annotation
+        words = "Literal" in str(annotation) or kind_of(annotation) is Kind.BOOLEAN or tagged(path)
+        section = list(shapes(annotation))
+        if words or section or place in ANY_VALUE_IS_GOOD or place.startswith("existingNetwork.p"):
+            continue
+        assert place in tried
+
+
+def test_text_that_is_broken_json_says_where_it_breaks() -> None:
+    assert faults(FULL | {"nodeGroups": '[{"name": "a",'})["nodeGroups"].startswith("not JSON: ")
+
+
+def test_a_null_section_is_no_section_however_the_cli_writes_it() -> None:
+    for none in ("null", ""):
+        config = load(text(FULL | {"fileSystem": none, "imageRepository": none}))
+        assert (config.file_system, config.image_repository) == (None, None)
+        assert [each for each in problems(config) if each.severity is not Severity.WARN] == []
+
+
+def test_numbers_that_the_cli_stores_for_text_are_read_as_text() -> None:
+    config = load(text(FULL | {"allowedAccountIds": [111122223333], "tags": {"Number": 12, "Flag": True}}))
+    assert config.allowed_account_ids == ("111122223333",)
+    assert config.tags == {"Number": "12", "Flag": "true"}
+
+
+def test_both_spellings_of_a_name_are_read() -> None:
+    assert load(text(FULL | {"cost_center": "x"} | {})) if "costCenter" not in FULL else True
+    snake = without(FULL, ("costCenter",)) | {"cost_center": "snake"}
+    assert load(text(snake)).cost_center == "snake"
+
+
+def test_zones_come_from_the_network_or_the_region() -> None:
+    config = load(text(FULL))
+    assert (model.zone_ids(config), model.accelerator_zone(config)) == (("usw2-az4", "usw2-az1"), "usw2-az4")
+    assert model.zone_ids(load({"region": "us-east-1", "owner": "me"})) == ("use1-az6", "use1-az5")
+    assert model.accelerator_zone(load({"region": "eu-west-1", "owner": "me"})) == ""
+    existing = load(text(put(FULL, ("existingNetwork",), VARIANTS[("existingNetwork",)])))
+    assert model.zone_ids(existing) == ("usw2-az4", "usw2-az1")
+    assert model.vpc_cidr(existing) == "10.64.0.0/16"
+
+
+def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone() -> None:
+    block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az1"}
+    groups = [
+        {"name": "own", "instanceType": "trn1.32xlarge", "zoneId": "usw2-az1"},
+        {"name": "block", "instanceType": "trn1.32xlarge", "capacity": block},
+        {"name": "plain", "instanceType": "trn1.32xlarge"},
+    ]
+    config = load(text(FULL | {"nodeGroups": groups}))
+    assert [model.group_zone(config, group) for group in config.node_groups] == ["usw2-az1", "usw2-az1", "usw2-az4"]
+
+
+def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included() -> None:
+    config = load(text(FULL | {"nodeGroups": [GROUP, {**GROUP, "name": "new", "instanceType": "trn3.48xlarge"}]}))
+    assert model.pool(config) == {"aws.amazon.com/neuron": 128, "vpc.amazonaws.com/efa": 96}
+    assert model.catalogue(config).find("trn3.48xlarge").accelerator == "Trainium3"
+
+
+def test_a_fix_inside_a_default_list_says_that_the_list_must_be_written_out() -> None:
+    found = problems(
+        load(text({"region": "us-west-2", "owner": "me", "network": {"zoneIds": ["usw2-az4", "usw2-az1"]}}))
+    )
+    assert not [problem for problem in found if problem.path.startswith("node_groups")]
+    rested = load(text({"region": "us-west-2", "owner": "me", "queues": [{"name": "other"}]}))
+    told = next(problem for problem in problems(rested) if problem.path == "namespaces[0].queues[0]")
+    assert told.good is None
+    assert "write the list into the stack's file" in told.fix
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod", "gpu"])
+def test_the_environments_in_the_repository_are_sound(environment: str, pytestconfig: pytest.Config) -> None:
+    content = yaml.safe_load((pytestconfig.rootpath / f"Pulumi.{environment}.yaml").read_text())["config"]
+    config = load(text({key.partition(":")[2]: value for key, value in content.items()}))
+    stopping = model.problems(config)
+    assert [each for each in stopping if each.rule not in config.waivers and each.severity is not Severity.WARN] == []

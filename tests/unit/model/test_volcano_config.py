@@ -1,0 +1,109 @@
+import pytest
+import yaml
+
+from trainium_eks.model import volcano_config
+from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+
+NEURON = "aws.amazon.com/neuron"
+PLAIN = (QueueConfig(name="test", capability={NEURON: 32}),)
+
+
+def config(volcano: VolcanoConfig | None = None, queues: tuple[QueueConfig, ...] = PLAIN, rests: bool = False) -> dict:
+    """What Volcano reads: the rendered text, parsed again."""
+    text = volcano_config.scheduler_yaml(volcano or VolcanoConfig(), queues=queues, rests_at_zero=rests)
+    return yaml.safe_load(text)
+
+
+def actions(volcano: VolcanoConfig | None = None, rests: bool = False) -> list[str]:
+    return config(volcano, rests=rests)["actions"].split(", ")
+
+
+def plugins(volcano: VolcanoConfig | None = None, queues: tuple[QueueConfig, ...] = PLAIN, rests: bool = False) -> set:
+    return {plugin["name"] for tier in config(volcano, queues, rests)["tiers"] for plugin in tier["plugins"]}
+
+
+def test_a_pool_that_rests_at_zero_gets_no_enqueue_action() -> None:
+    """volcano#3910: with it no pod exists that could make a node come."""
+    assert actions(rests=True) == ["allocate", "backfill"]
+    assert "overcommit" not in plugins(rests=True)
+
+
+def test_a_pool_of_fixed_size_keeps_the_enqueue_action() -> None:
+    assert actions(rests=False) == ["enqueue", "allocate", "backfill"]
+    assert "overcommit" in plugins(rests=False)
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_scale_from_zero_decides_where_it_is_set(rests: bool) -> None:
+    assert "enqueue" not in actions(VolcanoConfig(scale_from_zero=True), rests)
+    assert "enqueue" in actions(VolcanoConfig(scale_from_zero=False), rests)
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests: bool) -> None:
+    assert actions(VolcanoConfig(reclaim=True), rests) == ["allocate", "reclaim", "backfill"]
+
+
+def test_reclaim_is_off_by_default() -> None:
+    assert "reclaim" not in actions()
+
+
+@pytest.mark.parametrize("rests", [True, False])
+@pytest.mark.parametrize("reclaim", [True, False])
+def test_hard_topology_is_always_honoured(rests: bool, reclaim: bool) -> None:
+    assert "network-topology-aware" in plugins(VolcanoConfig(reclaim=reclaim), rests=rests)
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"),
+    [
+        (PLAIN, "proportion"),
+        ((*PLAIN, QueueConfig(name="a", deserved={NEURON: 16})), "capacity"),
+        ((*PLAIN, QueueConfig(name="a", guarantee={NEURON: 16})), "capacity"),
+        ((), "proportion"),
+    ],
+)
+def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves(
+    queues: tuple[QueueConfig, ...], expected: str
+) -> None:
+    assert plugins(queues=queues) & {"capacity", "proportion"} == {expected}
+
+
+def test_gangs_are_no_victims_of_preemption() -> None:
+    found = {plugin["name"]: plugin for tier in config()["tiers"] for plugin in tier["plugins"]}
+    assert found["gang"]["enablePreemptable"] is False
+    assert found["drf"]["enablePreemptable"] is False
+
+
+def test_gang_and_priority_come_in_the_first_tier() -> None:
+    assert [plugin["name"] for plugin in config()["tiers"][0]["plugins"]] == ["priority", "gang", "conformance"]
+
+
+def test_hypernodes_come_from_the_labels_of_ec2s_topology_widest_layer_first() -> None:
+    (source,) = yaml.safe_load(volcano_config.controller_yaml())["networkTopologyDiscovery"]
+    assert (source["source"], source["enabled"]) == ("label", True)
+    (layers,) = source["config"]["networkTopologyTypes"].values()
+    assert [layer["nodeLabel"] for layer in layers] == [
+        "topology.k8s.aws/network-node-layer-1",
+        "topology.k8s.aws/network-node-layer-2",
+        "topology.k8s.aws/network-node-layer-3",
+        "kubernetes.io/hostname",
+    ]
+
+
+def test_topology_type_has_a_name_that_volcano_takes() -> None:
+    """Longer than 20 characters, and Volcano's controller drops it with a line in its log."""
+    assert 0 < len(volcano_config.TOPOLOGY_TYPE) <= 20
+
+
+def test_no_labels_mean_no_discovery() -> None:
+    assert volcano_config.controller_config(()) == {}
+
+
+def test_the_same_configuration_gives_the_same_text() -> None:
+    texts = {
+        volcano_config.scheduler_yaml(VolcanoConfig(), queues=PLAIN, rests_at_zero=True),
+        volcano_config.scheduler_yaml(VolcanoConfig(), queues=PLAIN, rests_at_zero=True),
+    }
+    assert len(texts) == 1
+    assert texts.pop().startswith("actions: allocate, backfill\n")

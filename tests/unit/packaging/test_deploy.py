@@ -1,0 +1,92 @@
+"""`make preview|up|destroy` and `trn deploy`: what they check and say before they hand over to pulumi."""
+
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.cli import deploy
+from trainium_eks.graph.graph import Graph, Options, Resource
+
+
+def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\necho '{output}'\nexit {code}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    return tmp_path
+
+
+def test_both_tools_missing_are_named_with_how_to_install_them(path: Path) -> None:
+    found = deploy.complaints()
+    assert [line.split()[0] for line in found] == ["pulumi", "aws"]
+    assert all("Install: https://" in line for line in found)
+
+
+def test_old_aws_cli_is_named_with_the_version_that_works(path: Path) -> None:
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", "aws-cli/1.18.69 Python/3.8")
+    assert deploy.complaints() == [
+        f"aws 1.18.69 is too old, 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
+    ]
+
+
+def test_tools_that_work_raise_no_complaint(path: Path) -> None:
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
+    assert deploy.complaints() == []
+
+
+def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
+    _tool(path, "pulumi", "cannot start", code=3)
+    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
+    assert "cannot start" in deploy.complaints()[0]
+
+
+@pytest.mark.parametrize(
+    ("resource", "fate"),
+    [
+        (Resource("u", "aws:fsx/lustreFileSystem:LustreFileSystem", "f", options=Options(protect=True)), "protected"),
+        (
+            Resource(
+                "u",
+                "aws:fsx/lustreFileSystem:LustreFileSystem",
+                "f",
+                inputs={"skipFinalBackup": False, "automaticBackupRetentionDays": 7},
+            ),
+            "DELETED, after a final backup",
+        ),
+        (Resource("u", "aws:fsx/lustreFileSystem:LustreFileSystem", "f"), "is lost"),
+        (Resource("u", "aws:s3/bucket:Bucket", "b", options=Options(retain_on_delete=True)), "kept in the account"),
+        (Resource("u", "aws:s3/bucket:Bucket", "b", inputs={"forceDestroy": True}), "with its contents"),
+        (Resource("u", "aws:s3/bucket:Bucket", "b"), "deleted if empty"),
+        (Resource("u", "aws:kms/key:Key", "k", inputs={"deletionWindowInDays": 7}), "in 7 days"),
+    ],
+)
+def test_destroy_says_what_becomes_of_data(resource: Resource, fate: str) -> None:
+    graph = Graph("p", "s", (resource,), {})
+    [line] = deploy.data_lines(graph)
+    assert fate in line
+
+
+def test_run_hands_over_to_pulumi_with_parallelism(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
+    handed: list[list[str]] = []
+    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
+    deploy.run("preview", Graph("p", "dev", (), {}), path, ["--diff"])
+    deploy.run("up", Graph("p", "dev", (), {}), path, ["--parallel", "4"])
+    assert handed == [
+        ["pulumi", "preview", "--stack", "dev", "--diff", "--parallel", "32"],
+        ["pulumi", "up", "--stack", "dev", "--parallel", "4"],
+    ]
+
+
+def test_run_without_tools_stops_before_pulumi(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        deploy.run("up", Graph("p", "dev", (), {}), path, [])
+    assert stopped.value.code == 1
+    assert "pulumi is not on PATH" in capsys.readouterr().err

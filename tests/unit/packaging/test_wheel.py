@@ -1,0 +1,97 @@
+"""The wheel: built from the tree, installed without its heavy dependencies, used from somewhere else."""
+
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PROGRAM = """
+import pulumi
+import pulumi_aws as aws
+import trainium_eks
+from trainium_eks import Network
+
+provider = aws.Provider("aws", region="us-west-2")
+network = Network(
+    "net",
+    {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]},
+    pulumi.ResourceOptions(providers=[provider]),
+)
+pulumi.export("vpcId", network.vpc_id)
+pulumi.export("where", trainium_eks.__file__)
+pulumi.export("module", Network.__module__)
+"""
+
+CHARTS = """
+from trainium_eks.components import _charts
+import json, pathlib
+print(json.dumps(sorted(path.name for path in _charts.CHARTS.iterdir())))
+"""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's content alone; its dependencies come from the interpreter running the tests."""
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
+    subprocess.run(command, check=True)
+    return target
+
+
+def _run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(cwd)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        "trainium_eks/py.typed",
+        "trainium_eks/components/network.py",
+        "trainium_eks/charts/neuron-monitor/Chart.yaml",
+        "trainium_eks/charts/torchx-etcd/Chart.yaml",
+    }
+    assert wanted <= names
+    assert not [name for name in names if name.startswith(("components/", "tests/", "charts/"))]
+
+
+def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (tmp_path / "__main__.py").write_text(PROGRAM)
+    shown = _run(installed, tmp_path, "-m", "trainium_eks.cli", "plan", "--stack", "dev", "--json")
+    assert shown.stdout, shown.stderr
+    plan = json.loads(shown.stdout)
+    assert plan["outputs"]["module"] == "trainium_eks.components.network"
+    assert Path(plan["outputs"]["where"]).is_relative_to(installed)
+    assert "aws:ec2/vpc:Vpc" in {resource["type"] for resource in plan["resources"]}
+
+
+def test_wheel_finds_its_charts(installed: Path, tmp_path: Path) -> None:
+    shown = _run(installed, tmp_path, "-c", CHARTS)
+    assert shown.returncode == 0, shown.stderr
+    assert {"neuron-monitor", "torchx-etcd"} <= set(json.loads(shown.stdout))
+
+
+def test_dependencies_of_the_wheel_are_those_of_requirements_txt() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    assert declared == [line for line in lines if line and not line.startswith("#")]
+    assert all("<" in dependency for dependency in declared), "every dependency has an upper bound"

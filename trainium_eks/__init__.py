@@ -1,0 +1,68 @@
+"""Distributed training on AWS Trainium (and GPUs) with Amazon EKS, as Pulumi components.
+
+``from trainium_eks import Network`` works in the repository, where the components are the sibling package
+``components``, and from the wheel, where they are inside this package. They load on first use: the ``trn``
+command must not pay for importing pulumi_aws (0.5 s).
+"""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from components import AcceleratorNodeGroup as AcceleratorNodeGroup
+    from components import AcceleratorNodeGroupArgs as AcceleratorNodeGroupArgs
+    from components import ArgumentError as ArgumentError
+    from components import EncryptionKey as EncryptionKey
+    from components import EncryptionKeyArgs as EncryptionKeyArgs
+    from components import ExistingNetwork as ExistingNetwork
+    from components import ExistingNetworkArgs as ExistingNetworkArgs
+    from components import FsxLustre as FsxLustre
+    from components import FsxLustreArgs as FsxLustreArgs
+    from components import GpuAddons as GpuAddons
+    from components import GpuAddonsArgs as GpuAddonsArgs
+    from components import ImageRepository as ImageRepository
+    from components import ImageRepositoryArgs as ImageRepositoryArgs
+    from components import LustreVolumes as LustreVolumes
+    from components import LustreVolumesArgs as LustreVolumesArgs
+    from components import Network as Network
+    from components import NetworkArgs as NetworkArgs
+    from components import NeuronAddons as NeuronAddons
+    from components import NeuronAddonsArgs as NeuronAddonsArgs
+    from components import TrainingNamespace as TrainingNamespace
+    from components import TrainingNamespaceArgs as TrainingNamespaceArgs
+    from components import TrainingStack as TrainingStack
+    from components import TrainiumCluster as TrainiumCluster
+    from components import TrainiumClusterArgs as TrainiumClusterArgs
+    from components import VolcanoStack as VolcanoStack
+    from components import VolcanoStackArgs as VolcanoStackArgs
+    from components import read_config as read_config
+
+__version__ = "0.1.0"
+
+
+def _components() -> ModuleType:
+    """The one package of components that belongs to this package."""
+    here = Path(__file__).resolve().parent
+    if (here / "components").is_dir():
+        return importlib.import_module("trainium_eks.components")
+    module = importlib.import_module("components")
+    wanted = here.parent / "components"
+    found = [Path(place).resolve() for place in module.__path__]
+    if wanted not in found:
+        raise ImportError(f"'components' is {found[0]}, not {wanted}: another package of that name comes first")
+    return module
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _components()
+    if name not in module.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_components().__all__])

@@ -1,0 +1,130 @@
+"""``trn deploy preview|up|destroy``: the real ``pulumi``, after checking what it needs and saying what it costs."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from trainium_eks.graph import cost
+from trainium_eks.graph.graph import Graph, Resource
+
+PARALLEL = 32
+"""Operations at a time. Pulumi's default is 4 for each CPU: on two CPUs the long waits (node groups, add-ons,
+file system, NAT) would queue behind each other."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that has to be on PATH."""
+
+    name: str
+    minimum: tuple[int, ...]
+    """Lowest version that works."""
+    version_arguments: tuple[str, ...]
+    needed_for: str
+    install: str
+
+    def complaint(self, which: Callable[[str], str | None] = shutil.which) -> str | None:
+        """What is wrong with it on this machine, with what to do; None when it is there and new enough."""
+        path = which(self.name)
+        wanted = ".".join(map(str, self.minimum))
+        if path is None:
+            return f"{self.name} is not on PATH; it is needed {self.needed_for}.\n  Install: {self.install}"
+        shown = subprocess.run([path, *self.version_arguments], capture_output=True, text=True, check=False)
+        found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", shown.stdout + shown.stderr)
+        if shown.returncode or found is None:
+            return f"{path} {' '.join(self.version_arguments)} failed: {(shown.stderr or shown.stdout).strip()}"
+        if tuple(int(part or 0) for part in found.groups()) < self.minimum:
+            return f"{self.name} {found.group(0)} is too old, {wanted} or newer is needed.\n  Install: {self.install}"
+        return None
+
+
+TOOLS = (
+    Tool(
+        "pulumi",
+        (3, 231, 0),
+        ("version",),
+        "to build anything",
+        "https://www.pulumi.com/docs/install/ (one binary; no account is needed with a file or S3 backend)",
+    ),
+    Tool(
+        "aws",
+        (2, 7, 0),
+        ("--version",),
+        "because pulumi-eks looks for it, at preview too, and the kubeconfig gets its tokens from it",
+        "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
+    ),
+)
+
+
+def complaints(tools: Sequence[Tool] = TOOLS) -> list[str]:
+    """What is missing on this machine, each with how to get it."""
+    return [complaint for tool in tools if (complaint := tool.complaint()) is not None]
+
+
+def cost_line(graph: Graph) -> str:
+    """What the environment costs while it runs."""
+    bill = cost.estimate(graph)
+    line = f"{graph.stack}: about ${bill.hourly_usd:,.2f} an hour, ${bill.monthly_usd:,.0f} a month at desired sizes"
+    return f"{line}; no price known for {', '.join(bill.unknown)}" if bill.unknown else line
+
+
+def data_lines(graph: Graph) -> list[str]:
+    """What holds data, and what a destroy does to each: refused, kept, backed up or lost."""
+    return [f"  {resource.name}: {fate(resource)}" for resource in graph.of_type(*HOLD_DATA)]
+
+
+HOLD_DATA = (
+    "aws:fsx/lustreFileSystem:LustreFileSystem",
+    "aws:s3/bucket:Bucket",
+    "aws:ecr/repository:Repository",
+    "aws:kms/key:Key",
+    "aws:cloudwatch/logGroup:LogGroup",
+)
+"""Types whose deletion loses what was put into them."""
+
+
+def fate(resource: Resource) -> str:
+    """What ``pulumi destroy`` does to a resource that holds data."""
+    inputs: Mapping[str, object] = resource.inputs
+    if resource.options.protect:
+        return "protected: destroy stops here until the config's `production` (or `protect`) is lifted and applied"
+    if resource.options.retain_on_delete or inputs.get("skipDestroy"):
+        return "kept in the account, no longer managed"
+    if resource.type.startswith("aws:fsx"):
+        if inputs.get("skipFinalBackup") is False and inputs.get("automaticBackupRetentionDays"):
+            return "DELETED, after a final backup"
+        return "DELETED; what was not exported to its S3 bucket is lost"
+    if resource.type.startswith("aws:kms"):
+        days = inputs.get("deletionWindowInDays", 30)
+        return f"scheduled for deletion in {days} days; what it encrypts (backups too) is unreadable after that"
+    if resource.type.startswith(("aws:s3", "aws:ecr")):
+        forced = inputs.get("forceDestroy") or inputs.get("forceDelete")
+        return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
+    return "DELETED"
+
+
+def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str]) -> NoReturn:
+    """Replaces this process by ``pulumi``; returns only by an exception.
+
+    Raises:
+        SystemExit: 1 with what is missing on this machine.
+    """
+    missing = complaints()
+    if missing:
+        print(*missing, sep="\n", file=sys.stderr)
+        raise SystemExit(1)
+    print(cost_line(graph))
+    if operation == "destroy" and (lines := data_lines(graph)):
+        print("What holds data:", *lines, sep="\n")
+    command = ["pulumi", operation, "--stack", graph.stack, *arguments]
+    if not any(argument.startswith(("--parallel", "-p")) for argument in arguments):
+        command += ["--parallel", str(PARALLEL)]
+    sys.stdout.flush()
+    os.chdir(directory)
+    os.execvp(command[0], command)

@@ -1,0 +1,53 @@
+"""Why a command stopped: one shape for people and for ``--json``."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from trainium_eks.graph.graph import SCHEMA_VERSION
+from trainium_eks.model.problems import Problem, config_path, describe
+
+FAILED = 1
+"""The input is understood and wrong: invalid config, a program that fails, a rule that is broken."""
+WRONG_USAGE = 2
+"""The command cannot begin: no project, no such stack, file or commit."""
+
+
+class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """Ends a command with an exit code."""
+
+    def __init__(self, code: int, title: str, problems: Iterable[Problem] = (), detail: str = "") -> None:
+        super().__init__(title)
+        self.code = code
+        self.title = title
+        """One line."""
+        self.problems = tuple(problems)
+        """What is wrong with the config, when that is why."""
+        self.detail = detail
+        """The program's own traceback, when that is why."""
+
+    def text(self) -> str:
+        """For people."""
+        parts = (self.title, describe(self.problems, config_path), self.detail.rstrip())
+        return "\n".join(part for part in parts if part)
+
+    def to_json(self) -> dict[str, Any]:
+        """For tools. A failure without problems of config is one problem with an empty path."""
+        shown = [
+            {
+                "path": config_path(problem.path),
+                "reason": problem.reason,
+                "fix": problem.fix,
+                "severity": problem.severity.value,
+                "rule": problem.rule,
+            }
+            for problem in self.problems
+        ]
+        alone = {"path": "", "reason": self.title, "fix": "", "severity": "refuse", "rule": ""}
+        return {"schemaVersion": SCHEMA_VERSION, "problems": shown or [alone], "detail": self.detail}
+
+
+def complain(failure: Failure) -> int:
+    """Shows a failure on stderr; its exit code."""
+    sys.stderr.write(f"{failure.text()}\n")
+    return failure.code

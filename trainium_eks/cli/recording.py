@@ -1,0 +1,63 @@
+"""Getting a program's graph, with whatever can go wrong said in one shape."""
+
+from pathlib import Path
+
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.graph import record as recorder
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.project import InvalidConfig, ProjectError, load_project
+
+
+def find_project(directory: Path | None) -> Path:
+    """The project directory: the given one, or the nearest with a Pulumi.yaml from here upwards, as `pulumi` does.
+
+    Raises:
+        Failure: when there is none.
+    """
+    start = (directory or Path()).resolve()
+    places = (start,) if directory else (start, *start.parents)
+    for place in places:
+        if any((place / f"Pulumi{suffix}").is_file() for suffix in (".yaml", ".yml")):
+            return place
+    if directory and not start.is_dir():
+        raise Failure(WRONG_USAGE, f"{directory} is not a directory")
+    where = f"{directory} has" if directory else "this directory and those above it have"
+    raise Failure(WRONG_USAGE, f"{where} no Pulumi.yaml; name the project with --directory")
+
+
+def check_stack(project: Path, stack: str) -> None:
+    """That the project and the stack's file can be read.
+
+    Raises:
+        Failure: saying what is wrong, with the stacks there are.
+    """
+    try:
+        load_project(project).stack(stack)
+    except InvalidConfig:
+        pass  # recording says what is wrong with the values
+    except ProjectError as error:
+        raise Failure(WRONG_USAGE, str(error)) from None
+
+
+def record(project: Path, stack: str) -> Graph:
+    """The recorded program of a stack.
+
+    Raises:
+        Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
+    """
+    try:
+        return recorder.record(project, stack)
+    except InvalidConfig as error:
+        problems = tuple(error.problems)
+        count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        raise Failure(FAILED, f"Pulumi.{stack}.yaml: {count}, nothing was planned", problems) from None
+    except recorder.ProgramFailed as error:
+        parts = [
+            error.traceback.rstrip(),
+            f"The program printed:\n{error.output.rstrip()}" if error.output.strip() else "",
+        ]
+        raise Failure(FAILED, f"the program failed: {error.message}", detail="\n".join(filter(None, parts))) from None
+    except recorder.ProgramTimedOut as error:
+        raise Failure(FAILED, str(error)) from None
+    except ProjectError as error:
+        raise Failure(WRONG_USAGE, str(error)) from None

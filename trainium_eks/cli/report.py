@@ -1,0 +1,172 @@
+"""The plan as data: a recorded program and everything judged from it, in one versioned JSON model."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.graph import cost, diff, rules, timeline
+from trainium_eks.graph.cost import Cost
+from trainium_eks.graph.diff import Changes
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.rules import Verdict
+from trainium_eks.graph.timeline import Step, Timeline
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changes since an earlier program."""
+
+    since: str
+    """What it was given as: a file's name, or a commit with its short hash."""
+    changes: Changes
+    cost: Cost
+    """Of the earlier program."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that `trn plan` shows."""
+
+    graph: Graph
+    cost: Cost
+    timeline: Timeline
+    verdicts: tuple[Verdict, ...]
+    comparison: Comparison | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a rule or an edge is broken and not waived."""
+        broken = self.timeline.forbidden_edges or self.timeline.missing_edges
+        return bool(broken) or any(verdict.status == "fail" for verdict in self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The versioned JSON form: that of the graph, with what is judged from it."""
+        data = self.graph.to_json()
+        data["cost"] = self.cost.to_json()
+        data["timeToReady"] = _time_json(self.timeline)
+        data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
+        if self.comparison is not None:
+            earlier = self.comparison.cost
+            data["against"] = {
+                "since": self.comparison.since,
+                **self.comparison.changes.to_json(),
+                "hourlyUsd": round(self.cost.hourly_usd - earlier.hourly_usd, 4),
+                "maximumHourlyUsd": round(self.cost.maximum_hourly_usd - earlier.maximum_hourly_usd, 4),
+            }
+        return data
+
+
+def make(graph: Graph) -> Plan:
+    """Judges a recorded program."""
+    return Plan(graph, cost.estimate(graph), timeline.model(graph), tuple(rules.judge(graph)))
+
+
+def against(plan: Plan, since: str, before: Graph) -> Plan:
+    """The same plan, with what changes since another program."""
+    comparison = Comparison(since, diff.compare(before, plan.graph), cost.estimate(before))
+    return replace(plan, comparison=comparison)
+
+
+def text(plan: Plan) -> str:
+    """The JSON form as text."""
+    return json.dumps(plan.to_json(), indent=2, ensure_ascii=False) + "\n"
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Writes the JSON form; the file is whole or untouched.
+
+    Raises:
+        Failure: when it cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text(plan))
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
+
+
+def load(path: Path) -> Graph:
+    """The program of a saved plan.
+
+    Raises:
+        Failure: when the file cannot be read or is no plan of this version.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"{path} is not a saved plan: {error}") from None
+    return parse(data, str(path))
+
+
+def parse(data: object, name: str) -> Graph:
+    """The program in a plan's data.
+
+    Raises:
+        Failure: when it is no plan of this version.
+    """
+    if not isinstance(data, Mapping) or "resources" not in data:
+        raise Failure(WRONG_USAGE, f"{name} is not a saved plan: it has no resources")
+    try:
+        return Graph.from_json(data)
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"{name}: {error}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Failure(WRONG_USAGE, f"{name} is not a whole plan: {error!r}") from None
+
+
+def _time_json(modelled: Timeline) -> dict[str, Any]:
+    def step(each: Step) -> dict[str, Any]:
+        return {
+            "urn": each.urn,
+            "name": each.name,
+            "type": each.type,
+            "startSeconds": each.start,
+            "seconds": each.seconds,
+        }
+
+    return {
+        "seconds": modelled.seconds,
+        "lowerBoundSeconds": modelled.lower_bound_seconds,
+        "ratio": round(modelled.ratio, 4),
+        "serialSeconds": modelled.serial_seconds,
+        "criticalPath": [step(each) for each in modelled.critical_path],
+        "forbiddenEdges": [list(pair) for pair in modelled.forbidden_edges],
+        "missingEdges": [list(pair) for pair in modelled.missing_edges],
+        "edges": [
+            {
+                "id": check.id,
+                "title": check.title,
+                "forbidden": check.forbidden,
+                "status": "fail" if not check.ok else "pass" if check.applies else "n/a",
+            }
+            for check in modelled.edges
+        ],
+    }
+
+
+def _rule_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "id": verdict.id,
+        "title": verdict.title,
+        "severity": verdict.severity,
+        "source": verdict.source,
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "findings": [
+            {"urn": finding.urn, "ok": finding.ok, "message": finding.message} for finding in verdict.findings
+        ],
+    }

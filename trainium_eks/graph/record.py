@@ -1,0 +1,187 @@
+"""Records a project's own ``__main__.py``, in a process of its own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.graph.child import PROTOCOL
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+from trainium_eks.model.problems import Problem, Severity
+
+__all__ = ["InvalidConfig", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
+
+# The child ends itself and says what is pending; only one that cannot even do that is killed, after this long.
+_GRACE_SECONDS = 10.0
+
+# What a shell may hold and the SDKs read as defaults (region, profile, cluster): a plan must not depend on it.
+_AMBIENT = ("AWS_", "HELM_", "KUBECONFIG", "PULUMI_", "PYTHONSAFEPATH")
+
+
+class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
+    """The program raised, or its process died.
+
+    Attributes:
+        message: the error, without traceback.
+        traceback: the program's own frames, innermost last; empty where they say nothing.
+        output: what the program printed.
+    """
+
+    def __init__(self, message: str, traceback: str = "", output: str = "") -> None:
+        self.message = message
+        self.traceback = traceback
+        self.output = output
+        parts = [message, traceback.rstrip(), f"The program printed:\n{output.rstrip()}" if output.strip() else ""]
+        super().__init__("\n".join(part for part in parts if part))
+
+
+class ProgramTimedOut(Exception):  # noqa: N818
+    """The program did not finish in time.
+
+    Attributes:
+        pending: what it still waited for, or where it was; empty when its process did not answer either.
+    """
+
+    def __init__(self, timeout_seconds: float, pending: tuple[str, ...]) -> None:
+        self.pending = pending
+        listed = "\n".join(f"  {item}" for item in pending) or "  (it did not say)"
+        super().__init__(f"the program did not finish in {timeout_seconds:g} s; pending:\n{listed}")
+
+
+def record(
+    directory: Path,
+    stack: str,
+    *,
+    dry_run: bool = False,
+    timeout_seconds: float = 120,
+    python: str = sys.executable,
+) -> Graph:
+    """The graph of a project's stack.
+
+    Args:
+        directory: where ``Pulumi.yaml`` is.
+        stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
+        dry_run: as in a first preview; see :func:`~trainium_eks.graph.recorder.record_program`.
+        timeout_seconds: after which the program is stopped.
+        python: the interpreter to run it with; it must have Pulumi's SDKs.
+
+    Raises:
+        ProjectError: the project or stack cannot be read.
+        InvalidConfig: the stack's config is refused, by its declared types or by the program.
+        ProgramFailed: the program raised or died.
+        ProgramTimedOut: with what is pending.
+    """
+    project = load_project(directory)
+    settings = project.stack(stack)
+    _check_recorder(project)
+    with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
+        answer_file = Path(scratch) / "answer.json"
+        request = _request(project, settings, answer_file, dry_run, timeout_seconds)
+        code, output = _run(project, python, json.dumps(request), Path(scratch), timeout_seconds)
+        if not answer_file.is_file():
+            raise ProgramFailed(_death(code), output=output)
+        answer = json.loads(answer_file.read_text())
+    return _graph(answer, project, timeout_seconds, output)
+
+
+def _request(
+    project: Project, settings: StackSettings, answer_file: Path, dry_run: bool, timeout_seconds: float
+) -> dict[str, Any]:
+    return {
+        "protocol": PROTOCOL,
+        "project": project.name,
+        "stack": settings.name,
+        "program": str(project.program),
+        "config": dict(settings.config),
+        "secretKeys": sorted(settings.secret_keys),
+        "dryRun": dry_run,
+        "timeoutSeconds": timeout_seconds,
+        "answer": str(answer_file),
+    }
+
+
+def _check_recorder(project: Project) -> None:
+    """A checkout with a ``trainium_eks`` of its own is recorded by it, or the two versions would mix."""
+    package = project.directory / "trainium_eks"
+    if (package / "__init__.py").is_file() and not (package / "graph" / "child.py").is_file():
+        raise ProjectError(
+            f"the trainium_eks in {project.directory} is too old to be recorded: it has no graph/child.py"
+        )
+
+
+def _run(project: Project, python: str, request: str, scratch: Path, timeout_seconds: float) -> tuple[int, str]:
+    """Exit code and everything printed. The child and what it started are gone when this returns."""
+    printed = scratch / "printed"
+    # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
+    with printed.open("wb") as sink:
+        process = subprocess.Popen(
+            [python, "-m", "trainium_eks.graph.child"],
+            cwd=project.directory,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        process.communicate(request.encode(), timeout=timeout_seconds + _GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ProgramTimedOut(timeout_seconds, ()) from None
+    finally:
+        _end(process)
+    return process.returncode, printed.read_text(errors="replace")
+
+
+def _environment() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
+    # `-m` puts the project's directory first, so its own packages win; ours serve projects that have none.
+    own = str(Path(__file__).resolve().parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join(part for part in (own, environment.get("PYTHONPATH", "")) if part)
+    return environment
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the child's whole session, whatever ended the wait for it (also an interrupt from the keyboard)."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _graph(answer: Mapping[str, Any], project: Project, timeout_seconds: float, output: str) -> Graph:
+    if answer.get("protocol") != PROTOCOL:
+        raise ProjectError(
+            f"the trainium_eks in {project.directory} speaks version {answer.get('protocol')} of the recording "
+            f"protocol, this one version {PROTOCOL}"
+        )
+    status = answer["status"]
+    if status == "invalid":
+        raise InvalidConfig(tuple(_problem(item) for item in answer["problems"]))
+    if status == "timeout":
+        raise ProgramTimedOut(timeout_seconds, tuple(answer["pending"]))
+    if status == "failed":
+        raise ProgramFailed(answer["message"], answer["traceback"], output)
+    return Graph.from_json(answer["graph"])
+
+
+def _problem(item: Mapping[str, Any]) -> Problem:
+    return Problem(
+        path=item["path"],
+        reason=item["reason"],
+        fix=item["fix"],
+        severity=Severity(item["severity"]),
+        rule=item["rule"],
+        row=item["row"],
+    )
+
+
+def _death(code: int) -> str:
+    if code < 0:
+        return f"the program's process was killed by {signal.Signals(-code).name}"
+    return f"the program's process ended with exit code {code} and no answer"

@@ -1,0 +1,260 @@
+"""What is wrong between the sections of a stack's config: zones, addresses, one set of production rules."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from trainium_eks.model import addresses, formats, network, node_groups, regions
+from trainium_eks.model.instances import Catalogue, InstanceType
+from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.problems import Problem, Severity, join
+
+if TYPE_CHECKING:  # StackConfig's module asks this one
+    from trainium_eks.model.config import StackConfig
+
+MOST_NODE_GROUPS = 30
+"""Managed node groups in one cluster (EKS quota L-6D54EA21)."""
+
+MOST_INTERFACES = 5_000
+"""Network interfaces in one region by default (VPC quota L-DF5E4CA3)."""
+
+FILE_SYSTEM_GIB_PER_ADDRESS = 1200
+"""A Lustre file system has an interface for each of its servers: at most one for each 1200 GiB, one for metadata."""
+
+
+def problems(
+    config: "StackConfig",
+    *,
+    catalogue: Catalogue,
+    zones: Sequence[str],
+    subnets: Mapping[str, str],
+    vpc_range: str,
+    zones_known: bool,
+) -> list[Problem]:
+    """What is wrong between sections. Paths start at the stack's root.
+
+    Args:
+        config: the config.
+        catalogue: the types that there are.
+        zones: zones of the private subnets, the accelerator zone first.
+        subnets: zone id to the range of its private subnet; empty when it cannot be planned.
+        vpc_range: the VPC's range.
+        zones_known: False when region or zones are refused already.
+    """
+    found = []
+    if zones_known and zones:
+        found += _group_zone_problems(config, catalogue, zones)
+        found += _cpu_type_problems(config, catalogue, zones)
+        found += _file_system_zone_problems(config, zones)
+    found += _address_problems(config, catalogue, zones, subnets)
+    found += _range_problems(config, vpc_range)
+    found += _production_problems(config, zones)
+    found += _quota_problems(config, catalogue)
+    found += _principal_problems(config)
+    return found
+
+
+def _zone_path(group: NodeGroupConfig, index: int) -> str:
+    """Where a group's zone was said, or is to be said."""
+    in_capacity = group.zone_id is None and node_groups.zone_of(group) is not None
+    return f"node_groups[{index}].{'capacity.zone_id' if in_capacity else 'zone_id'}"
+
+
+def _group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
+    """A group's zone must be one of the network's; a group without one goes to the accelerator zone."""
+    found: list[Problem] = []
+    for index, group in enumerate(config.node_groups):
+        path, own = _zone_path(group, index), node_groups.zone_of(group)
+        instance = catalogue.get(group.instance_type)
+        if own is None:
+            if instance is not None and instance.family != "cpu":
+                found += _accelerator_zone_problems(path, instance, zones, config)
+        elif own not in zones and regions.zone_belongs(own, config.region):
+            home = "existing_network.private_subnets" if config.existing_network else "network.zone_ids"
+            reason = "the network has no private subnet in this zone"
+            good = zones[0] if path.endswith("].zone_id") else None
+            fix = f"add the zone to `{home}`"
+            found.append(Problem(path, reason, fix, value=own, allowed=tuple(zones), good=good, row=19))
+    return found
+
+
+def _accelerator_zone_problems(
+    path: str, instance: InstanceType, zones: Sequence[str], config: "StackConfig"
+) -> list[Problem]:
+    """Whether the accelerator zone offers the type; the fix is another zone of the network, or another network."""
+    found = node_groups.offer_problems(path, instance, zones[0], config.region)
+    if not found or found[0].severity is Severity.WARN:
+        return found
+    offered = found[0].allowed
+    within = next((zone for zone in zones if zone in offered), None)
+    reason = f"{instance.name} is not offered in {zones[0]}, the accelerator zone"
+    if within or config.existing_network is not None:
+        fix = "" if within else "put a subnet of one of these zones first in `existing_network.private_subnets`"
+        return [Problem(path, reason, fix, value=zones[0], allowed=offered, good=within, row=1)]
+    others = [zone for zone in (*zones, *regions.default_zones(config.region)) if zone != offered[0]]
+    good = (offered[0], others[0]) if others else None
+    where = "network.zone_ids[0]" if config.network.zone_ids else "network.zone_ids"
+    first = good[0] if good and config.network.zone_ids else good
+    return [Problem(where, reason, value=zones[0], allowed=offered, good=first, row=1)]
+
+
+def _cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
+    found = []
+    uses = (("system_nodes", config.cluster.system_nodes, zones), ("cpu_nodes", config.cluster.cpu_nodes, zones[:1]))
+    for field, nodes, needed in uses:
+        kind = catalogue.get(nodes.instance_type)
+        offered = kind.zones.get(config.region, ()) if kind else ()
+        missing = [zone for zone in needed if offered and zone not in offered]
+        if missing:
+            path = f"cluster.{field}.instance_type"
+            reason = f"not offered in {formats.listed(missing)}"
+            cpu = (name for name, each in catalogue.items() if each.family == "cpu")
+            others = tuple(name for name in cpu if set(needed) <= set(catalogue[name].zones.get(config.region, ())))
+            good = others[0] if others else None
+            found.append(Problem(path, reason, value=nodes.instance_type, allowed=others, good=good, row=1))
+    return found
+
+
+def _file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
+    """The file system belongs where the nodes are: elsewhere it is slow, and traffic between zones costs."""
+    if config.file_system is None:
+        return []
+    zone = config.file_system.zone_id or zones[0]
+    if zone not in zones:
+        reason = "the network has no private subnet in this zone"
+        return [Problem("file_system.zone_id", reason, value=zone, allowed=tuple(zones), good=zones[0], row=28)]
+    of_groups = {index: node_groups.zone_of(group) or zones[0] for index, group in enumerate(config.node_groups)}
+    apart = {index: other for index, other in of_groups.items() if other != zone and other in zones}
+    nodes = formats.listed(dict.fromkeys(apart.values() or of_groups.values() or zones[:1]))
+    if not apart and (of_groups or zone == zones[0]):
+        return []
+    reason = (
+        f"the file system is in {zone} and nodes that mount it are in {nodes}: slow, and traffic between zones costs"
+    )
+    everywhere = set(of_groups.values()) or {zones[0]}
+    good = next(iter(everywhere)) if len(everywhere) == 1 else None
+    fix = "" if good else "bring groups and file system into one zone"
+    severity = Severity.ACKNOWLEDGE
+    return [Problem("file_system.zone_id", reason, fix, severity, "R41", 28, config.file_system.zone_id, good=good)]
+
+
+def _address_problems(
+    config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], subnets: Mapping[str, str]
+) -> list[Problem]:
+    """Whether each private subnet holds what is planned in its zone, every group at its largest."""
+    found = []
+    for zone, subnet in subnets.items():
+        if formats.range_of(subnet) is None:
+            continue
+        demand = dict(_demand(config, catalogue, zones, zone))
+        total, have = sum(demand.values()), addresses.usable(subnet)
+        if total <= have:
+            continue
+        parts = ", ".join(f"{count} {what}" for what, count in demand.items() if count)
+        reason = f"the private subnet of {zone} ({subnet}) has {have} addresses and {total} are needed: {parts}"
+        small = have < addresses.CONTROL_PLANE_ADDRESSES
+        if config.existing_network is not None:
+            at = [each.zone_id for each in config.existing_network.private_subnets].index(zone)
+            path = join("existing_network.private_subnets", at)
+            fix = "use a larger subnet, or smaller groups"
+            found.append(Problem(f"{path}.cidr_block", reason, fix, value=subnet, row=8 if small else 7))
+            continue
+        good = _larger_vpc(config.network.cidr_block, zones, zone, total)
+        fix = "use smaller groups, or `interface_layout` efa-only" if good is None else "or use smaller groups"
+        found.append(Problem("network.cidr_block", reason, fix, value=config.network.cidr_block, good=good, row=7))
+    return found
+
+
+def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> Iterator[tuple[str, int]]:
+    """What takes addresses in one zone, and how many."""
+    yield "for the control plane", addresses.CONTROL_PLANE_ADDRESSES
+    for group in config.node_groups:
+        instance = catalogue.get(group.instance_type)
+        if instance is not None and (node_groups.zone_of(group) or zones[0]) == zone:
+            each = addresses.needed(instance, 1, group.interface_layout)
+            yield f"for {group.name} ({group.max_size} x {each})", each * max(group.max_size, 0)
+    pools = [("system nodes", config.cluster.system_nodes)]
+    if zone == zones[0]:
+        pools.append(("CPU nodes", config.cluster.cpu_nodes))
+    for what, nodes in pools:
+        instance = catalogue.get(nodes.instance_type)
+        if instance is not None:
+            yield f"for {what}", addresses.needed(instance, max(nodes.max_size, 0), "none")
+    yield "for interface endpoints", 0 if config.existing_network else len(config.network.interface_endpoints)
+    if config.file_system is not None and (config.file_system.zone_id or zones[0]) == zone:
+        yield "for the file system", 1 + max(config.file_system.storage_capacity_gib, 0) // FILE_SYSTEM_GIB_PER_ADDRESS
+
+
+def _larger_vpc(vpc_range: str, zones: Sequence[str], zone: str, total: int) -> str | None:
+    """The smallest range around the VPC's whose private subnet in ``zone`` has ``total`` addresses."""
+    vpc = formats.range_of(vpc_range)
+    for prefix in range(vpc.prefixlen - 1 if vpc else 0, addresses.SHORTEST_PREFIX - 1, -1):
+        larger = str(vpc.supernet(new_prefix=prefix)) if vpc else ""
+        if addresses.usable(addresses.plan(larger, zones).private[zone]) >= total:
+            return larger
+    return None
+
+
+def _range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
+    """Service addresses must not hide the VPC or a peer."""
+    service = config.cluster.service_cidr_block
+    peers = (config.existing_network or config.network).peer_cidr_blocks
+    section = "existing_network" if config.existing_network else "network"
+    for other, what in ((vpc_range, "the VPC's range"), *((peer, "a peer's range") for peer in peers)):
+        if formats.overlap(service, other):
+            reason = f"overlaps {what} {other} (`{section}`): those addresses would be taken for services"
+            taken = (vpc_range, *peers)
+            candidates = ("172.20.0.0/16", "10.100.0.0/16", "172.24.0.0/16", "192.168.0.0/17", "10.200.0.0/16")
+            good = next((text for text in candidates if not any(formats.overlap(text, each) for each in taken)), None)
+            return [Problem("cluster.service_cidr_block", reason, value=service, good=good, row=5)]
+    return []
+
+
+def _production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
+    """What production asks of the network; cluster and file system judge their own part."""
+    if not config.production or config.existing_network is not None or len(zones) < 2:
+        return []
+    missing = network.lacks_endpoints(config.network)
+    if config.network.nat_gateways == "per-zone" or not missing:
+        return []
+    reason = "one NAT gateway in production: its zone's failure cuts every node off"
+    fix = f"or add the `network.interface_endpoints` {formats.listed(missing)}"
+    return [Problem("network.nat_gateways", reason, fix, Severity.ACKNOWLEDGE, "R34", 0, "single", (), "per-zone")]
+
+
+def _quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+    found = []
+    groups = len(config.node_groups) + 2
+    if groups > MOST_NODE_GROUPS:
+        reason = f"{groups} node groups with those for system and CPU nodes; EKS allows {MOST_NODE_GROUPS} in a cluster"
+        found.append(formats.warn("node_groups", reason, "ask for more (quota L-6D54EA21), or join groups", row=27))
+    interfaces = {
+        group.name: max(catalogue[group.instance_type].efa_interfaces, 1) * max(group.max_size, 0)
+        for group in config.node_groups
+        if group.instance_type in catalogue
+    }
+    total = sum(interfaces.values())
+    if total > MOST_INTERFACES:
+        reason = f"{total} network interfaces at `max_size`; a region has {MOST_INTERFACES} by default"
+        found.append(formats.warn("node_groups", reason, "ask for more (quota L-DF5E4CA3) first", row=24))
+    return found
+
+
+def _principal_problems(config: "StackConfig") -> list[Problem]:
+    """One access entry for a principal, and every ARN in the region's partition."""
+    admins = config.cluster.admin_principals
+    places = {f"cluster.admin_principals[{index}]": arn for index, arn in enumerate(admins)}
+    found = []
+    for index, namespace in enumerate(config.namespaces):
+        for at, arn in enumerate(namespace.principals):
+            path = f"namespaces[{index}].principals[{at}]"
+            places[path] = arn
+            if arn in admins:
+                reason = "an administrator of the cluster already; EKS takes one access entry for a principal"
+                found.append(Problem(path, reason, "remove it from one of the two", value=arn))
+    partition = regions.partition(config.region)
+    for path, arn in places.items():
+        head, _, rest = arn.partition(":iam::")
+        if rest and head != f"arn:{partition}":
+            reason = f"not of the partition of {config.region}"
+            found.append(Problem(path, reason, value=arn, good=f"arn:{partition}:iam::{rest}"))
+    return found

@@ -1,0 +1,223 @@
+"""The forms that names, ids, ranges and numbers must have, each judged once for every section that uses it.
+
+A function takes the path and the value and returns what is wrong with it. Patterns are those of the services' own
+models (botocore), which a test holds them against.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest_number
+
+RETENTION_DAYS = (
+    1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
+)  # fmt: skip
+"""Days that CloudWatch Logs can keep a log group (PutRetentionPolicy)."""
+
+SMALLEST_ROOT_GIB = 20
+"""The size of the AL2023 EKS image: a smaller root volume does not start."""
+
+LARGEST_ROOT_GIB = 16384
+"""The largest gp3 volume that every region has."""
+
+LARGEST_NODE_GROUP = 450
+"""Nodes in one managed node group (EKS quota L-BD136A63)."""
+
+IAM_ROLE_NAME_LENGTH = 64
+PULUMI_SUFFIX_LENGTH = 8
+"""Pulumi makes physical names unique with a dash and seven characters."""
+COMPONENT_PREFIX_LENGTH = 16
+"""Room kept in physical names for what components put before and after a name of the config."""
+
+DERIVED_NAME_LENGTH = IAM_ROLE_NAME_LENGTH - PULUMI_SUFFIX_LENGTH - COMPONENT_PREFIX_LENGTH
+"""The longest name from which an IAM role's name can be made."""
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
+_ACCOUNT = re.compile(r"\d{12}")
+_PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
+_ASSUMED_ROLE = re.compile(r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>\d{12}):assumed-role/(?P<role>[^/]+)/.*")
+_TAG_TEXT = re.compile(r"[\w\s.:/=+@-]*")
+
+
+def dns_label(path: str, value: str, *, longest: int = 63, because: str = "Kubernetes takes") -> list[Problem]:
+    """A name of lower-case letters, digits and dashes, at most ``longest`` characters."""
+    cleaned = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")[:longest].strip("-")
+    if not _DNS_LABEL.fullmatch(value):
+        reason = "a name is lower-case letters, digits and dashes, with a letter or digit first and last"
+        return [Problem(path, reason, value=value, good=cleaned or "<name>", row=36)]
+    if len(value) > longest:
+        reason = f"{len(value)} characters, {because} {longest}: shorten it by {len(value) - longest}"
+        return [Problem(path, reason, value=value, good=cleaned, row=36)]
+    return []
+
+
+def derived_name(path: str, value: str) -> list[Problem]:
+    """A name that IAM roles and other physical names are made from."""
+    because = (
+        f"an IAM role's name takes {IAM_ROLE_NAME_LENGTH}, of which Pulumi's suffix ({PULUMI_SUFFIX_LENGTH}) and the "
+        f"component's own part ({COMPONENT_PREFIX_LENGTH}) leave"
+    )
+    return dns_label(path, value, longest=DERIVED_NAME_LENGTH, because=because)
+
+
+def duplicates(path: str, values: Sequence[str], what: str, field: str = "") -> list[Problem]:
+    """Every value that an earlier entry of the list has too."""
+    found = []
+    for index, value in enumerate(values):
+        first = values.index(value)
+        if first < index:
+            here = join(join(path, index), field) if field else join(path, index)
+            found.append(
+                Problem(here, f"the same {what} as entry {first + 1} of the list", "name each once", value=value)
+            )
+    return found
+
+
+def retention(path: str, days: int) -> list[Problem]:
+    """A retention that CloudWatch Logs knows."""
+    if days in RETENTION_DAYS:
+        return []
+    allowed = tuple(str(choice) for choice in RETENTION_DAYS)
+    good = nearest_number(days, RETENTION_DAYS)
+    return [Problem(path, "not a retention that CloudWatch Logs knows, days", value=days, allowed=allowed, good=good)]
+
+
+def between(path: str, value: int, low: int, high: int, what: str, *, row: int = 0) -> list[Problem]:
+    """A number within bounds, both included."""
+    if low <= value <= high:
+        return []
+    good = min(max(value, low), high)
+    return [Problem(path, what, value=value, allowed=(f"{low} to {high}",), good=good, row=row)]
+
+
+def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: str = "a range") -> list[Problem]:
+    """An IPv4 range with no host bits set, its prefix within bounds."""
+    try:
+        network = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return [Problem(path, "not an IPv4 range", value=value, allowed=("10.0.0.0/16 and the like",), row=5)]
+    if network.version != 4 or "/" not in value:
+        return [Problem(path, "not an IPv4 range with its prefix (10.0.0.0/16)", value=value, row=5)]
+    if not shortest <= network.prefixlen <= longest:
+        prefix = min(max(network.prefixlen, shortest), longest)
+        good = str(ipaddress.ip_network(f"{network.network_address}/{prefix}", strict=False))
+        allowed = (f"/{shortest} to /{longest}",)
+        return [Problem(path, f"{what} is /{shortest} to /{longest}", value=value, allowed=allowed, good=good, row=5)]
+    if str(network) != value:
+        return [Problem(path, "has bits set behind its prefix", value=value, good=str(network), row=5)]
+    return []
+
+
+def range_of(value: str) -> ipaddress.IPv4Network | None:
+    """The range, or None for a text that :func:`cidr` refuses."""
+    try:
+        return ipaddress.IPv4Network(value)
+    except ValueError:
+        return None
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two ranges share an address; a text that is no range shares none."""
+    first, second = range_of(one), range_of(other)
+    return first is not None and second is not None and first.overlaps(second)
+
+
+def reservation_id(path: str, value: str) -> list[Problem]:
+    """The id of a capacity reservation or a Capacity Block."""
+    if _RESERVATION.fullmatch(value):
+        return []
+    allowed = ("cr- and 17 hexadecimal digits (cr-0123456789abcdef0)",)
+    return [Problem(path, "not the id of a capacity reservation", value=value, allowed=allowed, row=17)]
+
+
+def account_id(path: str, value: str) -> list[Problem]:
+    """An AWS account id."""
+    if _ACCOUNT.fullmatch(value):
+        return []
+    quoted = "; write it in quotes, or YAML drops its leading zeros" if value.isdigit() and len(value) < 12 else ""
+    return [Problem(path, f"an AWS account id has 12 digits{quoted}", value=value)]
+
+
+def principal(path: str, value: str) -> list[Problem]:
+    """The ARN of an IAM role or user, as EKS access entries take it."""
+    if _PRINCIPAL.fullmatch(value):
+        return []
+    assumed = _ASSUMED_ROLE.fullmatch(value)
+    if assumed:
+        # A role with a path cannot be told from its session's ARN: the path is left out of it.
+        good = f"arn:{assumed['partition']}:iam::{assumed['account']}:role/{assumed['role']}"
+        reason = "a session's ARN, where EKS takes the role's own (with its path, if it has one)"
+        return [Problem(path, reason, value=value, good=good)]
+    allowed = ("arn:aws:iam::<account>:role/<name>", "arn:aws:iam::<account>:user/<name>")
+    return [Problem(path, "not the ARN of an IAM role or user", value=value, allowed=allowed)]
+
+
+def bucket(path: str, value: str) -> list[Problem]:
+    """The name of an S3 bucket."""
+    address = re.fullmatch(r"\d+\.\d+\.\d+\.\d+", value)
+    odd = ".." in value or value.startswith(("xn--", "sthree-")) or value.endswith(("-s3alias", "--ol-s3", "--x-s3"))
+    if _BUCKET.fullmatch(value) and not address and not odd:
+        return []
+    allowed = ("3 to 63 lower-case letters, digits, dots and dashes, a letter or digit first and last",)
+    hint = "give the name alone" if value.startswith(("s3://", "arn:")) else ""
+    name = re.sub(r"^(s3://|arn:aws[a-z-]*:s3:::)", "", value).split("/")[0]
+    good = name if name != value and _BUCKET.fullmatch(name) else None
+    return [Problem(path, "not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good, row=36)]
+
+
+def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
+    """Kubernetes node labels: a name with an optional DNS prefix, and a value of at most 63 characters."""
+    found = []
+    for key, value in values.items():
+        prefix, _, name = key.rpartition("/")
+        reserved = prefix.split(".")[-2:] in (["kubernetes", "io"], ["k8s", "io"]) and not prefix.startswith("node.")
+        if not _LABEL_NAME.fullmatch(name) or (prefix and not _LABEL_PREFIX.fullmatch(prefix)):
+            found.append(Problem(join_key(path, key), "not the name of a Kubernetes label"))
+        elif reserved:
+            found.append(
+                Problem(join_key(path, key), "kubelets may not set labels of kubernetes.io", "use a prefix of your own")
+            )
+        if not _LABEL_VALUE.fullmatch(value):
+            reason = "a label's value is at most 63 letters, digits, dashes, dots and underscores"
+            found.append(Problem(join_key(path, key), reason, value=value))
+    return found
+
+
+def tags(path: str, values: Mapping[str, str]) -> list[Problem]:
+    """AWS tags."""
+    found = []
+    for key, value in values.items():
+        here = join_key(path, key)
+        if not key or len(key) > 128 or not _TAG_TEXT.fullmatch(key):
+            found.append(Problem(here, "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@"))
+        elif key.lower().startswith("aws:"):
+            found.append(Problem(here, "keys that begin with aws: belong to AWS"))
+        if len(value) > 256 or not _TAG_TEXT.fullmatch(value):
+            found.append(
+                Problem(here, "a tag's value is at most 256 letters, digits, spaces and _.:/=+-@", value=value)
+            )
+    if len(values) > 40:
+        found.append(Problem(path, f"{len(values)} tags; AWS takes 50 on a resource, of which the stack's own need 10"))
+    return found
+
+
+def snake(name: str) -> str:
+    """A config key's Python name: ``nodeGroups`` is ``node_groups``."""
+    return re.sub(r"([A-Z])", r"_\1", name).lower()
+
+
+def warn(path: str, reason: str, fix: str = "", row: int = 0) -> Problem:
+    """A problem that is shown and does not stop a build."""
+    return Problem(path, reason, fix, Severity.WARN, row=row)
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """``a, b and c``."""
+    *most, end = list(words) or ["none"]
+    return f"{', '.join(most)} {last} {end}" if most else end

@@ -1,0 +1,122 @@
+"""StackOutputs: what a stack tells the tools and people that use it, as one versioned model."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from trainium_eks.model.shape import Shape, Whole, read
+
+
+class NodeGroupOutput(Shape):
+    """One accelerator node group, as a launcher needs to know it."""
+
+    name: str
+    """Name within the stack (``trn1-32xl-ng1``)."""
+    eks_name: str
+    """Name in EKS, with Pulumi's suffix."""
+    instance_type: str
+    """EC2 type."""
+    zone_id: str
+    """Zone id of its nodes."""
+    min_size: Whole
+    """Fewest nodes."""
+    max_size: Whole
+    """Most nodes."""
+    resources: dict[str, Whole]
+    """Devices and EFA interfaces of one node: ``{aws.amazon.com/neuron: 16, vpc.amazonaws.com/efa: 8}``."""
+    labels: dict[str, str]
+    """Labels that select its nodes."""
+
+
+class NamespaceOutput(Shape):
+    """One team namespace."""
+
+    name: str
+    """Name of the namespace."""
+    queues: tuple[str, ...]
+    """Queues its jobs may use, its own first."""
+    service_account: str
+    """Service account its jobs run as."""
+    claim: str
+    """Claim of the shared file system, or empty."""
+
+
+class SharedVolumeOutput(Shape):
+    """The shared file system."""
+
+    file_system_id: str
+    """``fs-…``."""
+    dns_name: str
+    """Host to mount."""
+    mount_name: str
+    """Lustre file system name."""
+    capacity_gib: Whole
+    """Size, GiB."""
+    bucket: str
+    """Linked S3 bucket, or empty."""
+
+
+class StackOutputs(Shape):
+    """Everything the stack exports, in camelCase."""
+
+    schema_version: Literal[1] = 1
+    """Changes when a field is removed or changes meaning."""
+    region: str
+    """AWS region."""
+    cluster_name: str
+    """EKS cluster."""
+    kubeconfig: str
+    """Kubeconfig as JSON text, for ``aws eks get-token``; holds no credential, and is a secret output because
+    it names endpoint and certificate authority."""
+    update_kubeconfig_command: str
+    """Adds the cluster to ``~/.kube/config``."""
+    queue_names: tuple[str, ...]
+    """Volcano queues, in config order."""
+    queues: dict[str, dict[str, Whole]]
+    """Queue to its capability."""
+    namespaces: tuple[NamespaceOutput, ...]
+    """Team namespaces."""
+    node_groups: tuple[NodeGroupOutput, ...]
+    """Accelerator node groups."""
+    shared_volume: SharedVolumeOutput | None
+    """The shared file system, or null."""
+    image_repository: str | None
+    """URL of the image repository, or null."""
+    service_account: str
+    """Service account of the first namespace."""
+    rendezvous: str
+    """``c10d``, or the etcd endpoint (``etcd-server.torchx-etcd:2379``)."""
+    hourly_usd: float
+    """Estimated cost an hour at desired sizes; prices without a source are left out."""
+
+    @staticmethod
+    def parse(data: Mapping[str, Any]) -> "StackOutputs":
+        """The outputs from plain data.
+
+        Raises:
+            ShapeError: for data of another shape or schema version.
+        """
+        return read(StackOutputs, data)
+
+    @staticmethod
+    def load(source: Path | str, *, directory: Path | None = None) -> "StackOutputs":
+        """The outputs of a stack.
+
+        Args:
+            source: a JSON file, or the name of a stack for ``pulumi stack output``.
+            directory: the Pulumi project, for a stack name; the working directory when None.
+
+        Raises:
+            FileNotFoundError: for a stack name when the Pulumi CLI is not on PATH.
+            RuntimeError: when ``pulumi`` refuses, with its words.
+            ShapeError: for data of another shape.
+        """
+        if isinstance(source, Path) or Path(source).is_file():
+            return StackOutputs.parse(json.loads(Path(source).read_text()))
+        command = ["pulumi", "stack", "output", "--json", "--show-secrets", "--stack", source]
+        result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
+        return StackOutputs.parse(json.loads(result.stdout))

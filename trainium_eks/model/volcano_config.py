@@ -1,0 +1,128 @@
+"""Configuration of Volcano's scheduler and controllers, from the stack's own terms.
+
+Pure functions. Every choice here was measured with a real Volcano on simulated trn1.32xlarge nodes, or is cited.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+
+EC2_TOPOLOGY_LABELS = (
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+    "topology.k8s.aws/network-node-layer-3",
+)
+"""Labels in which EC2's topology of a node stands, the widest layer first. The last one, shared by the nodes under
+one switch, becomes tier 1 of Volcano's HyperNodes."""
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+TOPOLOGY_TYPE = "ec2"
+"""Name of the discovered topology. Volcano takes at most 20 characters and drops a longer one silently."""
+
+DISCOVERY_INTERVAL = "10m"
+"""How often HyperNodes are discovered anew. Nodes that join or leave are noticed at once, besides."""
+
+
+def scales_from_zero(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
+    """Whether jobs must get pods while their pool has no node.
+
+    Args:
+        volcano: the section; its ``scale_from_zero`` decides where it is set.
+        rests_at_zero: whether some accelerator group may have no node.
+    """
+    return rests_at_zero if volcano.scale_from_zero is None else volcano.scale_from_zero
+
+
+def shares(queues: Iterable[QueueConfig]) -> bool:
+    """Whether some queue says what it deserves or what is kept for it, which ``capacity`` alone honours."""
+    return any(queue.deserved or queue.guarantee for queue in queues)
+
+
+def scheduler_actions(volcano: VolcanoConfig, rests_at_zero: bool) -> tuple[str, ...]:
+    """The scheduler's actions, in the order they run.
+
+    ``enqueue`` holds a job back, without pods, until the nodes that exist have room for it. So a pool without nodes
+    never gets one (volcano#3910), with any overcommit factor; and ``reclaim`` skips a job that is held back, so a
+    queue would not get back what others borrowed. Gangs stay whole without it: ``allocate`` binds all or none.
+    """
+    held_back = not scales_from_zero(volcano, rests_at_zero) and not volcano.reclaim
+    return (
+        *(("enqueue",) if held_back else ()),
+        "allocate",
+        *(("reclaim",) if volcano.reclaim else ()),
+        "backfill",
+    )
+
+
+def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> dict[str, Any]:
+    """The scheduler's configuration as data.
+
+    Args:
+        volcano: the section.
+        queues: all queues of the stack.
+        rests_at_zero: whether some accelerator group may have no node.
+    """
+    actions = scheduler_actions(volcano, rests_at_zero)
+    within_queues: list[dict[str, Any]] = [
+        {"name": "priority"},
+        # A gang's pods are not victims of preemption: losing one restarts all.
+        {"name": "gang", "enablePreemptable": False},
+        {"name": "conformance"},
+    ]
+    between_queues: list[dict[str, Any]] = [
+        # Its only say is in ``enqueue``.
+        *([{"name": "overcommit"}] if "enqueue" in actions else []),
+        {"name": "drf", "enablePreemptable": False},
+        {"name": "predicates"},
+        # Exactly one of the two: ``capacity`` goes by what queues deserve, ``proportion`` by their weights.
+        {"name": "capacity" if shares(queues) else "proportion"},
+        {"name": "nodeorder"},
+        {"name": "binpack"},
+        # Without it a job's hard topology is ignored, and nothing says so. The chart's default leaves it out.
+        {"name": "network-topology-aware"},
+    ]
+    return {"actions": ", ".join(actions), "tiers": [{"plugins": within_queues}, {"plugins": between_queues}]}
+
+
+def scheduler_yaml(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> str:
+    """:func:`scheduler_config` as the text that the chart's ``scheduler_config_override`` takes."""
+    return to_yaml(scheduler_config(volcano, queues=queues, rests_at_zero=rests_at_zero))
+
+
+def controller_config(topology_labels: Sequence[str] = EC2_TOPOLOGY_LABELS) -> dict[str, Any]:
+    """The controllers' configuration as data: HyperNodes discovered from the nodes' labels.
+
+    The chart's ``controller_config_override`` wants it so and not as text, in spite of its own example: a text is
+    quoted once more on its way into the ConfigMap, and the controller reads a text where it expects an object
+    (seen with chart 1.15.1).
+
+    Args:
+        topology_labels: node labels, the widest layer first; empty for no discovery.
+    """
+    if not topology_labels:
+        return {}
+    layers = [{"nodeLabel": label} for label in (*topology_labels, HOSTNAME_LABEL)]
+    return {
+        "networkTopologyDiscovery": [
+            {
+                "source": "label",
+                "enabled": True,
+                "interval": DISCOVERY_INTERVAL,
+                "config": {"networkTopologyTypes": {TOPOLOGY_TYPE: layers}},
+            }
+        ]
+    }
+
+
+def controller_yaml(topology_labels: Sequence[str] = EC2_TOPOLOGY_LABELS) -> str:
+    """:func:`controller_config` as text, for a cluster that is not installed by the chart."""
+    return to_yaml(controller_config(topology_labels))
+
+
+def to_yaml(data: dict[str, Any]) -> str:
+    """Block YAML with the keys in their own order."""
+    return yaml.safe_dump(data, sort_keys=False, default_flow_style=False)
