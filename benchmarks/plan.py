@@ -1,13 +1,14 @@
 """How long the plan takes: the dev environment as it is, and with more and more node groups.
 
-Run by hand on an idle machine: ``python benchmarks/plan.py``. Exit code 1 when a budget is exceeded. Times are this
-machine's; the growth for each group is the number to compare between two versions.
+Run by hand on an idle machine: ``python benchmarks/plan.py``. Exit code 1 when a budget is exceeded. The dev plan is
+held to time on the clock; growth to processor time, which other work on the machine disturbs less (the plan is one
+process that waits for another, so on an idle machine the two are the same).
 """
 
 import argparse
 import os
+import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,21 +36,26 @@ def main() -> int:
     _plan(ROOT, "dev")  # compiles bytecode and fills the file cache
 
     dev = [_plan(ROOT, "dev") for _ in range(repeat)]
-    print(f"dev plan      {min(dev):6.2f} s   (median {statistics.median(dev):.2f}, budget {DEV_SECONDS:.0f})")
-    fastest = {}
+    clock, processor = min(each[0] for each in dev), min(each[1] for each in dev)
+    print(f"dev plan      {clock:6.2f} s on the clock (budget {DEV_SECONDS:.0f}), {processor:.2f} s of processor")
+    runs: dict[int, list[tuple[float, float]]] = {count: [] for count in GROUPS}
     with tempfile.TemporaryDirectory(prefix="trn-benchmark-") as directory:
         project = _project(Path(directory))
-        for count in GROUPS:
-            _write_stack(project, count)
-            fastest[count] = min(_plan(project, "many") for _ in range(repeat))
-            print(f"{count:3d} groups    {fastest[count]:6.2f} s")
+        for _ in range(repeat):  # sizes take turns, so that a busy spell hits them all
+            for count in GROUPS:
+                _write_stack(project, count)
+                runs[count].append(_plan(project, "many"))
+    fastest = {count: min(each[1] for each in found) for count, found in runs.items()}
+    for count, found in runs.items():
+        on_clock = min(each[0] for each in found)
+        print(f"{count:3d} groups    {on_clock:6.2f} s on the clock, {fastest[count]:.2f} s of processor")
     small, middle, large = (fastest[count] for count in GROUPS)
     whole = (large - small) / (GROUPS[2] - GROUPS[0])
     first, second = (middle - small) / (GROUPS[1] - GROUPS[0]), (large - middle) / (GROUPS[2] - GROUPS[1])
     print(f"each group    {whole * 1000:6.1f} ms  (budget {SECONDS_PER_GROUP * 1000:.0f})")
     print(f"growth        {second / first:6.2f} x   from the first half to the second (straight: 1, budget {BEND})")
     checks = {
-        "dev plan": min(dev) <= DEV_SECONDS,
+        "dev plan": clock <= DEV_SECONDS,
         "each group": whole <= SECONDS_PER_GROUP,
         "growth": second / first <= BEND,
     }
@@ -58,8 +64,8 @@ def main() -> int:
     return int(bool(failed))
 
 
-def _plan(project: Path, stack: str) -> float:
-    """Seconds of one `trn plan --json`, start-up of Python included."""
+def _plan(project: Path, stack: str) -> tuple[float, float]:
+    """Seconds of one `trn plan --json`, start-up of Python included: on the clock, and of the processor."""
     command = [
         sys.executable,
         "-m",
@@ -72,12 +78,18 @@ def _plan(project: Path, stack: str) -> float:
         str(project),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    start = time.perf_counter()
+    start, used = time.perf_counter(), _processor_seconds()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start, _processor_seconds() - used
     if '"resources"' not in done.stdout:
         raise SystemExit(f"the plan of {stack} failed:\n{done.stdout}{done.stderr}")
     return seconds
+
+
+def _processor_seconds() -> float:
+    """What all processes started from here have used; theirs count once they have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _project(directory: Path) -> Path:

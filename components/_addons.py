@@ -190,12 +190,6 @@ def _fsx_statements(key_arn: str, region: str) -> list[_iam.Statement]:
         },
         {
             "Effect": "Allow",
-            "Action": ["ec2:DescribeNetworkInterfaces", "ec2:CreateNetworkInterface"],
-            "Resource": "*",
-            "Condition": {"StringEquals": {"aws:CalledViaLast": "fsx.amazonaws.com"}},
-        },
-        {
-            "Effect": "Allow",
             "Action": "iam:CreateServiceLinkedRole",
             "Resource": fsx_role,
             "Condition": {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},

@@ -1,4 +1,4 @@
-"""The EKS control plane: its log group, and pulumi_eks' component around the cluster."""
+"""The EKS control plane: its role, its log group, and pulumi_eks' component around the cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import pulumi_eks as eks
 
 from trainium_eks.model.cluster import ClusterConfig
 
+from . import _iam
 from ._args import Text
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -23,8 +24,6 @@ class Setting:
     vpc_id: Text
     subnet_ids: Sequence[Text]
     """Private subnets, in two zones at least."""
-    name: pulumi.Output[str]
-    """Name of the cluster, new for each new one."""
     kms_key_arn: pulumi.Output[str]
     """Key of its secrets and logs. EKS gets at it by grants that the deployer makes through the service."""
     production: bool
@@ -35,11 +34,29 @@ class Setting:
 def make_control_plane(
     name: str, cluster: ClusterConfig, setting: Setting, parent: pulumi.Resource
 ) -> pulumi.Output[aws.eks.Cluster]:
-    """Makes the control plane, after its log group: EKS would make one of its own, kept for ever and not encrypted."""
+    """Makes the control plane, after its role's policy and its log group.
+
+    The role is made here, so that it does not wait for the VPC as pulumi_eks' own would. Its generated name is the
+    cluster's: EKS makes a deleted cluster's log group anew for its last lines, and the next cluster of that name would
+    find its group taken (terraform-aws-eks#2446, #2763).
+    """
     child = pulumi.ResourceOptions(parent=parent)
+    role = aws.iam.Role(
+        f"{name}-eks",
+        description="Taken by the EKS control plane",
+        assume_role_policy=_iam.service_trust("eks.amazonaws.com"),
+        tags=dict(setting.tags),
+        opts=child,
+    )
+    attachment = aws.iam.RolePolicyAttachment(
+        f"{name}-eks",
+        role=role.name,
+        policy_arn=_iam.managed_policy_arn(setting.region, "AmazonEKSClusterPolicy"),
+        opts=child,
+    )
     log_group = aws.cloudwatch.LogGroup(
         f"{name}-logs",
-        name=pulumi.Output.concat("/aws/eks/", setting.name, "/cluster"),
+        name=pulumi.Output.concat("/aws/eks/", role.name, "/cluster"),
         retention_in_days=cluster.log_retention_days,
         kms_key_id=setting.kms_key_arn,
         tags=dict(setting.tags),
@@ -47,14 +64,16 @@ def make_control_plane(
     )
     opts = pulumi.ResourceOptions(
         parent=parent,
-        depends_on=[log_group],
+        depends_on=[attachment, log_group],
         protect=True if setting.production else None,
     )
-    return _make_eks(name, cluster, setting, opts).eks_cluster
+    return _make_eks(name, cluster, setting, role, opts).eks_cluster
 
 
-def _make_eks(name: str, cluster: ClusterConfig, setting: Setting, opts: pulumi.ResourceOptions) -> eks.Cluster:
-    """pulumi_eks' component with what it would add turned off: it makes the service role and the cluster alone.
+def _make_eks(
+    name: str, cluster: ClusterConfig, setting: Setting, role: aws.iam.Role, opts: pulumi.ResourceOptions
+) -> eks.Cluster:
+    """pulumi_eks' component with what it would add turned off: it makes the cluster alone.
 
     AWS providers reach it from its parent, as they reach every child.
     """
@@ -62,7 +81,8 @@ def _make_eks(name: str, cluster: ClusterConfig, setting: Setting, opts: pulumi.
     kept = cluster.deletion_protection
     return eks.Cluster(
         f"{name}-eks",
-        name=setting.name,
+        name=role.name,
+        service_role=role,
         version=cluster.kubernetes_version,
         vpc_id=setting.vpc_id,
         subnet_ids=list(setting.subnet_ids),

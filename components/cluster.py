@@ -29,7 +29,7 @@ from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_pro
 
 LONGEST_NAME = 36
 """IAM takes 64 characters for a role's name: this, what the longest of them adds (``-aws-ebs-csi-driver``), and
-Pulumi's suffix. pulumi_eks adds less to its own (``-eks-eksRole-role``)."""
+Pulumi's suffix."""
 
 OWN_POOLS = ("system", "cpu")
 """Names that a node group cannot have, because the CPU pools have them."""
@@ -197,19 +197,13 @@ class TrainiumCluster(pulumi.ComponentResource):
         return EncryptionKey(f"{self._name}-key", args, self._child()).key_arn
 
     def _make_control_plane(self) -> None:
-        """The control plane, and what everything else needs to know of it.
-
-        It is named after the component, with the suffix that Pulumi generated for the node role: EKS makes a deleted
-        cluster's log group anew for its last lines, and the next cluster of that name would find its group taken
-        (terraform-aws-eks#2446, #2763).
-        """
+        """The control plane, and what everything else needs to know of it."""
         args = self._args
         setting = Setting(
             region=args.region,
             vpc_id=args.vpc_id,
             subnet_ids=tuple(args.subnet_ids_by_zone.values()),
             kms_key_arn=self.kms_key_arn,
-            name=self._node_role.role.name.apply(lambda role: f"{self._name}-{role.rpartition('-')[2]}"),
             production=args.production,
             tags=args.tags,
         )

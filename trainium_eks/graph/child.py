@@ -5,6 +5,7 @@ components of an old checkout are recorded with the modules that lie beside them
 answer goes to a file, both JSON with a version; what the program prints is left alone.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -25,6 +26,8 @@ _GRACE_SECONDS = 1.0
 
 def main() -> None:
     """Reads the request, runs the program, writes the answer."""
+    # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
+    gc.disable()
     request = json.load(sys.stdin)
     answer_file = Path(request["answer"])
     if request["protocol"] != PROTOCOL:

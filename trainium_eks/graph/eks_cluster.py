@@ -2,7 +2,8 @@
 
 The component is built by another process, which does not run while a program is recorded. What it registers with the
 options that TrainiumCluster uses was read in its source (pulumi-eks 4.4: ``cluster.ts``, ``servicerole.ts``) and seen
-on a real engine: a service role, the cluster and a Kubernetes provider. Options that make it build more are refused.
+on a real engine: the cluster, a Kubernetes provider, and a service role unless it is given one. Options that make it
+build more are refused.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainium_eks.graph.backend import SimulationError
+from trainium_eks.graph.backend import ACCOUNT, SimulationError
 from trainium_eks.graph.graph import UNKNOWN, Options, Resource
 from trainium_eks.graph.wire import Reference
 
@@ -48,7 +49,6 @@ _REQUIRED: Mapping[str, object] = {
     "instanceRoles": None,
     "accessEntries": None,
     "roleMappings": None,
-    "serviceRole": None,
     "storageClasses": None,
     "userMappings": None,
 }
@@ -72,7 +72,10 @@ def construct(
     _check(inputs)
     inherited = Options(protect=component.options.protect)
     base = Resource(urn="", type="", name="", parent=component.urn, provider=provider, options=inherited)
-    role, role_urns = _service_role(component, inputs, base, make_urn, create)
+    if inputs.get("serviceRole"):
+        role, role_urns = _given_role(component, inputs)
+    else:
+        role, role_urns = _service_role(component, inputs, base, make_urn, create)
     cluster_urn, cluster = create(_cluster(component, inputs, base, role, role_urns))
     kubeconfig = _kubeconfig(cluster)
     kubeconfig_json = UNKNOWN if kubeconfig == UNKNOWN else json.dumps(kubeconfig, separators=(",", ":"))
@@ -108,6 +111,13 @@ def _check(inputs: Mapping[str, Any]) -> None:
             f"{TYPE} builds more with these options than is known here; "
             f"extend trainium_eks/graph/eks_cluster.py, or: {'; '.join(wrong)}"
         )
+
+
+def _given_role(component: Resource, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The role that the program made itself. It comes as a reference, which is its name here."""
+    name, urns = inputs["serviceRole"], component.property_dependencies.get("serviceRole", ())
+    arn = UNKNOWN if name == UNKNOWN else f"arn:aws:iam::{ACCOUNT}:role/{name}"
+    return {"id": name, "arn": arn}, tuple(sorted(urns))
 
 
 def _service_role(

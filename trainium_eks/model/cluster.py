@@ -153,6 +153,8 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
     found = formats.duplicates("public_access_cidrs", ranges, "range")
     if len(ranges) > _MOST_ENDPOINT_RANGES:
         found.append(Problem("public_access_cidrs", f"{len(ranges)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
+    if _most_of_the_internet(ranges):
+        found += _open_endpoint_problems("public_access_cidrs", "", production)
     for index, text in enumerate(ranges):
         path = join("public_access_cidrs", index)
         if text in ("0.0.0.0/0", "::/0"):
@@ -169,11 +171,18 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
 def _open_endpoint_problems(path: str, text: str, production: bool) -> list[Problem]:
     reason = "the whole internet reaches the Kubernetes API"
     fix = "name your own ranges, or leave the list empty and set `way_in`"
-    found = [Problem(path, reason, fix, Severity.ACKNOWLEDGE, "R02", 40, value=text)]
+    value = text or None
+    found = [Problem(path, reason, fix, Severity.ACKNOWLEDGE, "R02", 40, value)]
     if production:
         in_production = f"{reason}, in production"
-        found.append(Problem(path, in_production, fix, Severity.ACKNOWLEDGE, "R03", 40, value=text))
+        found.append(Problem(path, in_production, fix, Severity.ACKNOWLEDGE, "R03", 40, value))
     return found
+
+
+def _most_of_the_internet(ranges: tuple[str, ...]) -> bool:
+    """Whether ranges that are each less than everything add up to half of it or more."""
+    networks = [network for text in ranges if (network := formats.range_of(text)) and network.prefixlen > 0]
+    return sum(network.num_addresses for network in ipaddress.collapse_addresses(networks)) >= 2**31
 
 
 def _version_problems(cluster: ClusterConfig) -> list[Problem]:

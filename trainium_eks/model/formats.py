@@ -141,7 +141,7 @@ def account_id(path: str, value: str) -> list[Problem]:
     if _ACCOUNT.fullmatch(value):
         return []
     quoted = "; write it in quotes, or YAML drops its leading zeros" if value.isdigit() and len(value) < 12 else ""
-    return [Problem(path, f"an AWS account id has 12 digits{quoted}", value=value)]
+    return [Problem(path, f"an AWS account id has 12 digits{quoted}", value=value, good="<12 digits>")]
 
 
 def principal(path: str, value: str) -> list[Problem]:
@@ -178,7 +178,7 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
         prefix, _, name = key.rpartition("/")
         reserved = prefix.split(".")[-2:] in (["kubernetes", "io"], ["k8s", "io"]) and not prefix.startswith("node.")
         if not _LABEL_NAME.fullmatch(name) or (prefix and not _LABEL_PREFIX.fullmatch(prefix)):
-            found.append(Problem(join_key(path, key), "not the name of a Kubernetes label"))
+            found.append(Problem(join_key(path, key), "not the name of a Kubernetes label", "rename it"))
         elif reserved:
             found.append(
                 Problem(join_key(path, key), "kubelets may not set labels of kubernetes.io", "use a prefix of your own")
@@ -195,13 +195,13 @@ def tags(path: str, values: Mapping[str, str]) -> list[Problem]:
     for key, value in values.items():
         here = join_key(path, key)
         if not key or len(key) > 128 or not _TAG_TEXT.fullmatch(key):
-            found.append(Problem(here, "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@"))
+            found.append(Problem(here, "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@", "rename it"))
         elif key.lower().startswith("aws:"):
-            found.append(Problem(here, "keys that begin with aws: belong to AWS"))
+            found.append(Problem(here, "keys that begin with aws: belong to AWS", "rename it"))
         if len(value) > 256 or not _TAG_TEXT.fullmatch(value):
-            found.append(
-                Problem(here, "a tag's value is at most 256 letters, digits, spaces and _.:/=+-@", value=value)
-            )
+            cleaned = re.sub(r"[^\w\s.:/=+@-]+", "-", value)[:256]
+            what = "a tag's value is at most 256 letters, digits, spaces and _.:/=+-@"
+            found.append(Problem(here, what, value=value, good=cleaned))
     if len(values) > 40:
         found.append(Problem(path, f"{len(values)} tags; AWS takes 50 on a resource, of which the stack's own need 10"))
     return found

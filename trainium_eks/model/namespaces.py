@@ -64,12 +64,13 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
     for resource, quantity in namespace.resource_quota.items():
         path = join_key("resource_quota", resource)
         if not _QUOTA.fullmatch(resource):
-            found.append(Problem(path, "not a resource that a quota can limit"))
+            found.append(Problem(path, "not a resource that a quota can limit", "remove it"))
         elif "/" in resource and not resource.startswith("requests."):
             reason = "extended resources are limited by their requests only"
             found.append(Problem(path, reason, f"name it requests.{resource}"))
         if not _QUANTITY.fullmatch(quantity):
-            found.append(Problem(path, "not a Kubernetes quantity (64, 500Gi)", value=quantity))
+            allowed = ("a Kubernetes quantity: 64, 500m, 500Gi",)
+            found.append(Problem(path, "not a quantity", value=quantity, allowed=allowed))
     if namespace.data_bucket is not None:
         found += formats.bucket("data_bucket", namespace.data_bucket)
     what = "not a user that jobs may run as (root, 0, is refused by Pod Security)"

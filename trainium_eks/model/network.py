@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from trainium_eks.model import addresses, formats, regions
@@ -91,7 +92,10 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
         for index, subnet in enumerate(subnets)
     ]
     found += _clashes(every)
-    found += _peer_problems(network.cidr_block, network.peer_cidr_blocks)
+    found += [
+        replace(problem, good=None, fix="adopt a VPC that no peer overlaps") if problem.row == 6 else problem
+        for problem in _peer_problems(network.cidr_block, network.peer_cidr_blocks)
+    ]
     return found
 
 

@@ -99,7 +99,8 @@ def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[
     found += _tree_problems(queues)
     if not any(problem.path.endswith((".name", ".parent")) for problem in found):
         found += _amounts_in_parents(queues, pool)
-        found += _sums(queues, pool)
+        told = {problem.path for problem in found}
+        found += [problem for problem in _sums(queues, pool) if problem.path not in told]
     return found
 
 
@@ -214,7 +215,8 @@ def _tree_problems(queues: Sequence[QueueConfig]) -> list[Problem]:
         elif queue.parent not in by_name:
             good = nearest(queue.parent or "", [name for name in names if name != queue.name])
             allowed = tuple(name for name in names if name != queue.name)
-            found.append(Problem(path, "no queue has this name", value=queue.parent, allowed=allowed, good=good))
+            fix = "" if good else "add the queue, or leave `parent` out"
+            found.append(Problem(path, "no queue has this name", fix, value=queue.parent, allowed=allowed, good=good))
         elif top.parent in by_name:
             found.append(
                 Problem(path, "its parents lead back to it", "make one of them a top queue", value=queue.parent)
@@ -262,12 +264,13 @@ def _sum_problems(
         asked = {index: (getattr(queue, field) or {}).get(resource, 0) for index, queue in siblings}
         total = sum(asked.values())
         takers = [index for index, amount in asked.items() if amount]
-        if total > limit and len(takers) > 1:
+        if total > limit:
             last = takers[-1]
             left = limit - (total - asked[last])
             names = formats.listed(queue.name for index, queue in siblings if index in takers)
             where = f"its parent {parent} has" if parent else "all groups have at `max_size`"
-            reason = f"{field} of {names} together is {total} {resource}, more than the {limit} that {where}"
+            together = " together" if len(takers) > 1 else ""
+            reason = f"{field} of {names}{together} is {total} {resource}, more than the {limit} that {where}"
             path = join_key(f"[{last}].{field}", resource)
             found.append(Problem(path, reason, value=asked[last], good=left if left > 0 else None, row=43))
     return found

@@ -99,7 +99,8 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
             case "union_tag_invalid":
                 problem = _not_among(join(where, "type"), context.get("tag"), str(context.get("expected_tags", "")))
             case "union_tag_not_found":
-                problem = _no_tag(where, fault.get("input"), _tags(owner, str(fault["loc"][-1])))
+                field = next(step for step in reversed(fault["loc"]) if isinstance(step, str))
+                problem = _no_tag(where, fault.get("input"), _tags(owner, field))
             case kind:
                 problem = _wrong_type(where, kind, str(fault["msg"]), fault.get("input"))
         # A union reports one fault for each of its arms: the first is the plain value's, which people mean.
@@ -116,6 +117,8 @@ def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
     instead = owner.not_here.get(_snake(name))
     if instead:
         return Problem(path, f"not a name here: {instead}", allowed=takes)
+    if _snake(name, owner) in owner.model_fields:
+        return Problem(path, "given twice, in two spellings", "keep one of them")
     guess = nearest(_snake(name), owner.model_fields)
     return Problem(path, f"unknown name{home}", f"did you mean `{guess}`?" if guess else "remove it", allowed=takes)
 
@@ -138,7 +141,8 @@ def _not_among(path: str, value: object, expected: str) -> Problem:
 def _no_tag(path: str, value: object, tags: tuple[str, ...]) -> Problem:
     if not isinstance(value, Mapping):
         return Problem(path, f"expected an object with `type`, got {_kind(value)}", allowed=tags)
-    return Problem(join(path, "type"), "required and missing: it says which fields follow", allowed=tags, good=tags[0])
+    reason = "required and missing: it says which fields follow"
+    return Problem(join(path, "type"), reason, allowed=tags, good=next(iter(tags), None))
 
 
 _EXPECTED = {

@@ -111,9 +111,16 @@ def test_the_log_group_stands_before_the_cluster_under_a_name_that_is_new_each_t
     assert group.inputs["name"] == f"/aws/eks/{cluster.inputs['name']}/cluster"
     assert (group.inputs["retentionInDays"], group.inputs["kmsKeyId"]) == (90, KEY_ARN)
     assert group.urn in component.dependencies
-    (role,) = (each for each in graph.of_type(ROLE) if each.name == "trn-node")
-    assert cluster.inputs["name"] == f"trn-{role.outputs['name'].rpartition('-')[2]}"
-    assert cluster.inputs["name"] != "trn"
+    (role,) = (each for each in graph.of_type(ROLE) if each.name == "trn-eks")
+    assert cluster.inputs["name"] == role.outputs["name"] != "trn-eks"
+
+
+def test_the_cluster_outlives_no_policy_of_its_role(record: Record) -> None:
+    graph = built(record)
+    (attachment,) = (each for each in graph.of_type(ATTACHMENT) if each.name == "trn-eks")
+    assert attachment.inputs["policyArn"] == "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
+    assert attachment.urn in one(graph, CONTROL_PLANE).dependencies
+    assert one(graph, EKS).inputs["roleArn"].endswith(f"role/{attachment.inputs['role']}")
 
 
 def test_without_ranges_only_the_private_endpoint_is_on(record: Record) -> None:
@@ -342,7 +349,7 @@ def test_add_ons_with_pods_wait_for_system_nodes_and_for_no_others(record: Recor
 def test_accelerators_start_beside_the_system_nodes_and_keys_before_the_network(record: Record) -> None:
     graph = stack(record)
     checks = {each.id: each for each in check_edges(graph, order(graph))}
-    for name in ("accelerators-system", "kms-vpc", "cluster-logs", "nodes-cni", "nodes-egress"):
+    for name in ("accelerators-system", "kms-vpc", "iam-vpc", "cluster-logs", "nodes-cni", "nodes-egress"):
         assert checks[name].applies, name
         assert checks[name].ok, checks[name].violations
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import golden
 import pytest
-from kubernetes_schemas import schema_problems
+from kubernetes_schemas import schema_faults
 
 from trainium_eks.graph import cost, timeline
 from trainium_eks.graph.graph import UNKNOWN, Graph
@@ -71,7 +71,7 @@ def test_cost_of_the_graph_is_the_cost_in_the_outputs(graph: Graph) -> None:
 
 
 def test_kubernetes_objects_satisfy_their_schemas(graph: Graph) -> None:
-    assert schema_problems(graph) == []
+    assert schema_faults(graph) == []
 
 
 def test_urns_and_replacing_inputs_are_those_of_the_release(graph: Graph) -> None:
@@ -113,7 +113,7 @@ def test_dev_file_system_is_in_the_accelerator_subnet(environment: Environment) 
     [file_system] = graph.of_type("aws:fsx/lustreFileSystem:LustreFileSystem")
     groups = graph.of_type("aws:eks/nodeGroup:NodeGroup")
     [subnets] = [each.inputs["subnetIds"] for each in groups if "trn1-32xl-ng1" in each.name]
-    assert file_system.inputs["subnetIds"] == subnets
+    assert [file_system.inputs["subnetIds"]] == subnets
 
 
 def test_prod_keeps_what_holds_data(environment: Environment) -> None:

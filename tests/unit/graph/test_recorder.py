@@ -1,6 +1,7 @@
 """The recorder: what reaches the graph, and what is refused."""
 
 import asyncio
+import contextvars
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 import pytest
+from pulumi.runtime import settings
 
 from trainium_eks.graph.backend import Registration
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
@@ -234,6 +236,12 @@ def test_a_component_of_another_process_is_refused(record: Record) -> None:
         record(lambda: k8s.helm.v4.Chart("c", chart="x"))
 
 
+def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(record: Record) -> None:
+    graph = record(lambda: k8s.kustomize.v2.Directory("d", directory="https://example.com/x?ref=v1"))
+    assert [found.name for found in graph.of_type("kubernetes:kustomize/v2:Directory")] == ["d"]
+    assert graph.warnings == ("d: the objects of kubernetes:kustomize/v2:Directory are not in the plan",)
+
+
 @pytest.mark.parametrize(
     ("program", "fault"),
     [
@@ -312,6 +320,14 @@ def test_nothing_is_left_behind_for_the_next_recording(record: Record) -> None:
     graph = record(lambda: pulumi.export("region", pulumi.Config().get("region") or "none"))
     assert graph.outputs == {"region": "none"}
     assert len(graph.resources) == 1
+
+
+def test_a_stack_that_someone_else_left_active_is_no_obstacle(record: Record) -> None:
+    def with_a_root() -> Graph:
+        settings.ROOT.set(Pair.__new__(Pair))
+        return record(lambda: pulumi.export("a", 1))
+
+    assert contextvars.copy_context().run(with_a_root).outputs == {"a": 1}
 
 
 def test_config_reaches_the_program_and_the_graph(record: Record) -> None:

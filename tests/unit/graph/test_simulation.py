@@ -115,6 +115,11 @@ def test_an_object_given_where_the_sdk_takes_text_or_an_object_is_checked_as_an_
     assert schema.faults("aws:iam/rolePolicy:RolePolicy", {"policy": '{"Statement": []}'}) == []
 
 
+def test_a_nested_type_of_the_same_name_is_not_taken_for_the_resources_inputs() -> None:
+    load("aws:s3/bucketVersioning:BucketVersioning")
+    assert "versioningConfiguration" in (schema.input_types("aws:s3/bucketVersioning:BucketVersioning") or {})
+
+
 def test_kubernetes_objects_get_name_namespace_and_uid(record: Record) -> None:
     def program() -> None:
         k8s.core.v1.ConfigMap("typed")

@@ -229,7 +229,8 @@ def test_an_optional_key_that_is_missing_has_its_documented_default(
     path: Path, spec: type[Shape], name: str, data: dict[str, Any]
 ) -> None:
     loaded: Any = load(text(without(data, path)))
-    assert loaded != load(text(data)) or data_at(data, path) is None, "the full config should not hold the default here"
+    same = loaded == load(text(data)) and data_at(data, path) is not None
+    assert same == (spelled(path) in AS_DEFAULT), "the full config should not hold the default here"
     value = loaded
     for step in path:
         value = value[step] if isinstance(step, int) else getattr(value, of_alias(value, step))
@@ -263,6 +264,16 @@ def undocumented(default: str) -> Any:
     read = yaml.safe_load(default.strip("`"))
     return default.strip("`") if isinstance(read, float) else read
 
+
+AS_DEFAULT = {
+    "production",
+    "cluster.kubernetesVersion",
+    "nodeGroups[0].capacity",
+    "fileSystem.deploymentType",
+    "volcano.reclaim",
+    "neuronAddons.schedulerExtension",
+}
+"""What the full config leaves as it is, because anything else is a problem or a warning there."""
 
 WRONG: dict[Kind, tuple[Any, ...]] = {
     Kind.STRING: ([1], {"a": 1}, 2.5),
@@ -316,7 +327,7 @@ BAD: list[tuple[str, Any]] = [
     ("existingNetwork.cidrBlock", "10.64.0.0/8"),
     ("existingNetwork.privateSubnets", [SUBNETS[0], {**SUBNETS[1], "zoneId": "usw2-az4"}]),
     ("existingNetwork.publicSubnets", [SUBNETS[0]]),
-    ("existingNetwork.peerCidrBlocks", ["10.64.0.0/20"]),
+    ("existingNetwork.peerCidrBlocks", ["10.2.0.1/16"]),
     ("cluster.kubernetesVersion", "1.99"),
     ("cluster.endpoint.publicAccessCidrs", ["10.0.0.0/8"]),
     ("cluster.adminPrincipals", ["arn:aws:sts::111122223333:assumed-role/Admin/me"]),
@@ -425,7 +436,6 @@ def test_numbers_that_the_cli_stores_for_text_are_read_as_text() -> None:
 
 
 def test_both_spellings_of_a_name_are_read() -> None:
-    assert load(text(FULL | {"cost_center": "x"} | {})) if "costCenter" not in FULL else True
     snake = without(FULL, ("costCenter",)) | {"cost_center": "snake"}
     assert load(text(snake)).cost_center == "snake"
 

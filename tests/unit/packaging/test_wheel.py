@@ -31,7 +31,7 @@ pulumi.export("module", Network.__module__)
 CHARTS = """
 from trainium_eks.components import _charts
 import json, pathlib
-print(json.dumps(sorted(path.name for path in _charts.CHARTS.iterdir())))
+print(json.dumps(sorted(path.name for path in _charts.CHARTS_DIRECTORY.iterdir())))
 """
 
 
