@@ -8,7 +8,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$python; break; }; done)
 
-.PHONY: help plan test lint types unit format pulumi-yaml docs preview up destroy clean
+.PHONY: help plan test lint types unit format docs golden preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,9 +32,13 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/.runtime ## Write what is generated from the code: Pulumi.yaml's config, tables of the README, docs/rules.md
+docs: $(VENV)/.runtime ## Write what is generated: Pulumi.yaml's config, the README's plan and tables, docs/rules.md, docs/components
 	@$(BIN)/python -m trainium_eks.model.schema write
 	@$(BIN)/python -m trainium_eks.graph.rules > docs/rules.md
+	@PYTHONPATH=. $(BIN)/python docs/generate.py
+
+golden: $(VENV)/.runtime ## Accept the URNs and replace-class inputs of the environments as they are now
+	@PYTHONPATH=. $(BIN)/python tests/golden.py
 
 preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after checking what it needs
 	@$(BIN)/python -m trainium_eks.cli deploy $@ --stack $(STACK) $(if $(ARGS),-- $(ARGS))

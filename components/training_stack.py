@@ -260,9 +260,7 @@ class TrainingStack(pulumi.ComponentResource):
         config = self._config
         if config.image_repository is None:
             return None
-        args = extend(
-            ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=self._key.key_arn
-        )
+        args = extend(ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=self._key.key_arn)
         return ImageRepository(f"{self._name}-images", args, self._child())
 
     def _tags(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Golden plans: the URNs of each environment and the inputs whose change replaces a resource.
 
 A URN that changes is a resource that Pulumi deletes and makes anew; an input of the replace class does the same.
-When that is meant, and the release notes say so: ``python tests/golden.py``, then commit the difference.
+When that is meant, and the release notes say so: ``make golden``, then commit the difference.
 """
 
 import json

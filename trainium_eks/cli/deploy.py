@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+import typer
+
 from trainium_eks.graph import cost
 from trainium_eks.graph.graph import Graph, Resource
 
@@ -117,11 +119,11 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
     """
     missing = complaints()
     if missing:
-        print(*missing, sep="\n", file=sys.stderr)
+        typer.echo("\n".join(missing), err=True)
         raise SystemExit(1)
-    print(cost_line(graph))
+    typer.echo(cost_line(graph))
     if operation == "destroy" and (lines := data_lines(graph)):
-        print("What holds data:", *lines, sep="\n")
+        typer.echo("\n".join(["What holds data:", *lines]))
     command = ["pulumi", operation, "--stack", graph.stack, *arguments]
     if not any(argument.startswith(("--parallel", "-p")) for argument in arguments):
         command += ["--parallel", str(PARALLEL)]

@@ -25,6 +25,10 @@ PIPED_WIDTH = 100
 """Columns where nobody says how wide the reader's screen is."""
 
 
+NAME_WIDTH = 24
+"""Columns that a component's name keeps, however narrow the screen."""
+
+
 def show(plan: Plan, *, no_color: bool = False) -> None:
     """Prints the plan to stdout."""
     piped = not sys.stdout.isatty()
@@ -148,13 +152,15 @@ def _common_prefix(graph: Graph) -> str:
 
 def cost_table(cost: Cost, prefix: str = "") -> RenderableType:
     """What each component costs, dearest first, and what is in no line; names are shown without ``prefix``."""
-    table = _table("component", "what", right=("per hour", "per month", "at most per hour"), header=True)
-    for component in cost.by_component:
+    table = _table("component", "what", right=("$/hour", "$/month", "most $/hour"), header=True)
+    names = [component.component.removeprefix(prefix) or "stack" for component in cost.by_component]
+    table.columns[0].min_width = min(max(map(len, names), default=0), NAME_WIDTH)
+    for name, component in zip(names, cost.by_component, strict=True):
         hourly = Text(_dollars(component.hourly_usd))
         if component.unknown:
             hourly.append(" + ?", "yellow")
         table.add_row(
-            Text(component.component.removeprefix(prefix) or "stack", no_wrap=True),
+            Text(name),
             Text(_contents(component), "dim"),
             hourly,
             _dollars(component.hourly_usd * HOURS_PER_MONTH, whole=True),

@@ -1,7 +1,8 @@
 """What changes between two plans, for people: what may lose data first, then the rest by component, then the money."""
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.text import Text
 from trainium_eks.cli import facts
 from trainium_eks.cli.report import Comparison, Plan
 from trainium_eks.graph.cost import Cost
-from trainium_eks.graph.diff import Change, Changes, OptionChange, PathChange
+from trainium_eks.graph.diff import Change, Changes, PathChange
 from trainium_eks.graph.replacements import STATEFUL
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
@@ -24,73 +25,81 @@ VALUE_WIDTH = 48
 def changes(comparison: Comparison, plan: Plan) -> RenderableType:
     """The whole comparison."""
     found = comparison.changes
-    counts = ", ".join(f"{len([each for each in found.items if each.kind == kind])} {kind}" for kind in _SIGNS)
     lines: list[RenderableType] = [Text(f"Changes since {comparison.since}", "bold underline")]
     if not found:
         lines.append(_indented(Text("none", "green")))
     else:
-        lines.append(_indented(Text(counts, "bold")))
-        lines += map(_indented, _dangers(found))
-        lines += map(_indented, _by_component(found))
+        counts: Counter[str] = Counter(change.kind for change in found.items)
+        lines.append(_indented(Text(", ".join(f"{counts[kind]} {kind}" for kind in _SIGNS), "bold")))
+        lines += _losses(found)
+        lines += _by_component(found)
     lines.append(_indented(_money(comparison.cost, plan.cost)))
     return Group(*lines)
 
 
-def _dangers(found: Changes) -> Iterable[Text]:
+def _losses(found: Changes) -> Iterator[RenderableType]:
     """What loses data or running work, and guards that are taken off."""
     for change in found.dangerous:
         word = "REPLACED" if change.kind == "replace" else "DELETED"
         line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} is {word}", "bold red")
-        line.append(f", and with it goes {STATEFUL[change.resource.type]}", "red not bold")
+        line.append(f"; lost with it: {STATEFUL[change.resource.type]}", "red not bold")
         if change.blocked:
-            line.append("; protected, so Pulumi refuses", "red")
+            line.append("; protected, so Pulumi refuses", "red not bold")
         elif change.resource.options.retain_on_delete:
-            line.append("; the old one stays in the account", "yellow")
-        yield line
-        yield from _why(change)
+            line.append("; the old one stays in the account", "yellow not bold")
+        yield _indented(line)
+        yield from _why(change, 4)
     for option in found.options:
         if option.weakens:
-            yield Text(f"! {option.name} loses {option.option}", "bold red")
+            yield _indented(Text(f"! {option.name} loses {option.option}", "bold red"))
 
 
-def _by_component(found: Changes) -> Iterable[Text]:
-    """Everything else, tags folded into one line."""
-    rest = [change for change in found.items if not change.stateful or change.kind not in ("replace", "delete")]
+def _by_component(found: Changes) -> Iterator[RenderableType]:
+    """Everything else. Tags alone, and replacements that only follow from another, are folded."""
+    rest = [change for change in found.items if change not in found.dangerous]
+    follows = [change for change in rest if change.kind == "replace" and change.follows]
     tags = [change for change in rest if change.tags_only]
-    shown = [change for change in rest if not change.tags_only]
+    shown = [change for change in rest if change not in follows and change not in tags]
     for component, group in groupby(shown, key=lambda change: change.component):
-        yield Text(component, "bold")
+        yield _indented(Text(component, "bold"))
         for change in group:
             sign, color = _SIGNS[change.kind]
             name = facts.short_name(change.resource, component)
-            yield Text(f"  {sign} {facts.short_type(change.resource.type)}  {name}", color)
-            if change.kind in ("update", "replace"):
-                yield from _why(change)
-    yield from (_option(option) for option in found.options if not option.weakens)
+            yield _indented(Text(f"{sign} {facts.short_type(change.resource.type)}  {name}", color), 4)
+            yield from _why(change, 8)
+    for option in found.options:
+        if not option.weakens:
+            values = f"{_shown(option.before)} → {_shown(option.after)}"
+            yield _indented(Text(f"~ {option.name}: {option.option} {values}", "yellow"))
+    for cause in sorted({change.follows for change in follows}):
+        kinds = Counter(facts.short_type(change.resource.type) for change in follows if change.follows == cause)
+        listed = ", ".join(kind if count == 1 else f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        yield _indented(Text(f"± replaced because {_name(cause)} is: {listed}", "magenta"))
     if tags:
         count = len(tags)
-        yield Text(f"and tags alone on {count} resource{'' if count == 1 else 's'}", "dim")
+        yield _indented(Text(f"and tags alone on {count} resource{'' if count == 1 else 's'}", "dim"))
 
 
-def _why(change: Change) -> Iterable[Text]:
-    if change.follows:
-        yield Text(f"      follows from {change.follows.rsplit('::', 1)[-1]}", "dim")
-    if change.kind == "delete":
+def _why(change: Change, indent: int) -> Iterator[RenderableType]:
+    """The paths of an update or a replacement, those that replace first."""
+    if change.kind in ("create", "delete"):
         return
+    if change.follows:
+        yield _indented(Text(f"follows from {_name(change.follows)}", "dim"), indent)
     for path in sorted(change.paths, key=lambda each: not each.replaces):
         if path.before is None and path.after is None:
-            yield Text(f"      {path.path}: a new one, nodes are renewed in turn", "dim")
+            yield _indented(Text(f"{path.path}: a new one, nodes are renewed in turn", "dim"), indent)
         else:
-            yield _path(path)
+            yield _indented(_path(path), indent)
 
 
 def _path(change: PathChange) -> Text:
-    line = Text(f"      {change.path}: {_shown(change.before)} → {_shown(change.after)}", "default")
+    line = Text(f"{change.path}: {_shown(change.before)} → {_shown(change.after)}")
     return line.append("  replaces it", "magenta") if change.replaces else line
 
 
-def _option(change: OptionChange) -> Text:
-    return Text(f"~ {change.name}: {change.option} {_shown(change.before)} → {_shown(change.after)}", "yellow")
+def _name(urn: str) -> str:
+    return urn.rsplit("::", 1)[-1]
 
 
 def _money(before: Cost, after: Cost) -> Text:
@@ -125,5 +134,5 @@ def _shown(value: Any) -> str:
     return text if len(text) <= VALUE_WIDTH else f"{text[: VALUE_WIDTH - 1]}…"
 
 
-def _indented(what: RenderableType) -> RenderableType:
-    return Padding(what, (0, 0, 0, 2), expand=False)
+def _indented(what: RenderableType, columns: int = 2) -> RenderableType:
+    return Padding(what, (0, 0, 0, columns), expand=False)

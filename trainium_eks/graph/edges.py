@@ -174,17 +174,9 @@ def _behind(
 
 
 def _iam_before_vpc(reach: _Reach) -> EdgeCheck:
-    """Only the roles that the cluster and its nodes wait for: a team's role may well come after the cluster.
-
-    pulumi-eks' own component begins when all its inputs are known, the subnets among them, and its role with it:
-    three seconds that nobody outside of it can take away.
-    """
-
-    def in_pulumi_eks(resource: Resource) -> bool:
-        return any(above.type.startswith("eks:") for above in reach.graph.ancestors(resource))
-
+    """Only the roles that the cluster and its nodes wait for: a team's role may well come after the cluster."""
     needed = reach.waited_for_by(reach.of(_type(_CLUSTER, _NODE_GROUP)))
-    sources = tuple(each for each in reach.of(_IAM) if each.urn in needed and not in_pulumi_eks(each))
+    sources = tuple(resource for resource in reach.of(_IAM) if resource.urn in needed)
     return _not_behind(reach, "iam-vpc", "The cluster's roles do not wait for the VPC", sources, reach.of(_VPC))
 
 

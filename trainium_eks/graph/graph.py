@@ -177,10 +177,8 @@ def _camel_keys(record: dict[str, Any]) -> dict[str, Any]:
     """A dataclass record with camelCase keys; the keys of data that is not ours stay as they are."""
     out: dict[str, Any] = {}
     for name, value in record.items():
-        key = _camel(name)
-        if key == "options":
-            value = _camel_keys(value)
-        out[key] = list(value) if isinstance(value, tuple) else value
+        plain = _camel_keys(value) if name == "options" else value
+        out[_camel(name)] = list(plain) if isinstance(plain, tuple) else plain
     return out
 
 

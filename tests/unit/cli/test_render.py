@@ -182,17 +182,23 @@ def test_losses_come_first_with_what_goes_with_them(against: Callable[[Graph], s
     lines = _lines(text, next(line for line in text.splitlines() if line.startswith("Changes since ")))
     losses = [line.strip() for line in lines if line.strip().startswith("!")]
     assert losses == [
-        "! LustreFileSystem lustre is REPLACED, and with it goes its files; protected, so Pulumi refuses",
-        "! NodeGroup system is REPLACED, and with it goes what runs on its nodes",
-        "! NodeGroup trn1 is REPLACED, and with it goes what runs on its nodes",
-        "! Subnet subnet is REPLACED, and with it goes everything in it",
+        "! LustreFileSystem lustre is REPLACED; lost with it: its files; protected, so Pulumi refuses",
+        "! NodeGroup system is REPLACED; lost with it: what runs on its nodes",
+        "! NodeGroup trn1 is REPLACED; lost with it: what runs on its nodes",
+        "! Subnet subnet is REPLACED; lost with it: everything in it",
     ]
     assert lines.index(f"  {losses[0]}") < next(index for index, line in enumerate(lines) if "VpcEndpoint" in line)
-    assert "        cidrBlock: 10.0.0.0/18 → 10.0.64.0/18  replaces it" in lines
+    assert "    cidrBlock: 10.0.0.0/18 → 10.0.64.0/18  replaces it" in lines
 
 
 def test_a_guard_taken_off_is_a_loss(against: Callable[[Graph], str]) -> None:
     assert "! lustre loses protect" in against(optioned(environment(), "lustre", Options()))
+
+
+def test_replacements_that_only_follow_are_folded_under_their_cause(against: Callable[[Graph], str]) -> None:
+    text = against(changed(environment(), "control-plane", name="other"))
+    assert "  ± replaced because k8s is: Queue, Release" in text
+    assert "± Queue" not in text
 
 
 def test_tags_are_folded(against: Callable[[Graph], str]) -> None:

@@ -142,6 +142,12 @@ class TestNetworks:
         found = network.problems(of(NetworkConfig, peer_cidr_blocks=["10.0.0.0/15", "10.2.0.0/16"]), region="us-west-2")
         assert [(each.path, each.good) for each in found] == [("cidr_block", "10.3.0.0/16")]
 
+    def test_a_range_of_no_vpc_gets_no_range_proposed_for_its_peers(self) -> None:
+        found = network.problems(
+            of(NetworkConfig, cidr_block="10.0.0.0/8", peer_cidr_blocks=["10.0.0.0/16"]), region="us-west-2"
+        )
+        assert [(each.row, each.good) for each in found] == [(5, "10.0.0.0/16"), (6, None)]
+
     def test_endpoints_are_services_of_the_region(self) -> None:
         found = network.problems(
             of(NetworkConfig, interface_endpoints=["sts", "s3", "ecr-api", "ECR"]), region="us-west-2"
@@ -227,6 +233,25 @@ class TestClusters:
     def test_an_add_on_that_is_not_this_stacks_is_refused(self) -> None:
         (told,) = self.problems(addon_versions={"vpc-cn": "v1.20.0-eksbuild.1"})
         assert "did you mean vpc-cni?" in told.fix
+
+    def test_a_version_that_is_refused_has_no_second_fault_for_its_kube_proxy(self) -> None:
+        assert paths(self.problems(kubernetes_version="1.20")) == ["kubernetes_version"]
+        assert paths(self.problems(addon_versions={"kube-proxy": "latest"})) == ["addon_versions.kube-proxy"]
+
+    def test_a_version_without_a_pinned_node_image_is_warned_of(self) -> None:
+        found = self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.34.1-eksbuild.2"})
+        assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
+        assert "`release_version` of each node group" in found[0].fix
+
+    def test_the_endpoint_takes_forty_ranges(self) -> None:
+        ranges = [f"198.51.100.{number}/32" for number in range(41)]
+        assert self.problems(endpoint={"public_access_cidrs": ranges[:40]}) == []
+        assert paths(self.problems(endpoint={"public_access_cidrs": ranges})) == ["endpoint.public_access_cidrs"]
+
+    def test_every_zone_keeps_a_system_node_and_the_cpu_pool_may_rest(self) -> None:
+        rest = {"min_size": 0, "desired_size": 0}
+        assert paths(self.problems(system_nodes=rest)) == ["system_nodes.desired_size"]
+        assert self.problems(cpu_nodes=rest) == []
 
     def test_small_system_nodes_are_warned_of(self) -> None:
         small = CATALOGUE.with_entries({"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})

@@ -1,0 +1,10 @@
+"""A key that Auto Scaling, EBS, FSx, EKS, ECR and CloudWatch Logs of one region may use."""
+
+import pulumi
+import pulumi_aws as aws
+
+from trainium_eks import EncryptionKey
+
+provider = aws.Provider("aws", region="us-west-2")
+key = EncryptionKey("ml", {"region": "us-west-2"}, pulumi.ResourceOptions(providers=[provider]))
+pulumi.export("keyArn", key.key_arn)

@@ -1,0 +1,14 @@
+"""A repository for training images."""
+
+import pulumi
+import pulumi_aws as aws
+
+from trainium_eks import ImageRepository
+
+provider = aws.Provider("aws", region="us-west-2")
+images = ImageRepository(
+    "images",
+    {"region": "us-west-2", "name": "ml/training", "kept_images": 50},
+    pulumi.ResourceOptions(providers=[provider]),
+)
+pulumi.export("repository", images.repository_url)

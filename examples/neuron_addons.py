@@ -1,0 +1,13 @@
+"""Neuron and EFA device plugins and neuron-monitor for a cluster's Trainium nodes."""
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from trainium_eks import NeuronAddons
+
+cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require("kubeconfig"))
+NeuronAddons(
+    "neuron",
+    {"region": "us-west-2", "instance_types": ["trn1.32xlarge", "trn2.48xlarge"]},
+    pulumi.ResourceOptions(providers=[cluster]),
+)

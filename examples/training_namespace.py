@@ -1,0 +1,24 @@
+"""A team's namespace with its queue and the access of its researchers."""
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as kubernetes
+
+from trainium_eks import TrainingNamespace
+
+provider = aws.Provider("aws", region="us-west-2")
+cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require("kubeconfig"))
+team = TrainingNamespace(
+    "vision",
+    {
+        "name": "vision",
+        "queues": ["research"],
+        "principals": ["arn:aws:iam::111122223333:role/vision-researchers"],
+        "data_bucket": "my-training-data",
+        "region": "us-west-2",
+        "cluster_name": "my-cluster",
+        "queue_capability": {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32},
+    },
+    pulumi.ResourceOptions(providers=[provider, cluster]),
+)
+pulumi.export("serviceAccount", team.service_account)

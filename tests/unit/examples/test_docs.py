@@ -1,0 +1,56 @@
+"""What the documents say is what the code does."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.graph.graph import Graph
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted(
+    path.relative_to(ROOT) for pattern in ("*.md", "docs/**/*.md", "examples/*.md") for path in ROOT.glob(pattern)
+)
+
+
+def test_generated_pages_and_the_readmes_plan_are_current() -> None:
+    command = [sys.executable, "docs/generate.py", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "path"), [("pulumi-yaml", "Pulumi.yaml"), ("markdown", "README.md"), ("outputs", "README.md")]
+)
+def test_generated_tables_are_current(part: str, path: str) -> None:
+    command = [sys.executable, "-m", "trainium_eks.model.schema", part, "--check", path]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+        if not target.startswith("http"):
+            assert (ROOT / page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_readmes_program_runs(record: Callable[..., Graph], tmp_path: Path) -> None:
+    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    path = tmp_path / "__main__.py"
+    path.write_text(program)
+    graph = record(lambda: runpy.run_path(str(path), run_name="__main__"), config={"kubeconfig": "{}"})
+    assert graph.outputs["queueNames"] == ["research"]
+
+
+def test_makefile_targets_of_the_readme_exist() -> None:
+    rules = (ROOT / "Makefile").read_text()
+    documents = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    for target in re.findall(r"(?:^|`)make ([a-z]+)", documents, re.MULTILINE):
+        assert re.search(rf"^(?:.* )?{target}(?: .*)?:", rules, re.MULTILINE), target
