@@ -48,6 +48,9 @@ class TrainiumClusterArgs(ClusterConfig):
     """Accelerator node groups."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """Where the types' facts come from."""
+    vpc_cidr_block: Text | None = None
+    """Address range of the VPC. A cluster without a public endpoint lets it reach the Kubernetes API, or not even a
+    deployment runner in the VPC could; None lets only the cluster's own nodes do so."""
     kms_key_arn: Text | None = None
     """Key for secrets, logs and volumes; None makes one."""
     production: Flag = False
@@ -136,7 +139,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         self.kms_key_arn = self._make_key()
         self._node_role = self._make_node_role()
         self._make_control_plane()
-        self._kubernetes = self._make_provider()
+        self._kubernetes = self._make_provider(self._let_the_vpc_in())
         self._make_administrators()
         self._wiring = self._addon_wiring()
         self._before_nodes = {addon: _addons.make_addon(self._wiring, addon) for addon in _addons.BEFORE_NODES}
@@ -218,14 +221,36 @@ class TrainiumCluster(pulumi.ComponentResource):
             known.apply(lambda parts: kubeconfig(parts[0], parts[1], parts[2], args.region))
         )
 
-    def _make_provider(self) -> k8s.Provider:
+    def _let_the_vpc_in(self) -> list[pulumi.Resource]:
+        """The private endpoint's interfaces are in the cluster's security group, which lets in its own members alone.
+
+        EKS makes the group during the same `up` that goes on to use the API, so nobody can add this by hand in time
+        (EKS user guide, cluster endpoint: private access from a connected network).
+        """
+        args = self._args
+        if args.endpoint.public_access_cidrs or args.vpc_cidr_block is None:
+            return []
+        rule = aws.vpc.SecurityGroupIngressRule(
+            f"{self._name}-api-from-vpc",
+            security_group_id=self.cluster_security_group_id,
+            description="Kubernetes API from the VPC",
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            cidr_ipv4=args.vpc_cidr_block,
+            tags=args.tags,
+            opts=self._child(),
+        )
+        return [rule]
+
+    def _make_provider(self, wait_for: Sequence[pulumi.Resource]) -> k8s.Provider:
         """The one Kubernetes provider. With the cluster's ARN as identifier, a kubeconfig that a preview cannot know
-        replaces nothing behind it (pulumi-kubernetes, DiffConfig)."""
+        replaces nothing behind it (pulumi-kubernetes, DiffConfig). What it waits for outlives all that it manages."""
         return k8s.Provider(
             f"{self._name}-kubernetes",
             kubeconfig=self.kubeconfig,
             cluster_identifier=self.cluster_arn,
-            opts=self._child(),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(wait_for)),
         )
 
     def _make_administrators(self) -> None:

@@ -38,6 +38,7 @@ EXPORTER_NAMESPACE = "dcgm-exporter"
 EXPORTER_PORT = 9400
 EXPORTER_REASON = "mounts the kubelet's pod-resources socket and needs SYS_ADMIN for profiling metrics"
 OPERATOR_DIRECTORY = CHARTS_DIRECTORY / "training-operator"
+OPERATOR_WITH_VOLCANO_DIRECTORY = CHARTS_DIRECTORY / "training-operator-volcano"
 
 
 class GpuAddonsArgs(GpuAddonsConfig):
@@ -52,6 +53,9 @@ class GpuAddonsArgs(GpuAddonsConfig):
     efa_instance_types: tuple[str, ...] | None = None
     """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
     because another component of the cluster installs it; a cluster has exactly one."""
+    volcano: pulumi.Resource | None = None
+    """What installs Volcano (``VolcanoStack.admission``). With it the Training Operator starts jobs as gangs, in the
+    queue that ``runPolicy.schedulingPolicy.queue`` names; None leaves their pods to Kubernetes' own scheduler."""
 
 
 class GpuAddons(pulumi.ComponentResource):
@@ -135,10 +139,13 @@ class GpuAddons(pulumi.ComponentResource):
         )
 
     def _training_operator(self) -> k8s.kustomize.v2.Directory:
+        """After Volcano: an operator that is told of gangs ends at once where there are no PodGroups yet (v1.9.3,
+        ``validateCRD``)."""
+        volcano = self._args.volcano
         return k8s.kustomize.v2.Directory(
             f"{self._name}-training-operator",
-            directory=relative(OPERATOR_DIRECTORY),
-            opts=pulumi.ResourceOptions(parent=self),
+            directory=relative(OPERATOR_DIRECTORY if volcano is None else OPERATOR_WITH_VOLCANO_DIRECTORY),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=None if volcano is None else [volcano]),
         )
 
 

@@ -79,8 +79,8 @@ class TrainingStack(pulumi.ComponentResource):
         self._network = self._make_network()
         self._cluster = self._make_cluster()
         self._file_system = self._make_file_system()
-        self._make_device_addons()
         self._volcano = self._make_volcano()
+        self._make_device_addons()
         self._volumes = self._make_volumes()
         self._namespaces = self._make_namespaces()
         self._repository = self._make_repository()
@@ -143,6 +143,7 @@ class TrainingStack(pulumi.ComponentResource):
             config.cluster,
             region=config.region,
             vpc_id=network.vpc_id,
+            vpc_cidr_block=network.cidr_block,
             subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
             egress=tuple(network.egress),
             node_groups=config.node_groups,
@@ -192,6 +193,7 @@ class TrainingStack(pulumi.ComponentResource):
                 config.gpu_addons,
                 instance_types=gpu,
                 efa_instance_types=() if neuron else efa,
+                volcano=self._volcano.admission,
                 **common,
             )
             GpuAddons(f"{self._name}-gpu", gpu_args, self._in_cluster())

@@ -84,6 +84,8 @@ def test_no_line_is_wider_than_the_terminal(planned: Planned, monkeypatch: pytes
     graph = replace(environment(), outputs={"kubeconfig": "x" * 300, "list": [{"name": "a" * 90}, 3]})
     text = planned(graph=graph).stdout
     assert max(map(len, text.splitlines())) <= width
+    [cut] = [line for line in text.splitlines() if line.strip().startswith("kubeconfig")]
+    assert cut.endswith("x…")
 
 
 def test_outputs_are_one_line_each(planned: Planned) -> None:

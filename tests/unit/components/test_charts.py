@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from components import _charts
-from components.gpu_addons import OPERATOR_DIRECTORY
+from components.gpu_addons import OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY
 from components.neuron_addons import monitor_values
 from trainium_eks.model import versions
 from trainium_eks.model.instances import CATALOGUE
@@ -73,7 +73,7 @@ def test_the_component_sets_only_values_the_chart_has(chart: str) -> None:
     assert set(VALUES[chart]) <= set(values_of(chart))
 
 
-@pytest.mark.parametrize("chart", [*HELM_CHARTS, "training-operator"])
+@pytest.mark.parametrize("chart", [*HELM_CHARTS, "training-operator", "training-operator-volcano"])
 def test_nothing_floats(chart: str) -> None:
     for path in (CHARTS / chart).rglob("*.*"):
         text = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("#"))
@@ -179,8 +179,23 @@ def test_the_training_operator_is_pinned_as_the_versions_table_says() -> None:
     assert [patch["path"] for patch in kustomization["patches"]] == ["namespace.yaml", "deployment.yaml"]
 
 
+def test_the_operator_that_starts_gangs_is_the_same_with_one_flag_more() -> None:
+    """A patched list replaces upstream's, which has a command and no arguments."""
+    kustomization = yaml.safe_load((OPERATOR_WITH_VOLCANO_DIRECTORY / "kustomization.yaml").read_text())
+    (base,) = kustomization["resources"]
+    assert (OPERATOR_WITH_VOLCANO_DIRECTORY / base).resolve() == OPERATOR_DIRECTORY
+    (patch,) = kustomization["patches"]
+    deployment = yaml.safe_load((OPERATOR_WITH_VOLCANO_DIRECTORY / patch["path"]).read_text())
+    below = yaml.safe_load((OPERATOR_DIRECTORY / "deployment.yaml").read_text())
+    assert deployment["metadata"] == below["metadata"]
+    assert deployment["spec"]["template"]["spec"] == {
+        "containers": [{"name": "training-operator", "args": ["--gang-scheduler-name=volcano"]}]
+    }
+
+
 @needs_kubectl
-def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [[], ["--gang-scheduler-name=volcano"]])
+def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path, flags: list[str]) -> None:
     """Upstream's objects, reduced to what the patches aim at; the real ones are fetched at `up`."""
     base = tmp_path / "base"
     base.mkdir()
@@ -199,11 +214,13 @@ def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path) -> 
     ]
     (base / "objects.yaml").write_text(yaml.safe_dump_all(upstream))
     (base / "kustomization.yaml").write_text("resources: [objects.yaml]\n")
-    shutil.copytree(OPERATOR_DIRECTORY, tmp_path / "operator")
-    kustomization = tmp_path / "operator" / "kustomization.yaml"
+    for directory in (OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY):
+        shutil.copytree(directory, tmp_path / directory.name)
+    kustomization = tmp_path / OPERATOR_DIRECTORY.name / "kustomization.yaml"
     kustomization.write_text(re.sub(r"https://\S+", "../base", kustomization.read_text()))
 
-    command = ["kubectl", "kustomize", str(kustomization.parent)]
+    wanted = OPERATOR_WITH_VOLCANO_DIRECTORY if flags else OPERATOR_DIRECTORY
+    command = ["kubectl", "kustomize", str(tmp_path / wanted.name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     objects = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
@@ -213,6 +230,7 @@ def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path) -> 
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     (patched,) = pod["containers"]
+    assert patched.get("args", []) == flags
     assert patched["image"] == f"{image}:{tag}"
     assert set(patched["resources"]) == {"requests", "limits"}
     assert patched["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -22,6 +22,7 @@ EKS = "aws:eks/cluster:Cluster"
 CONTROL_PLANE = "eks:index:Cluster"
 ADDON = "aws:eks/addon:Addon"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 ROLE = "aws:iam/role:Role"
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
@@ -135,6 +136,22 @@ def test_named_ranges_reach_the_public_endpoint(record: Record) -> None:
     network = one(built(record, endpoint={"public_access_cidrs": ["203.0.113.0/24"]}), EKS).inputs["vpcConfig"]
     assert network["endpointPublicAccess"] is True
     assert network["publicAccessCidrs"] == ["203.0.113.0/24"]
+
+
+def test_a_private_api_is_reached_from_the_vpc_before_anything_uses_it(record: Record) -> None:
+    """Its interfaces are in a group that lets in its own members alone, and a deployment runner is none of them."""
+    graph = built(record, vpc_cidr_block="10.0.0.0/16")
+    rule = one(graph, INGRESS)
+    assert rule.inputs["securityGroupId"] == one(graph, EKS).outputs["vpcConfig"]["clusterSecurityGroupId"]
+    assert (rule.inputs["ipProtocol"], rule.inputs["fromPort"], rule.inputs["toPort"]) == ("tcp", 443, 443)
+    assert rule.inputs["cidrIpv4"] == "10.0.0.0/16"
+    (provider,) = (each for each in graph.of_type("pulumi:providers:kubernetes") if each.name == "trn-kubernetes")
+    assert rule.urn in provider.dependencies
+
+
+def test_an_api_with_public_ranges_is_not_opened_to_the_vpc(record: Record) -> None:
+    graph = built(record, vpc_cidr_block="10.0.0.0/16", endpoint={"public_access_cidrs": ["203.0.113.0/24"]})
+    assert graph.of_type(INGRESS) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from components import ArgumentError, FsxLustre, FsxLustreArgs
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.replacements import replacing_values
 
 FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
@@ -148,7 +149,6 @@ def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record: Reco
     graph = file_system(record, durability={"type": "s3", "prefix": "lustre/"})
     inputs = one(graph, FILE_SYSTEM).inputs
     assert (inputs["automaticBackupRetentionDays"], inputs["skipFinalBackup"]) == (0, True)
-    assert "copyTagsToBackups" not in inputs
     link = one(graph, LINK)
     events = {"events": ["NEW", "CHANGED", "DELETED"]}
     assert link.inputs["s3"] == {"autoImportPolicy": events, "autoExportPolicy": events}
@@ -156,6 +156,12 @@ def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record: Reco
     assert link.inputs["fileSystemPath"] == "/"
     assert link.inputs["batchImportMetaDataOnCreate"] is False
     assert link.options.custom_timeouts["create"] == "60m"
+
+
+def test_another_durability_replaces_no_file_system(record: Record) -> None:
+    modes: tuple[dict[str, Any], ...] = ({"type": "backup"}, {"type": "s3"})
+    backed_up, linked = (one(file_system(record, durability=mode), FILE_SYSTEM) for mode in modes)
+    assert replacing_values(backed_up) == replacing_values(linked)
 
 
 def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record: Record) -> None:

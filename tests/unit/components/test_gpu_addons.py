@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 
 from components._args import ArgumentError
@@ -112,6 +113,20 @@ def test_training_operator_comes_from_our_own_pinned_kustomization(record: Recor
     (operator,) = record(lambda: GpuAddons("gpu", args())).of_type(DIRECTORY)
     assert operator.inputs["directory"].endswith("charts/training-operator")
     assert not operator.inputs["directory"].startswith("/"), "absolute paths differ between machines"
+
+
+def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record: Record) -> None:
+    """A team's namespace refuses pods with GPUs that go past Volcano, and the operator ends where it has no PodGroups."""
+
+    def program() -> None:
+        scheduler = k8s.core.v1.Namespace("scheduler")
+        GpuAddons("gpu", args(volcano=scheduler))
+
+    graph = record(program)
+    (operator,) = graph.of_type(DIRECTORY)
+    (scheduler,) = (each for each in graph.of_type(NAMESPACE) if each.name == "scheduler")
+    assert operator.inputs["directory"].endswith("charts/training-operator-volcano")
+    assert scheduler.urn in operator.dependencies
 
 
 def test_training_operator_can_be_left_out(record: Record) -> None:

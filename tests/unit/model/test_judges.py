@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.model.test_config import EVERY, FULL, VARIANTS, put, text
 
-from trainium_eks.model import cluster, formats, namespaces, network, node_groups, queues, repository, storage
+from trainium_eks.model import cluster, formats, namespaces, network, node_groups, queues, repository, storage, versions
 from trainium_eks.model.cluster import ClusterConfig, EndpointConfig
 from trainium_eks.model.config import load
 from trainium_eks.model.config import problems as stack_problems
@@ -238,7 +238,9 @@ class TestClusters:
         assert paths(self.problems(kubernetes_version="1.20")) == ["kubernetes_version"]
         assert paths(self.problems(addon_versions={"kube-proxy": "latest"})) == ["addon_versions.kube-proxy"]
 
-    def test_a_version_without_a_pinned_node_image_is_warned_of(self) -> None:
+    def test_a_version_without_a_pinned_node_image_is_warned_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pinned = {"1.35": versions.AMI_RELEASES["1.35"]}
+        monkeypatch.setattr(versions, "AMI_RELEASES", pinned)
         found = self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.34.1-eksbuild.2"})
         assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
         assert "`release_version` of each node group" in found[0].fix
@@ -297,6 +299,10 @@ class TestFileSystems:
 
     def test_a_link_to_s3_stands_for_backups(self) -> None:
         assert file_system(production=True, durability={"type": "s3", "bucket": "my-data"}) == []
+
+    def test_a_prefix_is_one_that_fsx_takes(self) -> None:
+        assert file_system(durability={"type": "s3", "prefix": "a" * 900}) == []
+        assert paths(file_system(durability={"type": "s3", "prefix": "a" * 901})) == ["durability.prefix"]
 
     def test_production_protects_what_holds_data(self) -> None:
         assert [each.rule for each in file_system(production=True, protect=False)] == ["R39"]
@@ -386,6 +392,20 @@ class TestQueues:
         found = queues.volcano_problems(VolcanoConfig(replicas=1), rests_at_zero=False)
         assert [(each.severity, each.rule) for each in found] == [(Severity.ACKNOWLEDGE, "R58")]
 
+    def test_reclaim_is_warned_of_because_it_breaks_gangs(self) -> None:
+        (told,) = queues.volcano_problems(VolcanoConfig(reclaim=True), rests_at_zero=False)
+        assert (told.path, told.severity) == ("reclaim", Severity.WARN)
+
+    def test_more_than_a_few_copies_only_wait(self) -> None:
+        assert queues.volcano_problems(VolcanoConfig(replicas=5), rests_at_zero=False) == []
+        assert paths(queues.volcano_problems(VolcanoConfig(replicas=6), rests_at_zero=False)) == ["replicas"]
+
+    def test_amounts_are_of_resources_that_kubernetes_can_name(self) -> None:
+        (told,) = queue_problems({"name": "test", "capability": {"two words": 2}})
+        assert "not the name of a Kubernetes resource" in told.reason
+        (told,) = queue_problems({"name": "test", "capability": {"cpu": 0}})
+        assert told.severity is Severity.REFUSE
+
     def test_enqueue_may_stay_where_no_group_rests(self) -> None:
         assert queues.volcano_problems(VolcanoConfig(scale_from_zero=False), rests_at_zero=False) == []
 
@@ -431,6 +451,9 @@ class TestNamespaces:
 
     def test_quotas_limit_extended_resources_by_their_requests(self) -> None:
         assert self.problems({"name": "a", "resource_quota": {f"requests.{NEURON}": 64, "pods": "200"}}) == []
+        assert paths(self.problems({"name": "a", "resource_quota": {"two words": "1"}})) == [
+            '[0].resource_quota["two words"]'
+        ]
         assert paths(self.problems({"name": "a", "resource_quota": {NEURON: "64"}})) == [
             f'[0].resource_quota["{NEURON}"]'
         ]
@@ -524,6 +547,31 @@ class TestFormatsAreTheServicesOwn:
         bad = ("ab", "a" * 64, "Data", "a_b", "-abc", "abc-", "1.2.3.4", "a..b", "xn--abc", "abc-s3alias", "s3://abc")
         assert all(formats.bucket("bucket", name) == [] for name in good)
         assert all(formats.bucket("bucket", name) for name in bad)
+
+
+class TestFormats:
+    @pytest.mark.parametrize("key", ["-team", "a b", "Example.com/team", "a" * 64, ""])
+    def test_a_labels_name_is_one_that_kubernetes_takes(self, key: str) -> None:
+        assert [each.reason for each in formats.labels("labels", {key: "x"})] == ["not the name of a Kubernetes label"]
+
+    @pytest.mark.parametrize(
+        ("value", "sound"), [("", True), ("a.b_c-d", True), ("-a", False), ("a b", False), ("a" * 64, False)]
+    )
+    def test_a_labels_value_is_one_that_kubernetes_takes(self, value: str, sound: bool) -> None:
+        assert (formats.labels("labels", {"example.com/team": value}) == []) == sound
+
+    @pytest.mark.parametrize("key", ["", "a" * 129, "a?"])
+    def test_a_tags_key_is_one_that_aws_takes(self, key: str) -> None:
+        assert len(formats.tags("tags", {key: "x"})) == 1
+
+    def test_a_resource_takes_fifty_tags_with_the_stacks_own(self) -> None:
+        many = {f"tag{number}": "x" for number in range(41)}
+        assert paths(formats.tags("tags", many)) == ["tags"]
+        assert formats.tags("tags", {key: many[key] for key in list(many)[:40]}) == []
+
+    @pytest.mark.parametrize("text", ["10.0.0.1", "fd00::/64", "10.0.0.0/33", ""])
+    def test_a_range_is_ipv4_with_a_prefix(self, text: str) -> None:
+        assert len(formats.cidr("range", text)) == 1
 
 
 ODD = st.one_of(
