@@ -10,7 +10,7 @@ from typing import Any
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.record import record
-from trainium_eks.graph.replacements import replacing_inputs
+from trainium_eks.graph.replacements import replacing_values
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "golden_plans"
@@ -19,12 +19,7 @@ ENVIRONMENTS = ("dev", "prod", "gpu")
 
 def golden(graph: Graph) -> dict[str, Any]:
     """URN to the inputs whose change would replace the resource."""
-    return {
-        resource.urn: {
-            name: resource.inputs[name] for name in sorted(replacing_inputs(resource.type)) if name in resource.inputs
-        }
-        for resource in graph.resources
-    }
+    return {resource.urn: dict(replacing_values(resource)) for resource in graph.resources}
 
 
 def text(graph: Graph) -> str:

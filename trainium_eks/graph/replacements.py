@@ -5,7 +5,6 @@ this library uses; the Kubernetes table is that of pulumi-kubernetes' own diff. 
 are; a path covers all that is under it.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -191,12 +190,6 @@ def replacing_paths(resource: Resource) -> tuple[str, ...]:
     else:
         table = AWS.get(resource.type, ()) + (EVERY_AWS_RESOURCE if resource.type.startswith("aws:") else ())
     return table + resource.options.replace_on_changes
-
-
-def replacing_inputs(type_: str) -> frozenset[str]:
-    """The inputs of a type that hold a path whose change replaces the resource: ``launchTemplate`` for
-    ``launchTemplate.id``."""
-    return frozenset(re.split(r"[.\[]", path, maxsplit=1)[0] for path in replacing_paths(Resource("", type_, "")))
 
 
 def replacing_values(resource: Resource) -> dict[str, Any]:

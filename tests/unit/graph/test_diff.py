@@ -207,4 +207,3 @@ def test_the_values_that_replace_are_given_by_path() -> None:
     values = replacements.replacing_values(group)
     assert values["launchTemplate.id"] == "sim-template"
     assert "launchTemplate" not in values
-    assert "launchTemplate" in replacements.replacing_inputs(group.type)
