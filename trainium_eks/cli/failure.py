@@ -33,18 +33,9 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
 
     def to_json(self) -> dict[str, Any]:
         """For tools. A failure without problems of config is one problem with an empty path."""
-        shown = [
-            {
-                "path": config_path(problem.path),
-                "reason": problem.reason,
-                "fix": problem.fix,
-                "severity": problem.severity.value,
-                "rule": problem.rule,
-            }
-            for problem in self.problems
-        ]
-        alone = {"path": "", "reason": self.title, "fix": "", "severity": "refuse", "rule": ""}
-        return {"schemaVersion": SCHEMA_VERSION, "problems": shown or [alone], "detail": self.detail}
+        found = self.problems or (Problem("", self.title),)
+        shown = [{**problem.to_json(), "path": config_path(problem.path)} for problem in found]
+        return {"schemaVersion": SCHEMA_VERSION, "problems": shown, "detail": self.detail}
 
 
 def complain(failure: Failure) -> int:

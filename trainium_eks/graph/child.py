@@ -73,11 +73,13 @@ def _recorded(request: Mapping[str, Any], program: Path) -> dict[str, Any]:
 def _failure(error: BaseException, program: Path) -> dict[str, Any]:
     import pulumi
 
+    from trainium_eks.model.problems import Problem
+
     chain = list(_chain(error))
     for cause in chain:
         problems = getattr(cause, "problems", None)
-        if isinstance(problems, tuple) and problems and all(hasattr(problem, "reason") for problem in problems):
-            return {"status": "invalid", "problems": [_problem(problem) for problem in problems]}
+        if isinstance(problems, tuple) and problems and all(isinstance(problem, Problem) for problem in problems):
+            return {"status": "invalid", "problems": [problem.to_json() for problem in problems]}
     plain = next((cause for cause in chain if isinstance(cause, pulumi.RunError)), None)
     if plain is not None:
         # As under the engine: a RunError is a message for the user, and its traceback is not.
@@ -96,18 +98,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-
-
-def _problem(problem: Any) -> dict[str, Any]:
-    severity = getattr(problem, "severity", "refuse")
-    return {
-        "path": problem.path,
-        "reason": problem.reason,
-        "fix": getattr(problem, "fix", ""),
-        "severity": getattr(severity, "value", severity),
-        "rule": getattr(problem, "rule", ""),
-        "row": getattr(problem, "row", 0),
-    }
 
 
 def _own_frames(error: BaseException, program: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from trainium_eks.graph.child import PROTOCOL
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
-from trainium_eks.model.problems import Problem, Severity
+from trainium_eks.model.problems import Problem
 
 __all__ = ["InvalidConfig", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
 
@@ -162,23 +162,12 @@ def _graph(answer: Mapping[str, Any], project: Project, timeout_seconds: float, 
         )
     status = answer["status"]
     if status == "invalid":
-        raise InvalidConfig(tuple(_problem(item) for item in answer["problems"]))
+        raise InvalidConfig(tuple(Problem.from_json(item) for item in answer["problems"]))
     if status == "timeout":
         raise ProgramTimedOut(timeout_seconds, tuple(answer["pending"]))
     if status == "failed":
         raise ProgramFailed(answer["message"], answer["traceback"], output)
     return Graph.from_json(answer["graph"])
-
-
-def _problem(item: Mapping[str, Any]) -> Problem:
-    return Problem(
-        path=item["path"],
-        reason=item["reason"],
-        fix=item["fix"],
-        severity=Severity(item["severity"]),
-        rule=item["rule"],
-        row=item["row"],
-    )
 
 
 def _death(code: int) -> str:

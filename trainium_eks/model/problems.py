@@ -10,8 +10,9 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 Value = str | int | float | bool | tuple[str, ...] | Mapping[str, int] | None
 """A value that can be set in a stack's config."""
@@ -53,6 +54,18 @@ class Problem:
     """What is allowed there."""
     good: Value = None
     """The nearest good value: what to set ``path`` to. ``<text>`` stands for what only the reader knows."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as it crosses between a program and the command line; see :meth:`from_json`."""
+        return {**asdict(self), "severity": self.severity.value}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Problem":
+        """The inverse of :meth:`to_json`, also after a way through JSON text."""
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return Problem(**{**fields, "severity": Severity(data["severity"])})
 
     def under(self, prefix: str) -> "Problem":
         """The same problem, seen from a parent whose field ``prefix`` holds this input."""

@@ -116,7 +116,7 @@ def test_training_operator_comes_from_our_own_pinned_kustomization(record: Recor
 
 
 def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record: Record) -> None:
-    """A team's namespace refuses pods with GPUs that go past Volcano; the operator ends where there are no PodGroups."""
+    """A namespace refuses pods with GPUs that go past Volcano, and the operator ends where there are no PodGroups."""
 
     def program() -> None:
         scheduler = k8s.core.v1.Namespace("scheduler")

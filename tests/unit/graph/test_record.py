@@ -19,7 +19,7 @@ from trainium_eks.graph.record import (
     ProjectError,
     record,
 )
-from trainium_eks.model.problems import Severity
+from trainium_eks.model.problems import Problem, Severity
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -248,3 +248,16 @@ def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
     )
     with pytest.raises(ProjectError, match="version 99 of the recording protocol"):
         record(directory, "dev")
+
+
+def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: Path) -> None:
+    program = """
+        import pulumi
+        from trainium_eks.model.problems import Problem
+        class Bad(pulumi.RunError):
+            problems = (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)
+        raise Bad("too big")
+    """
+    with pytest.raises(InvalidConfig) as caught:
+        record(project(tmp_path, program), "dev")
+    assert caught.value.problems == (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)

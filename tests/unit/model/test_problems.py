@@ -1,9 +1,9 @@
 """How problems and faults of shape are said: to who writes a config file, and to who writes Python."""
 
+import json
 import shlex
 from typing import Annotated, Any, Literal
 
-import pydantic
 import pytest
 
 from trainium_eks.model.node_groups import NodeGroupConfig
@@ -233,3 +233,19 @@ def test_what_is_no_object_at_all_is_told() -> None:
         read(Sample, ["x"])  # type: ignore[arg-type]
     sample = Sample(new_name="x")
     assert read(Sample, sample) is sample
+
+
+def test_a_problem_crosses_as_json_whole() -> None:
+    problem = Problem(
+        "node_groups[0].max_size",
+        "more than a group can have",
+        "split it",
+        Severity.ACKNOWLEDGE,
+        rule="R20",
+        row=27,
+        value=500,
+        allowed=("1", "450"),
+        good=450,
+    )
+    assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
+    assert problem.to_json()["severity"] == "acknowledge"
