@@ -84,7 +84,10 @@ def make_addon(wiring: Wiring, addon: str, wait_for: Sequence[pulumi.Resource] =
 def configuration(addon: str, region: str) -> dict[str, object]:
     """The add-on's configuration values, or nothing to leave its defaults.
 
-    Regions are given by value: with a metadata hop limit of one, controllers off the host network cannot ask.
+    EKS refuses a key that an add-on's schema does not list. The EBS driver's has the region, which it is given by
+    value: with a metadata hop limit of one, controllers off the host network cannot ask. What the FSx driver's has is
+    not published; it takes the region that Pod Identity puts into its pods, or else its node's from Kubernetes
+    (aws-fsx-csi-driver, ``newControllerService``).
     """
     if addon == "vpc-cni":
         return {
@@ -96,7 +99,7 @@ def configuration(addon: str, region: str) -> dict[str, object]:
                 "ENABLE_PREFIX_DELEGATION": "false",
             },
         }
-    if addon in ("aws-ebs-csi-driver", "aws-fsx-csi-driver"):
+    if addon == "aws-ebs-csi-driver":
         return {"controller": {"region": region}}
     return {}
 

@@ -60,6 +60,12 @@ def accept(
     return read_args
 
 
+def waivers_of(args: object) -> dict[str, str]:
+    """The waivers in args of either form; what is no object is left to the shape's own judgement."""
+    given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
+    return {str(rule): str(reason) for rule, reason in given.items()} if isinstance(given, Mapping) else {}
+
+
 def extend(spec: type[A], section: Shape, /, **wiring: Any) -> A:
     """A component's args from the config section they extend, plus what the stack connects.
 

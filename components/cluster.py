@@ -19,13 +19,13 @@ from trainium_eks.model.problems import Problem, nearest, under
 from trainium_eks.model.shape import Flag
 
 from . import _addons
-from ._args import Text, accept, extend
+from ._args import Text, accept, extend, waivers_of
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, make_cpu_nodes
 from ._kubeconfig import kubeconfig
 from ._node_role import NodeRole, make_node_role
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
-from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems, waivers_of
+from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems
 
 LONGEST_NAME = 36
 """IAM takes 64 characters for a role's name: this, what the longest of them adds (``-aws-ebs-csi-driver``), and
@@ -224,8 +224,8 @@ class TrainiumCluster(pulumi.ComponentResource):
     def _let_the_vpc_in(self) -> list[pulumi.Resource]:
         """The private endpoint's interfaces are in the cluster's security group, which lets in its own members alone.
 
-        EKS makes the group during the same `up` that goes on to use the API, so nobody can add this by hand in time
-        (EKS user guide, cluster endpoint: private access from a connected network).
+        EKS makes the group during the same ``up`` that goes on to use the API, so nobody could add this by hand in
+        time (terraform-aws-eks#1863; EKS user guide, cluster endpoint).
         """
         args = self._args
         if args.endpoint.public_access_cidrs or args.vpc_cidr_block is None:

@@ -12,7 +12,7 @@ from trainium_eks.model.problems import Problem, under
 from trainium_eks.model.shape import Flag, Word
 from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Durability
 
-from ._args import Text, accept
+from ._args import Text, accept, waivers_of
 from ._data_bucket import DataBucket
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
@@ -94,9 +94,7 @@ class FsxLustre(pulumi.ComponentResource):
         args: FsxLustreArgs | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
-        waivers = given if isinstance(given, Mapping) else None
-        args = accept(FsxLustreArgs, args, problems, f"FsxLustre {name}", waivers)
+        args = accept(FsxLustreArgs, args, problems, f"FsxLustre {name}", waivers_of(args))
         super().__init__("trainium-eks:index:FsxLustre", name, {}, opts)
         self._name = name
         self._args = args

@@ -107,8 +107,8 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
 class LustreVolumes(pulumi.ComponentResource):
     """One static volume for each namespace, the directories below it, and a storage class for volumes on demand.
 
-    A volume binds one claim, so each namespace has its own; all mount the whole file system, and directory modes keep
-    teams apart as long as their pods do not run as root. The Kubernetes provider comes by ``opts.providers``; a first
+    A volume binds one claim, so each namespace has its own; all mount the whole file system. Directory modes keep teams
+    apart where each has a user of its own, and only from pods that do not run as root. The Kubernetes provider comes by ``opts.providers``; a first
     mount waits for ``FsxLustre.client_access``, which ``opts.depends_on`` should name.
     """
 

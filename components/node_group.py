@@ -15,7 +15,7 @@ from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem
 
 from . import _launch_template as template
-from ._args import Text, accept
+from ._args import Text, accept, waivers_of
 from ._node_role import make_node_role
 
 POOL_LABEL = "trainium-eks/pool"
@@ -277,12 +277,6 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
 
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self)
-
-
-def waivers_of(args: object) -> dict[str, str]:
-    """The waivers in args of either form; what is no object is left to the shape's own judgement."""
-    given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
-    return {str(rule): str(reason) for rule, reason in given.items()} if isinstance(given, Mapping) else {}
 
 
 def name_problems(name: str, longest: int = LONGEST_NAME) -> list[Problem]:

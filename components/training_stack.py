@@ -15,7 +15,7 @@ from trainium_eks.model.problems import config_path
 from trainium_eks.model.shape import ShapeError
 from trainium_eks.model.storage import S3Durability
 
-from ._args import ArgumentError, accept, extend
+from ._args import ArgumentError, accept, extend, waivers_of
 from .cluster import TrainiumCluster, TrainiumClusterArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .fsx_lustre import FsxLustre, FsxLustreArgs
@@ -67,8 +67,7 @@ class TrainingStack(pulumi.ComponentResource):
         config: StackConfig | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        waivers = config.waivers if isinstance(config, StackConfig) else dict(config.get("waivers") or {})
-        config = accept(StackConfig, config, model.problems, f"TrainingStack {name}", waivers=waivers)
+        config = accept(StackConfig, config, model.problems, f"TrainingStack {name}", waivers=waivers_of(config))
         super().__init__("trainium-eks:index:TrainingStack", name, {}, opts)
         self._name = name
         self._config = config

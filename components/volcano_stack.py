@@ -13,9 +13,8 @@ from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.shape import Flag, Whole
 
-from ._args import accept
+from ._args import accept, waivers_of
 from ._charts import SYSTEM_NAMESPACE, chart, local_chart, namespace, release
-from .node_group import waivers_of
 
 CHART = "volcano"
 RELEASE_NAME = "volcano"

@@ -246,11 +246,16 @@ def test_the_cni_keeps_as_many_addresses_as_the_budget_counts(record: Record) ->
     }
 
 
-def test_storage_drivers_get_their_region_by_value(record: Record) -> None:
-    """With a hop limit of one they cannot ask the metadata service."""
-    found = addons(built(record))
-    for name in ("aws-ebs-csi-driver", "aws-fsx-csi-driver"):
-        assert json.loads(found[name].inputs["configurationValues"]) == {"controller": {"region": "us-west-2"}}
+def test_the_volume_driver_gets_its_region_by_value(record: Record) -> None:
+    """With a hop limit of one it cannot ask the metadata service."""
+    driver = addons(built(record))["aws-ebs-csi-driver"]
+    assert json.loads(driver.inputs["configurationValues"]) == {"controller": {"region": "us-west-2"}}
+
+
+def test_no_add_on_is_configured_by_keys_that_its_schema_may_lack(record: Record) -> None:
+    """EKS refuses an unknown key, and the whole deployment ends there."""
+    configured = {name for name, addon in addons(built(record)).items() if "configurationValues" in addon.inputs}
+    assert configured == {"vpc-cni", "aws-ebs-csi-driver"}
 
 
 def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(record: Record) -> None:

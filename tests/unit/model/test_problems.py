@@ -4,6 +4,7 @@ import json
 import shlex
 from typing import Annotated, Any, Literal
 
+import pydantic
 import pytest
 
 from trainium_eks.model.node_groups import NodeGroupConfig
