@@ -47,18 +47,19 @@ clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 # An interrupted set-up leaves no stamp, so the next run repeats it.
-$(VENV)/.runtime: requirements.txt | $(VENV)/bin/python
+$(VENV)/.runtime: requirements.txt | $(VENV)/.created
 	@echo "Installing what the program needs into $(VENV) (about a minute, 350 MB, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+$(VENV)/.dev: requirements-dev.txt requirements.txt | $(VENV)/.created
 	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-$(VENV)/bin/python:
+$(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (Debian and Ubuntu: apt-get install python3 python3-venv)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt-get install $$($(PYTHON) -c 'import sys; print(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")'))"; exit 1; }
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@

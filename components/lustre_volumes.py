@@ -108,8 +108,8 @@ class LustreVolumes(pulumi.ComponentResource):
     """One static volume for each namespace, the directories below it, and a storage class for volumes on demand.
 
     A volume binds one claim, so each namespace has its own; all mount the whole file system. Directory modes keep teams
-    apart where each has a user of its own, and only from pods that do not run as root. The Kubernetes provider comes by ``opts.providers``; a first
-    mount waits for ``FsxLustre.client_access``, which ``opts.depends_on`` should name.
+    apart where each has a user of its own, and only from pods that do not run as root. The Kubernetes provider comes by
+    ``opts.providers``; a first mount waits for ``FsxLustre.client_access``, which ``opts.depends_on`` should name.
     """
 
     storage_class_name: pulumi.Output[str]
