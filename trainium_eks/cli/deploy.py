@@ -25,8 +25,8 @@ class Tool:
     """A program that has to be on PATH."""
 
     name: str
-    minimum: tuple[int, ...]
-    """Lowest version that works."""
+    minimums: tuple[tuple[int, int, int], ...]
+    """Lowest version of each major that works, in order; a later major works too."""
     version_arguments: tuple[str, ...]
     needed_for: str
     install: str
@@ -34,14 +34,16 @@ class Tool:
     def complaint(self, which: Callable[[str], str | None] = shutil.which) -> str | None:
         """What is wrong with it on this machine, with what to do; None when it is there and new enough."""
         path = which(self.name)
-        wanted = ".".join(map(str, self.minimum))
         if path is None:
             return f"{self.name} is not on PATH; it is needed {self.needed_for}.\n  Install: {self.install}"
         shown = subprocess.run([path, *self.version_arguments], capture_output=True, text=True, check=False)
         found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", shown.stdout + shown.stderr)
         if shown.returncode or found is None:
             return f"{path} {' '.join(self.version_arguments)} failed: {(shown.stderr or shown.stdout).strip()}"
-        if tuple(int(part or 0) for part in found.groups()) < self.minimum:
+        major, minor, patch = (int(part or 0) for part in found.groups())
+        lowest = next((each for each in self.minimums if each[0] == major), (self.minimums[-1][0], 0, 0))
+        if (major, minor, patch) < lowest:
+            wanted = " or ".join(".".join(map(str, each)) for each in self.minimums)
             return f"{self.name} {found.group(0)} is too old, {wanted} or newer is needed.\n  Install: {self.install}"
         return None
 
@@ -49,14 +51,14 @@ class Tool:
 TOOLS = (
     Tool(
         "pulumi",
-        (3, 231, 0),
+        ((3, 231, 0),),
         ("version",),
         "to build anything",
         "https://www.pulumi.com/docs/install/ (one binary; no account is needed with a file or S3 backend)",
     ),
     Tool(
         "aws",
-        (2, 7, 0),
+        ((1, 24, 0), (2, 7, 0)),  # the first of each that speaks client.authentication.k8s.io/v1beta1
         ("--version",),
         "because pulumi-eks looks for it, at preview too, and the kubeconfig gets its tokens from it",
         "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",

@@ -30,7 +30,7 @@ def test_old_aws_cli_is_named_with_the_version_that_works(path: Path) -> None:
     _tool(path, "pulumi", "v3.260.0")
     _tool(path, "aws", "aws-cli/1.18.69 Python/3.8")
     assert deploy.complaints() == [
-        f"aws 1.18.69 is too old, 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
+        f"aws 1.18.69 is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
     ]
 
 
@@ -38,6 +38,26 @@ def test_tools_that_work_raise_no_complaint(path: Path) -> None:
     _tool(path, "pulumi", "v3.260.0")
     _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
     assert deploy.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "good"),
+    [
+        ("1.23.9", False),
+        ("1.24.0", True),
+        ("1.45.11", True),
+        ("2.6.9", False),
+        ("2.7.0", True),
+        ("3.0.1", True),
+        ("0.9.0", False),
+    ],
+)
+def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(
+    path: Path, version: str, good: bool
+) -> None:
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", f"aws-cli/{version} Python/3.13")
+    assert (deploy.complaints() == []) is good
 
 
 def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
