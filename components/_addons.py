@@ -99,7 +99,7 @@ def configuration(addon: str, region: str) -> dict[str, object]:
                 "ENABLE_PREFIX_DELEGATION": "false",
             },
         }
-    if addon in ("aws-ebs-csi-driver", "aws-fsx-csi-driver"):
+    if addon == "aws-ebs-csi-driver":
         return {"controller": {"region": region}}
     return {}
 

@@ -228,7 +228,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         time (terraform-aws-eks#1863; EKS user guide, cluster endpoint).
         """
         args = self._args
-        if args.vpc_cidr_block is None:
+        if args.endpoint.public_access_cidrs or args.vpc_cidr_block is None:
             return []
         rule = aws.vpc.SecurityGroupIngressRule(
             f"{self._name}-api-from-vpc",
@@ -250,7 +250,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             f"{self._name}-kubernetes",
             kubeconfig=self.kubeconfig,
             cluster_identifier=self.cluster_arn,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(wait_for)),
         )
 
     def _make_administrators(self) -> None:

@@ -248,7 +248,7 @@ class FsxLustre(pulumi.ComponentResource):
             "efa_enabled": True if args.efa_enabled else None,
             "automatic_backup_retention_days": backup.retention_days if backup else 0,
             # Said in both modes: FSx sets it at creation only, and a change of durability must not replace the data.
-            "copy_tags_to_backups": True if backup else None,
+            "copy_tags_to_backups": True,
             # The provider skips it unless told otherwise; FSx takes none of a file system that is linked to S3.
             "skip_final_backup": backup is None,
             "final_backup_tags": {**args.tags, "Name": self._name} if backup else None,

@@ -145,7 +145,7 @@ class GpuAddons(pulumi.ComponentResource):
         return k8s.kustomize.v2.Directory(
             f"{self._name}-training-operator",
             directory=relative(OPERATOR_DIRECTORY if volcano is None else OPERATOR_WITH_VOLCANO_DIRECTORY),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=None),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=None if volcano is None else [volcano]),
         )
 
 
