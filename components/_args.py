@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from trainium_eks.model.problems import Problem, describe, refused
+from trainium_eks.model.problems import Problem, Severity, describe, refused
 from trainium_eks.model.shape import Shape, ShapeError, read
 
 A = TypeVar("A", bound=Shape)
@@ -54,10 +54,18 @@ def accept(
     stopping = refused(found, waivers or {})
     if stopping:
         raise ArgumentError(subject, stopping, spell)
-    for problem in found:
-        if problem.severity.value == "warn":
-            pulumi.log.warn(f"{subject}: {describe([problem], spell)}")
+    _warn([problem for problem in found if problem.severity is Severity.WARN], subject, spell)
     return read_args
+
+
+def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) -> None:
+    """Says each once in a program: a stack's config is judged as a whole, then each section by its component."""
+    root = pulumi.runtime.get_root_resource()
+    said: set[str] = vars(root).setdefault("_trainium_eks_warnings", set()) if root is not None else set()
+    new = [problem for problem in problems if f"{problem.reason} {problem.value}" not in said]
+    for problem in new:
+        pulumi.log.warn(f"{subject}: {describe([problem], spell)}")
+        said.add(f"{problem.reason} {problem.value}")
 
 
 def waivers_of(args: object) -> dict[str, str]:

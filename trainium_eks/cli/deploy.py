@@ -97,7 +97,7 @@ def fate(resource: Resource) -> str:
     """What ``pulumi destroy`` does to a resource that holds data."""
     inputs: Mapping[str, object] = resource.inputs
     if resource.options.protect:
-        return "protected: destroy stops here until the config's `production` (or `protect`) is lifted and applied"
+        return "protected: kept until `production` (or `protect`) is lifted and applied"
     if resource.options.retain_on_delete or inputs.get("skipDestroy"):
         return "kept in the account, no longer managed"
     if resource.type.startswith("aws:fsx"):
@@ -113,22 +113,51 @@ def fate(resource: Resource) -> str:
     return "DELETED"
 
 
+SKIP_PREVIEW = ("--skip-preview", "-f")
+
+
+def refusal(operation: str, graph: Graph, arguments: Sequence[str]) -> str | None:
+    """Why an operation is not started; None when it may be.
+
+    Without a preview Pulumi deletes all that is not protected before it comes to what is: of a production stack it
+    would leave the file system and nothing to use it with (seen on a real engine).
+    """
+    if operation != "destroy":
+        return None
+    kept = [resource.name for resource in graph.resources if resource.options.protect and resource.custom]
+    if not kept:
+        return None
+    skipped = next((argument for argument in arguments if argument in SKIP_PREVIEW), None)
+    flag = f" {skipped} would go round Pulumi's own check, too." if skipped else ""
+    return (
+        f"{graph.stack} protects {len(kept)} resources ({', '.join(kept[:3])}, …), so it is not destroyed.{flag}\n"
+        "  To do it all the same: set `production: false` (and `fileSystem.protect: false` where it is set) in "
+        f"Pulumi.{graph.stack}.yaml, run `make up STACK={graph.stack}`, then destroy."
+    )
+
+
 def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by ``pulumi``; returns only by an exception.
 
     Raises:
-        SystemExit: 1 with what is missing on this machine.
+        SystemExit: 1 with what is missing on this machine, or why the operation is refused.
     """
     missing = complaints()
     if missing:
-        typer.echo("\n".join(missing), err=True)
-        raise SystemExit(1)
+        _stop("\n".join(missing))
     typer.echo(cost_line(graph))
     if operation == "destroy" and (lines := data_lines(graph)):
         typer.echo("\n".join(["What holds data:", *lines]))
+    if (refused := refusal(operation, graph, arguments)) is not None:
+        _stop(refused)
     command = ["pulumi", operation, "--stack", graph.stack, *arguments]
     if not any(argument.startswith(("--parallel", "-p")) for argument in arguments):
         command += ["--parallel", str(PARALLEL)]
     sys.stdout.flush()
     os.chdir(directory)
     os.execvp(command[0], command)
+
+
+def _stop(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise SystemExit(1)

@@ -14,7 +14,8 @@ from trainium_eks.cli import facts
 from trainium_eks.cli.report import Comparison, Plan
 from trainium_eks.graph.cost import Cost
 from trainium_eks.graph.diff import Change, Changes, PathChange
-from trainium_eks.graph.replacements import STATEFUL
+from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.replacements import NODE_GROUP, STATEFUL
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
 _SIGNS = {"create": ("+", "green"), "delete": ("-", "red"), "replace": ("±", "magenta"), "update": ("~", "yellow")}
@@ -31,15 +32,34 @@ def changes(comparison: Comparison, plan: Plan) -> RenderableType:
     else:
         counts: Counter[str] = Counter(change.kind for change in found.items)
         lines.append(_indented(Text(", ".join(f"{counts[kind]} {kind}" for kind in _SIGNS), "bold")))
+        lines += _rolled(found)
         lines += _losses(found)
         lines += _by_component(found)
     lines.append(_indented(_money(comparison.cost, plan.cost)))
     return Group(*lines)
 
 
+def _rolled(found: Changes) -> Iterator[RenderableType]:
+    """How many groups' nodes are replaced although the groups stay."""
+    groups = found.rolled
+    if not groups:
+        return
+    paces = {_pace(change.resource) for change in groups}
+    line = Text(f"nodes of {len(groups)} group{'' if len(groups) == 1 else 's'} are replaced ", "bold red")
+    line.append(paces.pop() if len(paces) == 1 else "in turn")
+    resting = sum(not change.stateful for change in groups)
+    if resting:
+        line.append(f"; {resting} of these has none now" if resting == 1 else f"; {resting} of these have none now")
+    yield _indented(line)
+
+
 def _losses(found: Changes) -> Iterator[RenderableType]:
-    """What loses data or running work, and guards that are taken off."""
+    """What AWS refuses, what loses data or running work, and guards that are taken off."""
     for change in found.dangerous:
+        if change.refused or change.rolls_nodes:
+            yield _indented(_refused(change) if change.refused else _rolling(change))
+            yield from _why(change, 4)
+            continue
         word = "REPLACED" if change.kind == "replace" else "DELETED"
         line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} is {word}", "bold red")
         line.append(f"; lost with it: {STATEFUL[change.resource.type]}", "red not bold")
@@ -54,10 +74,31 @@ def _losses(found: Changes) -> Iterator[RenderableType]:
             yield _indented(Text(f"! {option.name} loses {option.option}", "bold red"))
 
 
+def _refused(change: Change) -> Text:
+    line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} cannot be updated", "bold red")
+    remedy = "`up` stops there; make a new environment, or destroy this one first"
+    return line.append(f"; {change.refused}: {remedy}", "red not bold")
+
+
+def _rolling(change: Change) -> Text:
+    line = Text(f"! NodeGroup {change.resource.name} stays, its nodes are REPLACED ", "bold red")
+    line.append(_pace(change.resource))
+    return line.append(f"; lost with them: {STATEFUL[NODE_GROUP]}", "red not bold")
+
+
+def _pace(group: Resource) -> str:
+    """How many nodes go at a time; one when the group does not say."""
+    update = group.inputs.get("updateConfig") or {}
+    if update.get("maxUnavailablePercentage"):
+        return f"{update['maxUnavailablePercentage']}% at a time"
+    most = update.get("maxUnavailable", 1)
+    return "one after another" if most == 1 else f"{most} at a time"
+
+
 def _by_component(found: Changes) -> Iterator[RenderableType]:
-    """Everything else. Tags alone, and replacements that only follow from another, are folded."""
+    """Everything else. Tags alone, and what only follows from a replacement, are folded."""
     rest = [change for change in found.items if change not in found.dangerous]
-    follows = [change for change in rest if change.kind == "replace" and change.follows]
+    follows = [change for change in rest if _only_follows(change)]
     tags = [change for change in rest if change.tags_only]
     shown = [change for change in rest if change not in follows and change not in tags]
     for component, group in groupby(shown, key=lambda change: change.component):
@@ -71,24 +112,40 @@ def _by_component(found: Changes) -> Iterator[RenderableType]:
         if not option.weakens:
             values = f"{_shown(option.before)} → {_shown(option.after)}"
             yield _indented(Text(f"~ {option.name}: {option.option} {values}", "yellow"))
-    for cause in sorted({change.follows for change in follows}):
-        kinds = Counter(facts.short_type(change.resource.type) for change in follows if change.follows == cause)
-        listed = ", ".join(kind if count == 1 else f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        yield _indented(Text(f"± replaced because {_name(cause)} is: {listed}", "magenta"))
+    yield from _followers(follows)
     if tags:
         count = len(tags)
         yield _indented(Text(f"and tags alone on {count} resource{'' if count == 1 else 's'}", "dim"))
+
+
+def _only_follows(change: Change) -> bool:
+    """Whether another resource's replacement says it all. A node group whose nodes are replaced is told apart."""
+    if change.kind == "replace":
+        return bool(change.follows)
+    return change.kind == "update" and not change.rolls_nodes and all(path.cause for path in change.paths)
+
+
+def _followers(follows: list[Change]) -> Iterator[RenderableType]:
+    """What only follows, counted by type under its cause: replaced before updated."""
+    for kind, word in (("replace", "replaced"), ("update", "updated")):
+        sign, color = _SIGNS[kind]
+        of_kind = [change for change in follows if change.kind == kind]
+        for cause in sorted({change.follows for change in of_kind}):
+            types = Counter(facts.short_type(change.resource.type) for change in of_kind if change.follows == cause)
+            listed = ", ".join(type_ if count == 1 else f"{count} {type_}" for type_, count in sorted(types.items()))
+            because = f"{_name(cause)} is" if kind == "replace" else f"{_name(cause)} is replaced"
+            yield _indented(Text(f"{sign} {word} because {because}: {listed}", color))
 
 
 def _why(change: Change, indent: int) -> Iterator[RenderableType]:
     """The paths of an update or a replacement, those that replace first."""
     if change.kind in ("create", "delete"):
         return
-    if change.follows:
+    if change.follows and change.kind == "replace":
         yield _indented(Text(f"follows from {_name(change.follows)}", "dim"), indent)
     for path in sorted(change.paths, key=lambda each: not each.replaces):
-        if path.before is None and path.after is None:
-            yield _indented(Text(f"{path.path}: a new one, nodes are renewed in turn", "dim"), indent)
+        if path.cause:
+            yield _indented(Text(f"{path.path}: a new value, from {_name(path.cause)}", "dim"), indent)
         else:
             yield _indented(_path(path), indent)
 

@@ -17,6 +17,10 @@ Kind = Literal["create", "delete", "replace", "update"]
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
 _LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+_NO_NEW_VERSION = (*_TAGS, "defaultVersion", "updateDefaultVersion")
+"""What changes a launch template without a new version. ``tagSpecifications`` is part of the version: a tag given
+to instances and volumes reaches them by new nodes only."""
+_OTHER_VPC = "EKS cannot move a cluster to another VPC"
 _ABSENT = object()
 
 
@@ -32,6 +36,9 @@ class PathChange:
     """None when it is removed."""
     replaces: bool = False
     """Whether this change is why the resource is replaced."""
+    cause: str = ""
+    """URN of the changed resource that the new value comes from, when only ``pulumi up`` knows it; ``before`` and
+    ``after`` are None then."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +52,11 @@ class Change:
     """Name of the component it belongs to; the stack's name directly under the stack."""
     paths: tuple[PathChange, ...] = ()
     follows: str = ""
-    """URN of the changed resource that causes this, when it is not its own inputs."""
+    """URN of the changed resource that causes this, or a part of it; empty when it is its own inputs alone."""
     stateful: bool = False
     """Whether data or running work is lost with it."""
+    refused: str = ""
+    """Why AWS refuses it, so that ``pulumi up`` stops there although the preview passes."""
 
     @property
     def tags_only(self) -> bool:
@@ -56,6 +65,15 @@ class Change:
             self.kind == "update"
             and bool(self.paths)
             and all(any(replacements.covers(tag, change.path) for tag in _TAGS) for change in self.paths)
+        )
+
+    @property
+    def rolls_nodes(self) -> bool:
+        """Whether a node group stays and all its nodes are replaced, at most ``updateConfig`` of them at a time."""
+        return (
+            self.kind == "update"
+            and self.resource.type == replacements.NODE_GROUP
+            and any(replacements.covers(roll, path.path) for roll in replacements.ROLLS_NODES for path in self.paths)
         )
 
     @property
@@ -87,7 +105,7 @@ class Changes:
     """The difference between two programs."""
 
     items: tuple[Change, ...]
-    """Lost data first (replaced, then deleted stateful ones), the rest by component and name."""
+    """What AWS refuses first, then lost data and work (replaced, deleted, then rolled), the rest by component."""
     options: tuple[OptionChange, ...] = ()
 
     def of(self, *kinds: Kind) -> tuple[Change, ...]:
@@ -96,8 +114,14 @@ class Changes:
 
     @cached_property
     def dangerous(self) -> tuple[Change, ...]:
-        """Replaced and deleted resources that hold data or that everything stands on."""
-        return tuple(change for change in self.of("replace", "delete") if change.stateful)
+        """What a reviewer must see: what AWS refuses, replaced and deleted resources that hold data or that
+        everything stands on, and node groups whose running nodes are replaced."""
+        return tuple(change for change in self.items if change.refused or change.stateful)
+
+    @property
+    def rolled(self) -> tuple[Change, ...]:
+        """Node groups that stay and whose nodes are replaced, those without nodes included."""
+        return tuple(change for change in self.items if change.rolls_nodes)
 
     @property
     def created(self) -> tuple[Change, ...]:
@@ -135,6 +159,8 @@ class Changes:
                     "stateful": change.stateful,
                     "blockedByProtect": change.blocked,
                     "tagsOnly": change.tags_only,
+                    "rollsNodes": change.rolls_nodes,
+                    "refused": change.refused,
                     "follows": change.follows,
                     "paths": [asdict(path) for path in change.paths],
                 }
@@ -147,13 +173,17 @@ class Changes:
 def compare(before: Graph, after: Graph) -> Changes:
     """What ``pulumi up`` would change, having built ``before`` and now given ``after``.
 
-    A replacement carries on: a subnet whose VPC is replaced is replaced, and the file system in it. Components
-    themselves are nothing in the account and are left out.
+    A replacement carries on: a subnet whose VPC is replaced is replaced, and the file system in it; the cluster in it
+    is updated. Components themselves are nothing in the account and are left out.
     """
     old, new = _matched(before, after)
     changes = _own_changes(old, new)
     _carry_on(after, new, changes)
-    found = [_finished(change, old, after if change.kind != "delete" else before) for change in changes.values()]
+    moved = _moved_clusters(before, after, old, changes)
+    found = [
+        _finished(change, old, after if change.kind != "delete" else before, _OTHER_VPC if urn in moved else "")
+        for urn, change in changes.items()
+    ]
     return Changes(tuple(sorted(found, key=_rank)), tuple(_option_changes(old, new)))
 
 
@@ -213,18 +243,26 @@ def _differences(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any,
 
 
 def _carry_on(after: Graph, new: Mapping[str, Resource], changes: dict[str, Change]) -> None:
-    """Adds what follows from replacements, in the engine's order: their ids change, and whoever cannot take a new
-    id in place is replaced too. A changed launch template has a new version, which rolls its group's nodes."""
+    """Adds what follows from other changes, in the engine's order. A replaced resource has a new id: whoever cannot
+    take it in place is replaced too, everybody else who takes it is updated. A changed launch template has a new
+    version, which rolls its group's nodes. A resource that changes by itself gets these on top."""
     for urn in order(after).nodes:
         resource = new.get(urn)
         known = changes.get(urn)
         if resource is None or (known is not None and known.kind in ("create", "replace")):
             continue
+        own = known.paths if known else ()
         cause = _replaced_cause(resource, changes)
         if cause:
-            changes[urn] = Change("replace", resource, "", known.paths if known else (), follows=cause)
-        elif known is None and (cause := _rolled_cause(resource, changes)):
-            changes[urn] = Change("update", resource, "", (PathChange("launchTemplate.version"),), follows=cause)
+            changes[urn] = Change("replace", resource, "", own, follows=cause)
+            continue
+        more = [
+            path
+            for path in (*_taken_anew(resource, changes), *_new_version(resource, changes))
+            if not any(replacements.covers(path.path, each.path) for each in own)
+        ]
+        if more:
+            changes[urn] = Change("update", resource, "", (*own, *more), follows=more[0].cause)
 
 
 def _replaced_cause(resource: Resource, changes: Mapping[str, Change]) -> str:
@@ -240,36 +278,91 @@ def _replaced_cause(resource: Resource, changes: Mapping[str, Change]) -> str:
     return ""
 
 
-def _rolled_cause(resource: Resource, changes: Mapping[str, Change]) -> str:
+def _taken_anew(resource: Resource, changes: Mapping[str, Change]) -> Iterator[PathChange]:
+    """The inputs that come from replaced resources, each once."""
+    found: dict[str, str] = {}
+    for name, urns in sorted(resource.property_dependencies.items()):
+        if name in resource.options.ignore_changes:
+            continue
+        for urn in urns:
+            if urn in changes and changes[urn].kind == "replace":
+                outputs = changes[urn].resource.outputs
+                ids = tuple(str(outputs[key]) for key in ("id", "arn") if outputs.get(key))
+                for path in tuple(_holding(name, resource.inputs.get(name), ids)) or (name,):
+                    found.setdefault(path, urn)
+    for path, urn in found.items():
+        yield PathChange(path, cause=urn)
+
+
+def _holding(path: str, value: Any, ids: tuple[str, ...]) -> Iterator[str]:
+    """The paths under ``path`` whose values hold one of the ids; a list counts as a whole."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _holding(f"{path}.{key}", inner, ids)
+    elif isinstance(value, list):
+        if any(True for each in value for _ in _holding(path, each, ids)):
+            yield path
+    elif isinstance(value, str) and any(each in value for each in ids):
+        yield path
+
+
+def _new_version(resource: Resource, changes: Mapping[str, Change]) -> Iterator[PathChange]:
+    """A node group's new version of its launch template, when an update of the template makes one."""
     if resource.type != replacements.NODE_GROUP:
-        return ""
+        return
     for urn in resource.property_dependencies.get("launchTemplate", ()):
         change = changes.get(urn)
-        if change and change.resource.type == _LAUNCH_TEMPLATE and change.kind == "update" and not change.tags_only:
-            return urn
-    return ""
+        if change is None or change.kind != "update" or change.resource.type != _LAUNCH_TEMPLATE:
+            continue
+        if any(not any(replacements.covers(each, path.path) for each in _NO_NEW_VERSION) for path in change.paths):
+            yield PathChange("launchTemplate.version", cause=urn)
+            return
 
 
-def _finished(change: Change, old: Mapping[str, Resource], graph: Graph) -> Change:
+def _moved_clusters(
+    before: Graph, after: Graph, old: Mapping[str, Resource], changes: Mapping[str, Change]
+) -> frozenset[str]:
+    """Clusters that would stay while the VPC of their subnets goes. Subnets of the same VPC can be exchanged
+    (``UpdateClusterConfig`` takes ``subnetIds``), another VPC's cannot."""
+    gone = {urn for urn, change in changes.items() if change.kind in ("replace", "delete")}
+    made = {urn for urn, change in changes.items() if change.kind in ("replace", "create")}
+    return frozenset(
+        urn
+        for urn, change in changes.items()
+        if change.kind == "update"
+        and change.resource.type == replacements.CLUSTER
+        and any(replacements.covers("vpcConfig.subnetIds", path.path) for path in change.paths)
+        and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made)
+    )
+
+
+def _vpcs(graph: Graph, cluster: Resource) -> set[str]:
+    """URNs of the VPCs that a cluster's subnets are made in."""
+    subnets = (graph.by_urn.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ()))
+    return {vpc for subnet in subnets if subnet for vpc in subnet.property_dependencies.get("vpcId", ())}
+
+
+def _finished(change: Change, old: Mapping[str, Resource], graph: Graph, refused: str) -> Change:
     """With its component, and whether the resource as it stands today holds data."""
     component = graph.component_of(change.resource)
     standing = old.get(change.resource.urn, change.resource)
-    lost = change.kind in ("replace", "delete") and replacements.is_stateful(standing)
-    return replace(change, component=component.name if component else graph.stack, stateful=lost)
+    loses = change.kind in ("replace", "delete") or change.rolls_nodes
+    lost = loses and replacements.is_stateful(standing)
+    return replace(change, component=component.name if component else graph.stack, stateful=lost, refused=refused)
 
 
 _ORDER: Mapping[Kind, int] = {"replace": 0, "delete": 1, "create": 2, "update": 3}
-
-
 _WORST_FIRST = {type_: place for place, type_ in enumerate(replacements.STATEFUL)}
 
 
-def _rank(change: Change) -> tuple[bool, int, int, str, int, str]:
-    """Losses before the rest: replaced before deleted, and the worst first. The rest by component."""
+def _rank(change: Change) -> tuple[int, int, int, str, int, str]:
+    """What is refused, then losses (replaced before deleted, and the worst first), then the rest by component."""
     kind = _ORDER[change.kind]
+    if change.refused:
+        return (0, 0, 0, "", 0, change.resource.urn)
     if change.stateful:
-        return (False, kind, _WORST_FIRST[change.resource.type], "", 0, change.resource.urn)
-    return (True, 0, 0, change.component, kind, change.resource.urn)
+        return (1, kind, _WORST_FIRST[change.resource.type], "", 0, change.resource.urn)
+    return (2, 0, 0, change.component, kind, change.resource.urn)
 
 
 _UNSEEN_OPTIONS = frozenset({"aliases", "version", "import_id"})

@@ -153,7 +153,11 @@ KUBERNETES: Mapping[str, tuple[str, ...]] = {
 
 EVERY_KUBERNETES_OBJECT = ("metadata.name", "metadata.namespace")
 
+CLUSTER = "aws:eks/cluster:Cluster"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+
+ROLLS_NODES = ("launchTemplate.version", "releaseVersion", "version")
+"""Paths of a node group whose change keeps the group and replaces its nodes: EKS ``UpdateNodegroupVersion``."""
 
 STATEFUL: Mapping[str, str] = {
     "aws:fsx/lustreFileSystem:LustreFileSystem": "its files",

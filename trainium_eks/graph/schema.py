@@ -6,6 +6,7 @@ refuses it during ``up`` at the earliest. Here it is refused when the program is
 
 import importlib
 import sys
+import threading
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,9 @@ from trainium_eks.graph.graph import UNKNOWN
 from trainium_eks.model.problems import nearest
 
 _SCALARS = (str, int, float, bool)
+
+# Registrations come from many threads, and two first uses of one lazily imported SDK module can meet in the middle.
+_LOOKING_UP = threading.RLock()
 
 
 @cache
@@ -51,8 +55,9 @@ def input_types(type_: str) -> Mapping[str, type] | None:
 
 def faults(type_: str, inputs: Mapping[str, Any]) -> list[str]:
     """One sentence for each input, nested ones included, that the type does not take."""
-    known = input_types(type_)
-    return list(_object_faults(known, inputs, "")) if known is not None else []
+    with _LOOKING_UP:
+        known = input_types(type_)
+        return list(_object_faults(known, inputs, "")) if known is not None else []
 
 
 def _object_faults(known: Mapping[str, type], value: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -24,7 +24,8 @@ class GpuAddonsConfig(Shape):
     """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow Training Operator."""
 
     training_operator: Flag = True
-    """Kubeflow Training Operator v1.9.3 (PyTorchJob, MPIJob)."""
+    """Kubeflow Training Operator v1.9.3 (PyTorchJob, MPIJob). Jobs run as Volcano gangs: they name their queue in
+    ``runPolicy.schedulingPolicy.queue``."""
     dcgm_exporter: Flag = True
     """GPU metrics on port 9400."""
     nvidia_values: dict[str, Any] = pydantic.Field(default_factory=dict)

@@ -206,7 +206,7 @@ def _settable(config: StackConfig, problem: Problem) -> Problem:
     # Pulumi.yaml gives the CLI the same defaults, so whether the field was set tells nothing.
     if section is None or getattr(config, section) != StackConfig.model_fields[section].default:
         return problem
-    instead = f"the default `{section}` is in use: write the list into the stack's file, with this changed"
+    instead = f"change it in the stack's file; if `{section}` is not there, its default is in use: write the list out"
     return replace(problem, good=None, fix=f"{problem.fix}; {instead}" if problem.fix else instead)
 
 

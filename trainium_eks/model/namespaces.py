@@ -29,7 +29,7 @@ class NamespaceConfig(Shape):
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
     resource_quota: dict[str, Word] = pydantic.Field(default_factory=dict)
     """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``).
-    Unset: the queues' capability and 500 pods."""
+    Unset: ten times the queues' capability (waiting jobs count too) and 500 pods."""
     data_bucket: str | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
     training_user_id: Whole = 1000
@@ -73,7 +73,7 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
             found.append(Problem(path, "not a quantity", value=quantity, allowed=allowed))
     if namespace.data_bucket is not None:
         found += formats.bucket("data_bucket", namespace.data_bucket)
-    what = "not a user that jobs may run as (root, 0, is refused by Pod Security)"
+    what = "not a user that jobs may run as (root, 0, would own every team's directories)"
     found += formats.between("training_user_id", namespace.training_user_id, 1, 2**31 - 1, what)
     return found
 

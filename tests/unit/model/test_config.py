@@ -475,7 +475,7 @@ def test_a_fix_inside_a_default_list_says_that_the_list_must_be_written_out() ->
     rested = load(text({"region": "us-west-2", "owner": "me", "queues": [{"name": "other"}]}))
     told = next(problem for problem in problems(rested) if problem.path == "namespaces[0].queues[0]")
     assert told.good is None
-    assert "write the list into the stack's file" in told.fix
+    assert "write the list out" in told.fix
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod", "gpu"])

@@ -110,3 +110,31 @@ def test_run_without_tools_stops_before_pulumi(path: Path, capsys: pytest.Captur
         deploy.run("up", Graph("p", "dev", (), {}), path, [])
     assert stopped.value.code == 1
     assert "pulumi is not on PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--skip-preview"], ["--yes", "-f"]])
+def test_destroy_of_a_stack_that_protects_something_is_not_started(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
+    handed: list[list[str]] = []
+    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
+    kept = Resource("u", "aws:fsx/lustreFileSystem:LustreFileSystem", "files", options=Options(protect=True))
+    with pytest.raises(SystemExit) as stopped:
+        deploy.run("destroy", Graph("p", "prod", (kept,), {}), path, arguments)
+    said = capsys.readouterr()
+    assert stopped.value.code == 1
+    assert handed == []
+    assert "prod protects 1 resources (files" in said.err
+    assert "production: false" in said.err
+    assert "files: protected" in said.out
+
+
+def test_destroy_of_an_unprotected_stack_is_handed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
+    handed: list[list[str]] = []
+    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
+    deploy.run("destroy", Graph("p", "dev", (Resource("u", "aws:ec2/vpc:Vpc", "v"),), {}), path, [])
+    assert handed == [["pulumi", "destroy", "--stack", "dev", "--parallel", "32"]]

@@ -1,0 +1,53 @@
+"""What every component shares: how args are read and what is said of them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from components._args import ArgumentError, accept
+from trainium_eks.graph.graph import Graph
+from trainium_eks.model.problems import Problem, Severity
+from trainium_eks.model.shape import Shape, Whole
+
+
+class Sample(Shape):
+    """Args of nothing."""
+
+    size: Whole = 1
+
+
+def _warns(args: Sample) -> list[Problem]:
+    return [Problem("size", "rather small", severity=Severity.WARN, value=args.size)]
+
+
+def test_a_warning_is_said_once_in_a_program_and_again_in_the_next(record: Callable[..., Graph]) -> None:
+    def program() -> None:
+        accept(Sample, {"size": 1}, _warns, "Whole")
+        accept(Sample, {"size": 1}, _warns, "Part")
+        accept(Sample, {"size": 2}, _warns, "Other")
+
+    for _ in range(2):
+        said = record(program).warnings
+        assert [line.split(":")[0] for line in said] == ["Other", "Whole"]
+
+
+def test_every_fault_is_in_one_error() -> None:
+    def judge(args: Sample) -> list[Problem]:
+        return [Problem("size", "too small"), Problem("size", "not even")]
+
+    with pytest.raises(ArgumentError) as caught:
+        accept(Sample, {"size": 1}, judge, "Sample s")
+    assert str(caught.value).splitlines() == [
+        "Sample s: 2 problems, nothing was built",
+        "- size: too small",
+        "- size: not even",
+    ]
+
+
+def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule() -> None:
+    def judge(args: Sample) -> list[Problem]:
+        return [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]
+
+    assert accept(Sample, {}, judge, "Sample s", waivers={"R29": "a test"}).size == 1
+    with pytest.raises(ArgumentError):
+        accept(Sample, {}, judge, "Sample s", waivers={"R28": "another rule"})
