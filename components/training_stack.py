@@ -1,6 +1,7 @@
 """TrainingStack: one environment, composed of all the other components from one validated config."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pulumi
@@ -11,7 +12,7 @@ from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import config_path
+from trainium_eks.model.problems import Problem, config_path
 from trainium_eks.model.shape import ShapeError
 from trainium_eks.model.storage import S3Durability
 
@@ -67,7 +68,8 @@ class TrainingStack(pulumi.ComponentResource):
         config: StackConfig | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        config = accept(StackConfig, config, model.problems, f"TrainingStack {name}", waivers=waivers_of(config))
+        judge = _judge_as(name)
+        config = accept(StackConfig, config, judge, f"TrainingStack {name}", waivers=waivers_of(config))
         super().__init__("trainium-eks:index:TrainingStack", name, {}, opts)
         self._name = name
         self._config = config
@@ -307,7 +309,15 @@ class TrainingStack(pulumi.ComponentResource):
         }
 
 
-def _sum(amounts: Any) -> dict[str, int]:
+def _judge_as(name: str) -> Callable[[StackConfig], Iterable[Problem]]:
+    """The judge of a config for a stack of this name, which buckets, images and Kubernetes objects start with."""
+    reason = f"the name {name!r} does not fit buckets and Kubernetes objects: lower-case letters, digits and dashes"
+    fix = "rename the stack (the environment's config file is called after it)"
+    found = [] if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name) else [Problem("", reason, fix)]
+    return lambda config: [*found, *model.problems(config)]
+
+
+def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
     for amount in amounts:
         for resource, count in amount.items():

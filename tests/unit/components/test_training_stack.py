@@ -1,0 +1,66 @@
+"""TrainingStack: what it adds to the components it composes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components import ArgumentError, TrainingStack
+from trainium_eks.graph.graph import Graph
+
+Record = Callable[..., Graph]
+
+CONFIG: dict[str, Any] = {
+    "region": "us-west-2",
+    "owner": "me",
+    "allowed_account_ids": ["111122223333"],
+    "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
+}
+
+
+def test_defaults_are_the_blueprint(record: Record) -> None:
+    graph = record(lambda: TrainingStack("trn-dev", CONFIG))
+    groups = {each.inputs["labels"]["trainium-eks/pool"] for each in graph.of_type("aws:eks/nodeGroup:NodeGroup")}
+    assert groups == {"system", "cpu", "trn1-32xl-ng1", "trn1n-32xl-ng"}
+
+
+@pytest.mark.parametrize("name", ["trn-Dev", "trn_dev", "1dev", "dev-"])
+def test_a_name_that_buckets_and_kubernetes_refuse_is_refused_first(record: Record, name: str) -> None:
+    with pytest.raises(ArgumentError, match="lower-case letters, digits and dashes"):
+        record(lambda: TrainingStack(name, CONFIG))
+
+
+def test_neither_file_system_nor_repository_when_they_are_null(record: Record) -> None:
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": None, "image_repository": None}))
+    assert graph.of_type("aws:fsx/lustreFileSystem:LustreFileSystem", "aws:ecr/repository:Repository") == ()
+    assert graph.of_type("kubernetes:core/v1:PersistentVolume", "kubernetes:core/v1:PersistentVolumeClaim") == ()
+
+
+def test_one_efa_plugin_serves_trainium_and_gpu_groups(record: Record) -> None:
+    groups = [
+        {"name": "trn1", "instance_type": "trn1.32xlarge"},
+        {"name": "p4d", "instance_type": "p4d.24xlarge", "zone_id": "usw2-az4"},
+    ]
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "node_groups": groups, "waivers": {}}))
+    releases = [each.inputs for each in graph.of_type("kubernetes:helm.sh/v3:Release")]
+    [plugin] = [each for each in releases if each["chart"] == "aws-efa-k8s-device-plugin"]
+    assert {"trn1.32xlarge", "p4d.24xlarge"} <= set(plugin["values"]["supportedInstanceLabels"]["values"])
+    assert {"nvidia-device-plugin"} <= {each["chart"] for each in releases}
+
+
+def test_a_given_bucket_is_the_one_that_teams_may_use(record: Record) -> None:
+    storage = {"durability": {"type": "s3", "bucket": "my-checkpoints", "prefix": "runs"}}
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": storage}))
+    policies = [str(each.inputs["policy"]) for each in graph.of_type("aws:iam/rolePolicy:RolePolicy")]
+    assert [each for each in policies if "arn:aws:s3:::my-checkpoints/runs/training" in each]
+    assert graph.of_type("aws:s3/bucket:Bucket") == ()
+
+
+def test_two_environments_side_by_side_share_nothing(record: Record) -> None:
+    def program() -> None:
+        TrainingStack("trn-one", CONFIG)
+        TrainingStack("trn-two", CONFIG)
+
+    graph = record(program)
+    for first in (each for each in graph.resources if "trn-one" in each.urn):
+        assert not [urn for urn in first.dependencies if "trn-two" in urn]
