@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import pulumi_aws as aws
 
 from trainium_eks.model.instances import InstanceType
+from trainium_eks.model.node_groups import ROOT_THROUGHPUT_MIBPS
 
 from ._args import Text
 
 ROOT_DEVICE = "/dev/xvda"
 """Root device of Amazon Linux 2023."""
-
-ROOT_THROUGHPUT_MIB_S = 500
-"""gp3 starts at 125 MiB/s, at which a 15 GiB Neuron image unpacks for two minutes; 3000 IOPS carry up to 750."""
 
 ROOT_IOPS = 3000
 """gp3's base."""
@@ -97,7 +95,7 @@ def root_volume(size_gib: int, kms_key_arn: Text | None) -> list[aws.ec2.LaunchT
                 volume_type="gp3",
                 volume_size=size_gib,
                 iops=ROOT_IOPS,
-                throughput=ROOT_THROUGHPUT_MIB_S,
+                throughput=ROOT_THROUGHPUT_MIBPS,
                 encrypted="true",
                 kms_key_id=kms_key_arn,
                 delete_on_termination="true",

@@ -24,9 +24,6 @@ POOL_LABEL = "trainium-eks/pool"
 LONGEST_NAME = 49
 """A node group's name is at most 63 characters (EKS API); ``-nodes`` and Pulumi's suffix take the rest."""
 
-ROOT_GIB_BESIDE_LOCAL_DISKS = 100
-ROOT_GIB_WITHOUT_LOCAL_DISKS = 500
-
 
 class AcceleratorNodeGroupArgs(NodeGroupConfig):
     """Args of :class:`AcceleratorNodeGroup`: an entry of the config's node groups, and its wiring."""
@@ -207,7 +204,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             # Without EFA there are no interfaces here, and EKS puts the cluster's group on the node by itself, which
             # it does only for a template that names no group at all (EKS user guide, launch templates).
             network_interfaces=template.launch_interfaces(self._interfaces, self._security_groups, args.name),
-            block_device_mappings=template.root_volume(self._root_volume_gib(), args.kms_key_arn),
+            block_device_mappings=template.root_volume(judge.root_volume_gib(args, self._instance), args.kms_key_arn),
             metadata_options=template.metadata_options(),
             user_data=template.user_data(self._boot()),
             tag_specifications=template.tag_specifications(self._tags),
@@ -258,18 +255,10 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     def _template_version(self) -> pulumi.Output[str]:
         return self._template.latest_version.apply(str)
 
-    def _root_volume_gib(self) -> int:
-        if self._args.root_volume_gib is not None:
-            return self._args.root_volume_gib
-        return ROOT_GIB_BESIDE_LOCAL_DISKS if self._uses_local_disks() else ROOT_GIB_WITHOUT_LOCAL_DISKS
-
-    def _uses_local_disks(self) -> bool:
-        return self._args.local_storage == "raid0" and self._instance.local_disks > 0
-
     def _boot(self) -> template.Boot:
         wanted = self._args.hugepages_2mi
         return template.Boot(
-            raid0=self._uses_local_disks(),
+            raid0=judge.uses_local_disks(self._args, self._instance),
             hugepages_2mi=self._instance.hugepages_2mi if wanted is None else wanted,
             cores_per_logical_core=template.logical_core_setting(self._instance),
             lustre_client=self._args.install_lustre_client,

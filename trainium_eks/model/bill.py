@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from trainium_eks.model import config as stack_config
 from trainium_eks.model import prices, versions
 from trainium_eks.model.config import StackConfig
-from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
-from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.node_groups import ROOT_THROUGHPUT_MIBPS, root_volume_gib
 from trainium_eks.model.storage import FileSystemConfig
-
-ROOT_THROUGHPUT_MIBPS = 500
-"""Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes."""
 
 BY_USE = (
     "NAT and cross-zone traffic",
@@ -203,13 +200,6 @@ def file_system(
     if extra > 0:
         lines.append(Line("metadata IOPS", extra, extra, _hourly(prices.FSX_METADATA_IOPS_MONTH)))
     return tuple(lines)
-
-
-def root_volume_gib(group: NodeGroupConfig, instance: InstanceType) -> int:
-    """Size of an accelerator node's root volume, GiB: small where containers and images live on local NVMe."""
-    if group.root_volume_gib is not None:
-        return group.root_volume_gib
-    return 100 if group.local_storage == "raid0" and instance.local_disks else 500
 
 
 def _file_system_of(config: FileSystemConfig) -> tuple[Line, ...]:

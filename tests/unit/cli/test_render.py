@@ -203,6 +203,70 @@ def test_replacements_that_only_follow_are_folded_under_their_cause(against: Cal
     assert "± Queue" not in text
 
 
+def test_updates_that_only_follow_are_folded_under_their_cause(against: Callable[[Graph], str]) -> None:
+    text = against(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"))
+    assert "  ~ updated because subnet is replaced: Cluster" in text
+    assert "~ Cluster" not in text
+
+
+def test_a_cluster_that_would_have_to_move_is_said_first(against: Callable[[Graph], str]) -> None:
+    lines = " ".join(against(changed(environment(), "vpc", cidrBlock="10.1.0.0/16")).split())
+    first, _, rest = lines.partition("! ")[2].partition(" ! ")
+    assert first.startswith(
+        "Cluster control-plane cannot be updated; EKS cannot move a cluster to another VPC: `up` stops there; "
+        "make a new environment, or destroy this one first"
+    )
+    assert first.endswith("vpcConfig: a new value, from subnet")
+    assert "Vpc vpc is REPLACED" in rest
+
+
+def _tagged(graph: Graph, *groups: str) -> Graph:
+    """With a tag of the whole environment on these groups and what they launch."""
+    for group in groups:
+        graph = changed(graph, f"{group}-template", tagSpecifications=[{"tags": {"Team": "x"}}], tags={"Team": "x"})
+        graph = changed(graph, group, tags={"Team": "x"})
+    return graph
+
+
+def test_a_tag_that_replaces_all_nodes_says_so(against: Callable[[Graph], str]) -> None:
+    text = against(_tagged(changed(environment(), "vpc", tags={"Team": "x"}), "system", "trn1"))
+    flat = " ".join(text.split())
+    assert "  nodes of 2 groups are replaced one after another\n" in text
+    for group in ("system", "trn1"):
+        assert (
+            f"! NodeGroup {group} stays, its nodes are REPLACED one after another; lost with them: "
+            f'what runs on its nodes tags: (none) → {{"Team": "x"}} '
+            f"launchTemplate.version: a new value, from {group}-template" in flat
+        )
+    assert "and tags alone on 1 resource" in text
+
+
+def test_a_resting_group_is_counted_and_no_loss(planned: Planned, tmp_path: Path) -> None:
+    resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    saved = tmp_path / "plan.json"
+    report.save(report.make(resting), saved)
+    text = planned("--against", saved, graph=_tagged(resting, "system", "trn1")).stdout
+    assert "  nodes of 2 groups are replaced one after another; 1 of these has none now\n" in text
+    assert "! NodeGroup trn1" not in text
+    assert "~ NodeGroup  trn1\n" in text
+    alone = planned("--against", saved, graph=changed(resting, "trn1-template", userData="bmV3")).stdout
+    assert "~ NodeGroup  trn1\n" in alone
+    assert "is replaced" not in alone
+
+
+def test_the_pace_of_a_roll_is_the_groups_own(against: Callable[[Graph], str]) -> None:
+    text = against(changed(environment(), "trn1", releaseVersion="x", updateConfig={"maxUnavailable": 3}))
+    assert "  nodes of 1 group are replaced 3 at a time\n" in text
+    mixed = changed(environment(), "system", releaseVersion="x", updateConfig={"maxUnavailablePercentage": 50})
+    text = against(changed(mixed, "trn1", releaseVersion="x"))
+    assert "  nodes of 2 groups are replaced in turn\n" in text
+    assert "! NodeGroup system stays, its nodes are REPLACED 50% at a time" in text
+
+
+def test_no_roll_is_not_mentioned(against: Callable[[Graph], str]) -> None:
+    assert "nodes of" not in against(changed(environment(), "trn1", tags={"Team": "x"}))
+
+
 def test_tags_are_folded(against: Callable[[Graph], str]) -> None:
     text = against(changed(changed(environment(), "vpc", tags={"a": "b"}), "subnet", tags={"a": "b"}))
     assert "and tags alone on 2 resources" in text

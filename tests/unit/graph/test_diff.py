@@ -95,8 +95,142 @@ def test_replacing_the_cluster_replaces_everything_in_kubernetes() -> None:
 
 def test_a_changed_launch_template_rolls_its_group_and_no_other() -> None:
     changes = _compare(changed(environment(), "trn1-template", userData="bmV3"))
-    assert _names(changes.items) == ["trn1-template", "trn1"]
+    assert set(_names(changes.items)) == {"trn1-template", "trn1"}
     assert _of(changes, "trn1").follows == urn("trn1-template", environment())
+    assert _names(changes.rolled) == ["trn1"]
+
+
+def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too() -> None:
+    """A tag of the whole environment changes group and template at once; the group's part must not hide the roll."""
+    tagged = changed(environment(), "trn1-template", tagSpecifications=[{"tags": {"Team": "x"}}], tags={"Team": "x"})
+    changes = _compare(changed(tagged, "trn1", tags={"Team": "x"}))
+    group = _of(changes, "trn1")
+    assert (group.kind, group.tags_only, group.rolls_nodes) == ("update", False, True)
+    assert [(path.path, path.cause) for path in group.paths] == [
+        ("tags", ""),
+        ("launchTemplate.version", urn("trn1-template", environment())),
+    ]
+    assert group.follows == urn("trn1-template", environment())
+
+
+@pytest.mark.parametrize("inputs", [{"tags": {"Team": "x"}}, {"updateDefaultVersion": True}])
+def test_what_makes_no_new_version_of_a_template_rolls_nothing(inputs: dict[str, object]) -> None:
+    changes = _compare(changed(environment(), "trn1-template", **inputs))
+    assert _names(changes.items) == ["trn1-template"]
+    group_too = _compare(changed(changed(environment(), "trn1-template", **inputs), "trn1", tags={"Team": "x"}))
+    assert _of(group_too, "trn1").tags_only
+
+
+def test_a_version_that_is_given_is_not_counted_twice() -> None:
+    after = changed(environment(), "trn1-template", userData="bmV3")
+    after = changed(after, "trn1", launchTemplate={"id": "sim-template", "version": "2"})
+    [path] = _of(_compare(after), "trn1").paths
+    assert (path.path, path.before, path.after) == ("launchTemplate.version", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rolls"),
+    [
+        ({"releaseVersion": "1.35.0-20260801"}, True),
+        ({"version": "1.36"}, True),
+        ({"launchTemplate": {"id": "sim-template", "version": "2"}}, True),
+        ({"taints": []}, False),
+        ({"tags": {"Team": "x"}}, False),
+        ({"amiType": "x"}, False),
+    ],
+)
+def test_only_what_eks_rolls_rolls(inputs: dict[str, object], rolls: bool) -> None:
+    changes = _compare(changed(environment(), "trn1", **inputs))
+    assert _names(changes.rolled) == (["trn1"] if rolls else [])
+
+
+def test_rolling_running_nodes_is_dangerous_and_resting_ones_is_not() -> None:
+    rolled = changed(environment(), "trn1", releaseVersion="1.35.0-20260801")
+    assert _names(_compare(rolled).dangerous) == ["trn1"]
+    resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    changes = _compare(changed(resting, "trn1", releaseVersion="1.35.0-20260801"), before=resting)
+    assert (_names(changes.dangerous), _names(changes.rolled)) == ([], ["trn1"])
+
+
+def test_who_takes_a_new_id_in_place_is_updated() -> None:
+    changes = _compare(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"))
+    cluster = _of(changes, "control-plane")
+    assert (cluster.kind, cluster.follows) == ("update", urn("subnet", environment()))
+    [path] = cluster.paths
+    assert (path.path, path.cause, path.replaces) == ("vpcConfig", urn("subnet", environment()), False)
+    assert "trn1-template" not in _names(changes.items), "an updated cluster keeps its id"
+
+
+def test_a_taken_id_is_found_inside_the_input() -> None:
+    before = environment()
+    with_id = replace(
+        before,
+        resources=tuple(
+            replace(each, outputs={"id": "sim-subnet"}) if each.name == "subnet" else each for each in before.resources
+        ),
+    )
+    changes = _compare(changed(with_id, "subnet", cidrBlock="10.0.64.0/18"), before=with_id)
+    assert [path.path for path in _of(changes, "control-plane").paths] == ["vpcConfig.subnetIds"]
+
+
+def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
+    before = environment()
+    before = replace(
+        before,
+        resources=tuple(
+            replace(each, property_dependencies={"vpcSecurityGroupIds": (urn("fsx-group", before),)})
+            if each.name == "trn1-template"
+            else each
+            for each in before.resources
+        ),
+    )
+    changes = _compare(changed(before, "fsx-group", description="new"), before=before)
+    assert _of(changes, "trn1-template").kind == "update"
+    assert _names(changes.rolled) == ["trn1"]
+
+
+def test_an_ignored_input_takes_no_new_id() -> None:
+    before = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
+    changes = _compare(changed(before, "subnet", cidrBlock="10.0.64.0/18"), before=before)
+    assert "control-plane" not in _names(changes.items)
+
+
+def test_a_cluster_that_keeps_its_subnets_whatever_happens_is_not_refused() -> None:
+    before = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
+    after = changed(changed(before, "vpc", cidrBlock="10.1.0.0/16"), "control-plane", version="1.36")
+    assert not _of(_compare(after, before=before), "control-plane").refused
+
+
+def test_a_cluster_cannot_move_to_another_vpc() -> None:
+    changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
+    assert changes.items[0].resource.name == "control-plane"
+    assert changes.dangerous[0].refused == "EKS cannot move a cluster to another VPC"
+    assert [item["name"] for item in changes.to_json()["items"] if item["refused"]] == ["control-plane"]
+
+
+def test_a_cluster_cannot_move_to_a_vpc_made_elsewhere() -> None:
+    after = changed(without(environment(), "vpc", "subnet"), "control-plane", vpcConfig={"subnetIds": ["subnet-1"]})
+    assert _of(_compare(after), "control-plane").refused
+    assert _of(_compare(environment(), before=after), "control-plane").refused
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("subnet", {"cidrBlock": "10.0.64.0/18"}),
+        ("control-plane", {"version": "1.36"}),
+        ("control-plane", {"vpcConfig": {"subnetIds": ["sim-subnet"], "endpointPublicAccess": False}}),
+    ],
+)
+def test_a_cluster_that_stays_in_its_vpc_is_not_refused(name: str, inputs: dict[str, object]) -> None:
+    changes = _compare(changed(environment(), name, **inputs))
+    assert _of(changes, "control-plane").kind == "update"
+    assert not any(change.refused for change in changes.items)
+
+
+def test_a_new_cluster_in_a_new_vpc_is_not_refused() -> None:
+    after = changed(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"), "control-plane", name="other")
+    assert not any(change.refused for change in _compare(after).items)
 
 
 def test_lost_data_comes_first_replaced_before_deleted() -> None:
@@ -198,8 +332,13 @@ def test_json_says_the_same() -> None:
     [item] = data["items"]
     assert (item["kind"], item["stateful"], item["blockedByProtect"]) == ("replace", True, True)
     assert item["paths"] == [
-        {"path": "deploymentType", "before": "PERSISTENT_2", "after": "SCRATCH_2", "replaces": True}
+        {"path": "deploymentType", "before": "PERSISTENT_2", "after": "SCRATCH_2", "replaces": True, "cause": ""}
     ]
+
+
+def test_json_says_which_groups_are_rolled() -> None:
+    items = _compare(changed(environment(), "trn1-template", userData="bmV3")).to_json()["items"]
+    assert {item["name"]: item["rollsNodes"] for item in items} == {"trn1": True, "trn1-template": False}
 
 
 def test_the_values_that_replace_are_given_by_path() -> None:
