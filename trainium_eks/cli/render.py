@@ -197,9 +197,9 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
     """The modelled duration, the chain that decides it, and whether the order is as it must be."""
     good = timeline.ratio <= BAR
     line = Text(f"{_minutes(timeline.seconds)} modelled", "bold")
-    line.append(f", bound {_minutes(timeline.lower_bound_seconds)}: ", "default not bold")
-    line.append(f"{timeline.ratio:.2f} × the bound", "green not bold" if good else "red not bold")
-    line.append(f" (at most {BAR} is good); one after the other {_minutes(timeline.serial_seconds)}", "dim not bold")
+    bound = ", ".join(f"{_CHAINS[name]} {_minutes(seconds)}" for name, seconds in timeline.chains.items())
+    line.append(f", {timeline.ratio:.2f} × max({bound})", "green not bold" if good else "red not bold")
+    line.append(f" (good: {BAR}); in series {_minutes(timeline.serial_seconds)}", "dim not bold")
     table = _table("after", "takes", "what decides", header=True)
     for step in timeline.critical_path:
         name = Text(step.name).append(f"  {facts.short_type(step.type)}", "dim")
@@ -297,6 +297,10 @@ def _times(kind: str, count: int) -> str:
 
 def _dollars(amount: float, *, whole: bool = False) -> str:
     return f"${amount:,.0f}" if whole else f"${amount:,.2f}"
+
+
+_CHAINS = {"cluster": "cluster", "fileSystem": "file system"}
+"""The chains of the bound, A and B, as people call them."""
 
 
 def _minutes(seconds: float) -> str:

@@ -141,6 +141,7 @@ def _time_json(modelled: Timeline) -> dict[str, Any]:
     return {
         "seconds": modelled.seconds,
         "lowerBoundSeconds": modelled.lower_bound_seconds,
+        "chains": dict(modelled.chains),
         "ratio": round(modelled.ratio, 4),
         "serialSeconds": modelled.serial_seconds,
         "criticalPath": [step(each) for each in modelled.critical_path],

@@ -72,8 +72,8 @@ class Timeline:
     """Every resource that takes time, in order of start."""
     critical_path: tuple[Step, ...]
     """The chain that decides: each step starts when the one before it ends."""
-    lower_bound_seconds: float
-    """What no order of the same steps can beat: the longer of the cluster's chain and the file system's."""
+    chains: Mapping[str, float]
+    """Seconds of the chains that AWS itself orders: ``cluster`` (A) and, with a file system, ``fileSystem`` (B)."""
     edges: tuple[EdgeCheck, ...]
     """Which edges must or must not exist, and whether they do."""
 
@@ -86,6 +86,11 @@ class Timeline:
     def serial_seconds(self) -> float:
         """The same steps one after the other, as a tutorial does them."""
         return sum(step.seconds for step in self.steps)
+
+    @property
+    def lower_bound_seconds(self) -> float:
+        """What no order of the same steps can beat: the longer of the chains."""
+        return max(self.chains.values())
 
     @property
     def ratio(self) -> float:
@@ -119,7 +124,7 @@ def model(graph: Graph) -> Timeline:
     return Timeline(
         steps=tuple(sorted(steps.values(), key=lambda step: (step.start, step.urn))),
         critical_path=tuple(_critical_path(steps, previous)),
-        lower_bound_seconds=lower_bound(graph),
+        chains=chains(graph),
         edges=check_edges(graph, ordered),
     )
 
@@ -142,8 +147,8 @@ def step_seconds(resource: Resource) -> float:
     return STEP_SECONDS.get(resource.type, OTHER_SECONDS)
 
 
-def lower_bound(graph: Graph) -> float:
-    """The longer of the two chains that AWS itself orders, from step times alone and none of the graph's edges.
+def chains(graph: Graph) -> dict[str, float]:
+    """The two chains that AWS itself orders, from step times alone and none of the graph's edges.
 
     A: network, control plane, vpc-cni, then side by side the slowest accelerator group and the CPU nodes with DNS,
     Volcano and its queues on them. B: network, security group, file system, data repository association.
@@ -174,7 +179,7 @@ def lower_bound(graph: Graph) -> float:
     file_system = longest("aws:fsx/lustreFileSystem:LustreFileSystem")
     b = network + longest("aws:ec2/securityGroup:SecurityGroup") + file_system
     b += longest("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")
-    return max(a, b if file_system else 0.0)
+    return {"cluster": a, "fileSystem": b} if file_system else {"cluster": a}
 
 
 def _schedule(graph: Graph, ordered: Order) -> tuple[dict[str, float], dict[str, str]]:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import celpy
 import pytest
 
 from trainium_eks.model import admission
 from trainium_eks.model.admission import Validation, Variable
-
-celpy = pytest.importorskip("celpy", reason="cel-python evaluates the expressions")
 
 QUEUES = ("test", "big")
 NEURON = {"resources": {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}}
