@@ -27,10 +27,12 @@ class InvalidConfig(Exception):  # noqa: N818 (the name says what the problems a
 
     Attributes:
         problems: everything that is wrong with it.
+        settings: what the program would get all the same, when it was not the program that refused.
     """
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[Problem, ...], settings: "StackSettings | None" = None) -> None:
         self.problems = problems
+        self.settings = settings
         super().__init__(describe(problems))
 
 
@@ -219,9 +221,10 @@ def _merged(project: Project, name: str, file: str, section: "_Mapping | dict[st
             texts[key] = _text(fallback)
         elif key.startswith(f"{project.name}:") and not any(problem.path == shown for problem in problems):
             problems.append(Problem(shown, f"required, and not set in {file}", config_set(shown, "<value>")))
+    settings = StackSettings(name, dict(sorted(texts.items())), frozenset(secret))
     if problems:
-        raise InvalidConfig(tuple(problems))
-    return StackSettings(name, dict(sorted(texts.items())), frozenset(secret))
+        raise InvalidConfig(tuple(problems), settings)
+    return settings
 
 
 def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> list[Problem]:
@@ -230,7 +233,8 @@ def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> 
     if not declared.type or (secret and value == SECRET) or _fits(declared.type, declared.items, value):
         return []
     expected = _type_name(declared.type, declared.items)
-    return [Problem(path, f"expected {expected}, got {json.dumps(value)}", declared.description)]
+    meaning = f" ({declared.description.rstrip('.')})" if declared.description else ""
+    return [Problem(path, f"expected {expected}, got {json.dumps(value)}{meaning}")]
 
 
 def _fits(type_: str, items: Mapping[str, Any] | None, value: Any) -> bool:

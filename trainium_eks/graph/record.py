@@ -14,7 +14,7 @@ from typing import Any
 from trainium_eks.graph.child import PROTOCOL
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.problems import Problem, config_path
 
 __all__ = ["InvalidConfig", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
 
@@ -79,7 +79,36 @@ def record(
         ProgramTimedOut: with what is pending.
     """
     project = load_project(directory)
-    settings = project.stack(stack)
+    try:
+        settings = project.stack(stack)
+    except InvalidConfig as error:
+        if error.settings is None:
+            raise
+        raise _with_the_programs_own(project, error.settings, error, dry_run, timeout_seconds, python) from None
+    return _record(project, settings, dry_run, timeout_seconds, python)
+
+
+def _with_the_programs_own(
+    project: Project,
+    settings: StackSettings,
+    declared: InvalidConfig,
+    dry_run: bool,
+    timeout_seconds: float,
+    python: str,
+) -> InvalidConfig:
+    """What Pulumi.yaml's types refuse, and what the program would refuse next: all is told at once."""
+    try:
+        _record(project, settings, dry_run, timeout_seconds, python)
+    except InvalidConfig as error:
+        said = {problem.path for problem in declared.problems}
+        more = tuple(problem for problem in error.problems if config_path(problem.path) not in said)
+        return InvalidConfig(declared.problems + more)
+    except (ProgramFailed, ProgramTimedOut, ProjectError):
+        pass  # with such a config that says nothing
+    return declared
+
+
+def _record(project: Project, settings: StackSettings, dry_run: bool, timeout_seconds: float, python: str) -> Graph:
     _check_recorder(project)
     with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
         answer_file = Path(scratch) / "answer.json"

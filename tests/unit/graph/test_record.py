@@ -261,3 +261,47 @@ def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: 
     with pytest.raises(InvalidConfig) as caught:
         record(project(tmp_path, program), "dev")
     assert caught.value.problems == (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)
+
+
+def test_declared_types_and_the_program_are_heard_together(tmp_path: Path) -> None:
+    program = """
+        import pulumi
+        from trainium_eks.model.problems import Problem
+        class Bad(pulumi.RunError):
+            problems = (Problem("node_count", "said before"), Problem("zone", "no such zone"))
+        raise Bad("two problems")
+    """
+    directory = project(tmp_path, program)
+    (directory / "Pulumi.yaml").write_text("name: demo\nruntime: python\nconfig:\n  nodeCount: {type: integer}\n")
+    (directory / "Pulumi.dev.yaml").write_text("config:\n  demo:nodeCount: many\n")
+    with pytest.raises(InvalidConfig) as caught:
+        record(directory, "dev")
+    assert [problem.path for problem in caught.value.problems] == ["nodeCount", "zone"]
+
+
+def test_a_declared_type_is_refused_even_when_the_program_does_not_mind(tmp_path: Path) -> None:
+    directory = project(tmp_path, "")
+    (directory / "Pulumi.yaml").write_text("name: demo\nruntime: python\nconfig:\n  nodeCount: {type: integer}\n")
+    (directory / "Pulumi.dev.yaml").write_text("config:\n  demo:nodeCount: many\n")
+    with pytest.raises(InvalidConfig) as caught:
+        record(directory, "dev")
+    assert [problem.path for problem in caught.value.problems] == ["nodeCount"]
+
+
+def test_a_program_whose_caller_is_killed_ends_too(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    directory = project(
+        tmp_path, f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    call = "import sys, pathlib, trainium_eks.graph.record as r; r.record(pathlib.Path(sys.argv[1]), 'dev')"
+    caller = subprocess.Popen([sys.executable, "-c", call, str(directory)], cwd=ROOT)
+    deadline = time.monotonic() + 20
+    while not (mark.is_file() and mark.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    caller.kill()
+    caller.wait()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{mark.read_text()}/cmdline").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
