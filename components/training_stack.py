@@ -12,7 +12,7 @@ from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, config_path
+from trainium_eks.model.problems import Problem, config_path, refused
 from trainium_eks.model.shape import ShapeError
 from trainium_eks.model.storage import S3Durability
 
@@ -44,7 +44,9 @@ def read_config() -> StackConfig:
     try:
         config = model.load(values)
     except ShapeError as error:
-        raise ArgumentError(subject, error.problems, spell=config_path) from None
+        waivers = model.decode(values).get("waivers")
+        beside = refused(model.problems_beside(values, error.problems), waivers if isinstance(waivers, dict) else {})
+        raise ArgumentError(subject, [*error.problems, *beside], spell=config_path) from None
     return accept(StackConfig, config, model.problems, subject, waivers=config.waivers, spell=config_path)
 
 

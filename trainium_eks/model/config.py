@@ -1,6 +1,7 @@
 """StackConfig: everything an environment can say, in one validated model."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -102,6 +103,44 @@ def decode(values: Mapping[str, str]) -> dict[str, Any]:
     return {key: text if key in plain else _json(text) for key, text in values.items()}
 
 
+def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
+    """What else is wrong, in the sections that have their shape, when others have not: all is told at once.
+
+    A section is left out when it is judged by looking at a broken one too.
+
+    Args:
+        values: what :func:`load` got.
+        faults: what it refused.
+    """
+    broken = {_section(problem) for problem in faults}
+    whole = {key: text for key, text in values.items() if formats.snake(key) not in broken}
+    stand_ins = {key: text for key, text in (("region", "us-west-2"), ("owner", "-")) if key in broken}
+    try:
+        config = load({**whole, **stand_ins})
+    except ShapeError:
+        return ()
+    given = {formats.snake(key) for key in whole}
+    judged = {name for name in given if not broken & {name, *_LOOKS_AT.get(name, ())}}
+    return tuple(problem for problem in problems(config) if _section(problem) in judged)
+
+
+_LOOKS_AT: Mapping[str, tuple[str, ...]] = {
+    "cluster": ("existing_network", "instance_types", "network", "production"),
+    "existing_network": ("instance_types", "node_groups", "region"),
+    "file_system": ("existing_network", "network", "production", "region"),
+    "namespaces": ("cluster", "queues"),
+    "network": ("instance_types", "node_groups", "production", "region"),
+    "node_groups": ("cluster", "existing_network", "instance_types", "network", "region"),
+    "queues": ("instance_types", "node_groups"),
+    "volcano": ("node_groups",),
+}
+"""Section to the others that its judges look at."""
+
+
+def _section(problem: Problem) -> str:
+    return re.split(r"[.\[]", problem.path, maxsplit=1)[0]
+
+
 def load(values: Mapping[str, str]) -> StackConfig:
     """The stack's config from Pulumi's key-to-text map.
 
@@ -169,7 +208,7 @@ def private_subnets(config: StackConfig) -> dict[str, str]:
 def problems(config: StackConfig) -> tuple[Problem, ...]:
     """Everything that is wrong with the config of one environment, of every section and between them.
 
-    Nothing is looked up: what only AWS can tell is for ``trn check``. Paths start at the stack's root.
+    Nothing is looked up: what only AWS can tell is not judged. Paths start at the stack's root.
     """
     types = _catalogue_or_default(config)
     found = _own_problems(config)

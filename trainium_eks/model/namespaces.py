@@ -24,7 +24,7 @@ class NamespaceConfig(Shape):
     name: str
     """Name of the namespace."""
     queues: tuple[str, ...]
-    """Queues its jobs may use; the first is the one ``trn train`` takes."""
+    """Queues its jobs may use; the first is its own, which launchers take by default."""
     principals: tuple[str, ...] = ()
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
     resource_quota: dict[str, Word] = pydantic.Field(default_factory=dict)

@@ -75,7 +75,7 @@ class NodeGroupConfig(Shape):
     max_unavailable: Whole = 1
     """Nodes an update may take down at a time, 1 to 100."""
     size_managed_elsewhere: Flag = False
-    """True leaves ``desired_size`` to ``trn scale`` or an autoscaler: later changes to it here are ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to who scales by hand: later changes to it here are ignored."""
     hugepages_2mi: Whole | None = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     install_lustre_client: Flag = False

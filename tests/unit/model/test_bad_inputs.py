@@ -145,7 +145,7 @@ def test_a_row_says_how_it_is_proved(row: dict[str, Any]) -> None:
     if row["stage"] == "design":
         assert row["test"] in nodes(row["test"].split("::")[0])
     else:
-        assert row["test"] is None, "what only AWS can tell is proved with trn check"
+        assert row["test"] is None, "what only AWS can tell has no test without AWS"
 
 
 def nodes(path: str) -> set[str]:

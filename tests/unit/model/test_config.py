@@ -484,3 +484,29 @@ def test_the_environments_in_the_repository_are_sound(environment: str, pytestco
     config = load(text({key.partition(":")[2]: value for key, value in content.items()}))
     stopping = model.problems(config)
     assert [each for each in stopping if each.rule not in config.waivers and each.severity is not Severity.WARN] == []
+
+
+class TestBesideABrokenSection:
+    """Faults of shape in one section do not keep silent what is wrong in the others."""
+
+    def told(self, **values: str) -> list[str]:
+        with pytest.raises(ShapeError) as caught:
+            load(values)
+        return [problem.path for problem in model.problems_beside(values, caught.value.problems)]
+
+    def test_sections_that_have_their_shape_are_judged(self) -> None:
+        told = self.told(region="us-west-2", owner="me", nodeGroups="[1]", fileSystem='{"storageCapacityGib": 1300}')
+        assert told == ["file_system.storage_capacity_gib"]
+
+    def test_a_missing_region_does_not_hide_the_rest(self) -> None:
+        told = self.told(owner="me", cluster='{"kubernetesVersion": "1.20"}', waivers='{"R99": "x"}')
+        assert "cluster.kubernetes_version" in told
+        assert any(path.startswith("waivers") for path in told)
+
+    def test_a_section_judged_by_a_broken_one_waits(self) -> None:
+        queues = '[{"name": "big", "capability": {"aws.amazon.com/neuron": 9999}}]'
+        assert self.told(region="us-west-2", owner="me", nodeGroups="[1]", queues=queues) == []
+        assert self.told(region="us-west-2", owner="me", fileSystem="1", queues=queues) != []
+
+    def test_defaults_are_not_judged_in_place_of_what_is_broken(self) -> None:
+        assert self.told(region="nowhere", owner="me", network="1") == ["region"]

@@ -95,7 +95,7 @@ def secrets_key(view: View) -> Iterator[Finding]:
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
 def standard_support(view: View) -> Iterator[Finding]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. Judged against the pinned table of
-    support dates and today; `trn check` asks AWS."""
+    support dates and today."""
     for plane in view.control_planes:
         path, version = plane.read("version", "version")
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))

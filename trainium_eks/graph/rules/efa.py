@@ -60,7 +60,7 @@ def placement(view: View) -> Iterator[Finding]:
 @rule("R28", "Configure a Capacity Block wholly or not at all", "high", "EKS capacity-blocks-mng")
 def capacity_blocks(view: View) -> Iterator[Finding]:
     """EKS refuses half of it: capacityType, marketType and the reservation in the template, the type in the template
-    only, and one subnet in the block's zone. Whether the block is active is for `trn check`."""
+    only, and one subnet in the block's zone. Whether the block is active only AWS knows."""
     for group in view.node_groups:
         market = at(group.settings, "instanceMarketOptions.marketType")
         if group.capacity_type == "CAPACITY_BLOCK" or market == "capacity-block":

@@ -154,7 +154,7 @@ def updates(view: View) -> Iterator[Finding]:
 
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
 def autoscaled_sizes(view: View) -> Iterator[Finding]:
-    """Where an autoscaler or `trn scale` sets the size, an `up` must not set it back. Autoscaled are groups that
+    """Where an autoscaler or a person sets the size, an `up` must not set it back. Autoscaled are groups that
     the config says are managed elsewhere, groups tagged for Cluster Autoscaler, and all when it is installed."""
     everywhere = any(text(each.inputs.get("chart")).endswith("cluster-autoscaler") for each in view.of(RELEASE))
     elsewhere = [
