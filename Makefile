@@ -1,17 +1,27 @@
-# Two commands matter: `make plan` shows an environment, `make test` checks the library.
+# Two commands matter: `make local` brings the dev environment up on this machine, `make test` checks the library.
 # Both set everything up first, in .venv, on a machine with Python 3.11+ and make.
 
 STACK ?= dev
+LOCAL := $(if $(filter command line environment,$(origin STACK)),$(STACK),local)
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 python3; do \
 	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$python; break; }; done)
 
-.PHONY: help plan test lint types unit format docs golden preview up destroy clean
+.PHONY: help local local-down verify plan test lint types unit test-engine test-engine-full format docs golden preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+local: $(VENV)/.local ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
+	@$(BIN)/python -m trainium_eks.cli local up --stack $(LOCAL) $(ARGS)
+
+local-down: $(VENV)/.local ## End what `make local` started and remove all of it but the cache
+	@$(BIN)/python -m trainium_eks.cli local down --stack $(LOCAL)
+
+verify: $(VENV)/.local ## Check the cluster, local or on AWS, against its stack's outputs
+	@$(BIN)/python -m trainium_eks.cli verify --stack $(LOCAL) $(ARGS)
 
 plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no AWS account and no Pulumi CLI
 	@$(BIN)/python -m trainium_eks.cli plan --stack $(STACK) $(ARGS)
@@ -52,10 +62,15 @@ $(VENV)/.runtime: requirements.txt | $(VENV)/.created
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.txt requirements.txt | $(VENV)/.created
+$(VENV)/.local: requirements-local.txt requirements.txt | $(VENV)/.created
+	@echo "Installing what the program and the local cloud need into $(VENV) (about a minute, 380 MB, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-local.txt
+	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt | $(VENV)/.created
 	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	@touch $@ $(VENV)/.runtime
+	@touch $@ $(VENV)/.local $(VENV)/.runtime
 
 $(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (Debian and Ubuntu: apt-get install python3 python3-venv)"; exit 1; }

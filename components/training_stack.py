@@ -295,6 +295,7 @@ class TrainingStack(pulumi.ComponentResource):
             "zoneId": model.group_zone(self._config, group),
             "minSize": group.min_size,
             "maxSize": group.max_size,
+            "desiredSize": None if group.size_managed_elsewhere else group.desired_size,
             "resources": self._catalogue.device_resources(group.instance_type),
             "labels": self._catalogue.node_labels(group.instance_type),
         }

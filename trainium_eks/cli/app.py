@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli import local_app
+
 app = typer.Typer(
     name="trn",
     help="Plan and run training environments on AWS Trainium with Amazon EKS.",
@@ -13,6 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(local_app.app, name="local")
 
 
 class Operation(StrEnum):
@@ -82,3 +85,38 @@ def deploy(
     from trainium_eks.cli import plan as command
 
     raise typer.Exit(command.deploy(operation.value, stack, directory, arguments or []))
+
+
+@app.command()
+def verify(
+    stack: Stack = "local",
+    outputs: Annotated[
+        Path | None, typer.Option("--outputs", help="The stack's outputs as JSON instead of asking for them.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Instead of the kubeconfig in the outputs.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Look again until nothing fails, so long at most.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
+    directory: Directory = None,
+) -> None:
+    """Check a cluster, local or on AWS, against its stack's outputs: nodes, devices, plugins, volumes, queues.
+
+    Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
+    """
+    from trainium_eks.cli import verify as command
+
+    asked = command.Request(
+        stack,
+        outputs=outputs,
+        kubeconfig=kubeconfig,
+        as_json=as_json,
+        no_color=no_color,
+        directory=directory,
+        timeout_seconds=wait,
+        wait=wait > 0,
+    )
+    raise typer.Exit(command.run(asked))

@@ -31,11 +31,16 @@ NAME_WIDTH = 24
 
 def show(plan: Plan, *, no_color: bool = False) -> None:
     """Prints the plan to stdout."""
+    show_sections(sections(plan), no_color=no_color)
+
+
+def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) -> None:
+    """Prints parts to stdout, an empty line after each."""
     piped = not sys.stdout.isatty()
     width = PIPED_WIDTH if piped and not os.environ.get("COLUMNS") else None
     console = Console(no_color=no_color or None, width=width, highlight=False, emoji=False)
     with console.capture() as captured:
-        for section in sections(plan):
+        for section in parts:
             console.print(section)
             console.print()
     # Tables pad their last column, which a file or a pull request should not keep.

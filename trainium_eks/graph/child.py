@@ -6,6 +6,7 @@ answer goes to a file, both JSON with a version; what the program prints is left
 """
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -16,10 +17,16 @@ import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainium_eks.graph.backend import Backend
 
 PROTOCOL = 1
 """Version of request and answer."""
+
+LIVE_PROTOCOL = 2
+"""Version of a request that names a backend: whoever does not know it must not simulate instead."""
 
 # Beyond the program's own limit: for a program that computes without end, which only another thread can notice.
 _GRACE_SECONDS = 1.0
@@ -34,7 +41,7 @@ def main() -> None:
     _leave_with(os.getppid())
     request = json.load(sys.stdin)
     answer_file = Path(request["answer"])
-    if request["protocol"] != PROTOCOL:
+    if request["protocol"] not in (PROTOCOL, LIVE_PROTOCOL):
         _write(answer_file, {"status": "protocol", "protocol": PROTOCOL})
         return
     sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
@@ -62,6 +69,7 @@ def _recorded(request: Mapping[str, Any], program: Path) -> dict[str, Any]:
             secret_keys=request["secretKeys"],
             dry_run=request["dryRun"],
             timeout_seconds=request["timeoutSeconds"],
+            backend=_backend(request),
         )
     except RecordingTimedOut as error:
         return {"status": "timeout", "pending": list(error.pending)}
@@ -72,6 +80,25 @@ def _recorded(request: Mapping[str, Any], program: Path) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 (whatever the program raises is its answer)
         return _failure(error, program)
     return {"status": "recorded", "graph": graph.to_json()}
+
+
+def _backend(request: Mapping[str, Any]) -> "Backend | None":
+    """The live backend that the request names, or None for the simulation."""
+    if "backend" not in request:
+        return None
+    asked = request["backend"]
+    module, _, function = asked["factory"].partition(":")
+    # Line by line, and each in one write: the reader shows them as they come.
+    sink = os.fdopen(asked["events"], "w", encoding="utf-8", buffering=1)
+    lock = threading.Lock()
+
+    def emit(event: Mapping[str, Any]) -> None:
+        with lock:
+            sink.write(json.dumps(event) + "\n")
+
+    region = request["config"].get("aws:region", "")
+    made: Backend = getattr(importlib.import_module(module), function)(asked["options"], region, emit)
+    return made
 
 
 def _failure(error: BaseException, program: Path) -> dict[str, Any]:

@@ -7,22 +7,37 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.child import PROTOCOL
+from trainium_eks.graph.child import LIVE_PROTOCOL, PROTOCOL
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
 from trainium_eks.model.problems import Problem, config_path
 
-__all__ = ["InvalidConfig", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
+__all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
 
 # The child ends itself and says what is pending; only one that cannot even do that is killed, after this long.
 _GRACE_SECONDS = 10.0
 
 # What a shell may hold and the SDKs read as defaults (region, profile, cluster): a plan must not depend on it.
 _AMBIENT = ("AWS_", "HELM_", "KUBECONFIG", "PULUMI_", "PYTHONSAFEPATH")
+
+
+@dataclass(frozen=True)
+class Live:
+    """Who answers for the providers instead of the simulation. It is made in the program's process."""
+
+    factory: str
+    """``module:function``, called with the options, the stack's ``aws:region`` and a function that emits an event;
+    returns a :class:`~trainium_eks.graph.backend.Backend`."""
+    options: Mapping[str, Any]
+    """Plain data."""
+    on_event: Callable[[Mapping[str, Any]], None]
+    """Called in a thread for each event, in their order."""
 
 
 class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
@@ -62,6 +77,8 @@ def record(
     dry_run: bool = False,
     timeout_seconds: float = 120,
     python: str = sys.executable,
+    adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
+    live: Live | None = None,
 ) -> Graph:
     """The graph of a project's stack.
 
@@ -71,6 +88,8 @@ def record(
         dry_run: as in a first preview; see :func:`~trainium_eks.graph.recorder.record_program`.
         timeout_seconds: after which the program is stopped.
         python: the interpreter to run it with; it must have Pulumi's SDKs.
+        adjust: changes the stack's settings on their way to the program.
+        live: who answers for the providers; the simulation when None.
 
     Raises:
         ProjectError: the project or stack cannot be read.
@@ -80,12 +99,12 @@ def record(
     """
     project = load_project(directory)
     try:
-        settings = project.stack(stack)
+        settings = adjust(project.stack(stack))
     except InvalidConfig as error:
         if error.settings is None:
             raise
         raise _with_the_programs_own(project, error.settings, error, dry_run, timeout_seconds, python) from None
-    return _record(project, settings, dry_run, timeout_seconds, python)
+    return _record(project, settings, dry_run, timeout_seconds, python, live)
 
 
 def _with_the_programs_own(
@@ -108,12 +127,19 @@ def _with_the_programs_own(
     return declared
 
 
-def _record(project: Project, settings: StackSettings, dry_run: bool, timeout_seconds: float, python: str) -> Graph:
+def _record(
+    project: Project,
+    settings: StackSettings,
+    dry_run: bool,
+    timeout_seconds: float,
+    python: str,
+    live: Live | None = None,
+) -> Graph:
     _check_recorder(project)
     with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
         answer_file = Path(scratch) / "answer.json"
         request = _request(project, settings, answer_file, dry_run, timeout_seconds)
-        code, output = _run(project, python, json.dumps(request), Path(scratch), timeout_seconds)
+        code, output = _run(project, python, request, Path(scratch), timeout_seconds, live)
         if not answer_file.is_file():
             raise ProgramFailed(_death(code), output=output)
         answer = json.loads(answer_file.read_text())
@@ -145,9 +171,17 @@ def _check_recorder(project: Project) -> None:
         )
 
 
-def _run(project: Project, python: str, request: str, scratch: Path, timeout_seconds: float) -> tuple[int, str]:
+def _run(
+    project: Project,
+    python: str,
+    request: Mapping[str, Any],
+    scratch: Path,
+    timeout_seconds: float,
+    live: Live | None,
+) -> tuple[int, str]:
     """Exit code and everything printed. The child and what it started are gone when this returns."""
     printed = scratch / "printed"
+    events = _Events(live) if live is not None else None
     # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
     with printed.open("wb") as sink:
         process = subprocess.Popen(
@@ -158,14 +192,46 @@ def _run(project: Project, python: str, request: str, scratch: Path, timeout_sec
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=(events.write_end,) if events else (),
         )
     try:
-        process.communicate(request.encode(), timeout=timeout_seconds + _GRACE_SECONDS)
+        if events is not None:
+            request = {**request, **events.begin()}
+        process.communicate(json.dumps(request).encode(), timeout=timeout_seconds + _GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         raise ProgramTimedOut(timeout_seconds, ()) from None
     finally:
         _end(process)
+        if events is not None:
+            events.end()
     return process.returncode, printed.read_text(errors="replace")
+
+
+class _Events:
+    """What the live backend tells while the program runs: JSON lines through a pipe of its own."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._read_end, self.write_end = os.pipe()
+        self._reader = threading.Thread(target=self._read, name="events", daemon=True)
+
+    def begin(self) -> dict[str, Any]:
+        """Starts to listen; what the request says of it. The child has its own copy of the write end by now."""
+        os.close(self.write_end)
+        self._reader.start()
+        backend = {"factory": self._live.factory, "options": dict(self._live.options), "events": self.write_end}
+        return {"protocol": LIVE_PROTOCOL, "backend": backend}
+
+    def end(self) -> None:
+        """When the child is gone, the pipe ends; all that it told has been passed on when this returns."""
+        if self._reader.ident is not None:
+            self._reader.join()
+
+    def _read(self) -> None:
+        with os.fdopen(self._read_end, encoding="utf-8") as lines:
+            for line in lines:
+                if line.endswith("\n"):  # a child that was killed may have written half of one
+                    self._live.on_event(json.loads(line))
 
 
 def _environment() -> dict[str, str]:
@@ -184,7 +250,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _graph(answer: Mapping[str, Any], project: Project, timeout_seconds: float, output: str) -> Graph:
-    if answer.get("protocol") != PROTOCOL:
+    if answer.get("protocol") not in (PROTOCOL, LIVE_PROTOCOL) or answer["status"] == "protocol":
         raise ProjectError(
             f"the trainium_eks in {project.directory} speaks version {answer.get('protocol')} of the recording "
             f"protocol, this one version {PROTOCOL}"

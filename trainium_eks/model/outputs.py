@@ -24,6 +24,8 @@ class NodeGroupOutput(Shape):
     """Fewest nodes."""
     max_size: Whole
     """Most nodes."""
+    desired_size: Whole | None = None
+    """Nodes that the stack asks for; null where an autoscaler or a person decides (`sizeManagedElsewhere`)."""
     resources: dict[str, Whole]
     """Devices and EFA interfaces of one node: ``{aws.amazon.com/neuron: 16, vpc.amazonaws.com/efa: 8}``."""
     labels: dict[str, str]

@@ -1,0 +1,38 @@
+"""A real Pulumi engine for the tests of this directory."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from engine.rig import Rig, missing_tools
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long tests run only when they are asked for: ``-m engine_full``."""
+    if "engine_full" in str(config.option.markexpr):
+        return
+    long = [item for item in items if item.get_closest_marker("engine_full")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+@pytest.fixture(scope="session")
+def new_rig(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Rig]:
+    """Makes a rig of its own."""
+    missing = missing_tools()
+    if missing:
+        pytest.skip(f"no {' and no '.join(missing)} on PATH: install the Pulumi CLI >= 3.231 to run tests/engine")
+    return lambda: Rig(_fresh(tmp_path_factory))
+
+
+@pytest.fixture(scope="module")
+def rig(new_rig: Callable[[], Rig]) -> Iterator[Rig]:
+    """One rig for a module, with the simulated clouds attached."""
+    made = new_rig()
+    with made.attached():
+        yield made
+
+
+def _fresh(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("engine")

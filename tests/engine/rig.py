@@ -1,0 +1,188 @@
+"""A Pulumi CLI on a copy of the project, with the simulated clouds attached: nothing of the repository is changed."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainium_eks.engine.server import serving
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+TOOLS = ("pulumi", "pulumi-language-python")
+
+Config = dict[str, Any]
+"""The ``config:`` block of a stack's file."""
+
+_TIMEOUT_SECONDS = 300
+
+# As tests/conftest.py: what a shell may hold, and the day that rule R05 takes for today.
+_AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_")
+_TODAY = {"SOURCE_DATE_EPOCH": "1795219200"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the engine did, or would do, to one resource."""
+
+    operation: str
+    """``same``, ``create``, ``update``, ``replace``, ``delete`` and the parts of a replacement."""
+    urn: str
+    paths: tuple[str, ...] = ()
+    """The inputs that differ."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """As it is to be (of a preview)."""
+
+    @property
+    def name(self) -> str:
+        """``NodeGroup trn-dev-cluster-cpu-nodes``."""
+        return called(self.urn)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the CLI."""
+
+    code: int
+    steps: tuple[Step, ...]
+    messages: str
+    """What it said."""
+
+    def of(self, *operations: str) -> set[str]:
+        """The resources of these operations."""
+        return {step.name for step in self.steps if step.operation in operations}
+
+    def changes(self) -> dict[str, set[str]]:
+        """Operation to resources, for all that is not the same. A replacement counts once."""
+        parts = ("same", "create-replacement", "delete-replaced")
+        operations = sorted({step.operation for step in self.steps} - set(parts))
+        return {operation: self.of(operation) for operation in operations}
+
+
+def called(urn: str) -> str:
+    """Type and name of a resource, short enough to read."""
+    return f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::', 3)[3]}"
+
+
+class Rig:
+    """A project directory, a Pulumi home and a state of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.project = root / "project"
+        self.inventory_file = root / "inventory.json"
+        self._home = root / "home"
+        self._state = root / "state"
+        for directory in (self.project, self._home, self._state):
+            directory.mkdir(parents=True)
+        for name in ("__main__.py", "charts", "components", "trainium_eks"):
+            (self.project / name).symlink_to(REPOSITORY / name)
+        settings = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
+        settings["runtime"]["options"]["virtualenv"] = sys.prefix
+        (self.project / "Pulumi.yaml").write_text(yaml.safe_dump(settings))
+        self._providers: Mapping[str, str] = {}
+
+    @contextlib.contextmanager
+    def attached(self, *, failing: str = "", forgetful: bool = False) -> Iterator[None]:
+        """With the simulated clouds running; the inventory is the rig's."""
+        with serving(self.inventory_file, failing=failing, forgetful=forgetful) as environment:
+            self._providers = environment
+            yield
+
+    def configure(self, stack: str, *changes: Callable[[Config], None]) -> None:
+        """Writes the stack's file: the repository's, changed."""
+        content = yaml.safe_load((REPOSITORY / f"Pulumi.{stack}.yaml").read_text())
+        for change in changes:
+            change(content["config"])
+        (self.project / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(content))
+
+    def begin(self, stack: str) -> None:
+        """A new, empty stack with the repository's config."""
+        self.configure(stack)
+        self.pulumi("stack", "init", stack)
+
+    def forget(self, stack: str) -> None:
+        """Back to nothing, without asking anybody: an empty state and an empty inventory."""
+        self.pulumi("stack", "rm", "--yes", "--force", "--preserve-config", stack)
+        self.inventory_file.unlink(missing_ok=True)
+        self.pulumi("stack", "init", stack)
+
+    def preview(self, stack: str) -> Run:
+        """What an update would do."""
+        done = self._run("preview", "--json", "--stack", stack)
+        answer = json.loads(done.stdout[done.stdout.index("{") :] or "{}")
+        steps = tuple(
+            Step(step["op"], step["urn"], tuple(sorted(step.get("detailedDiff") or {})), step.get("newState") or {})
+            for step in answer.get("steps", ())
+        )
+        said = "\n".join(each["message"] for each in answer.get("diagnostics", ()) if each["severity"] != "debug")
+        return Run(done.returncode, steps, f"{said}\n{done.stderr}")
+
+    def up(self, stack: str, *arguments: str) -> Run:
+        """An update, without a preview before it."""
+        return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments)
+
+    def refresh(self, stack: str) -> Run:
+        """Asks the clouds what there is."""
+        return self._events("refresh", "--yes", "--skip-preview", "--json", "--expect-no-changes", "--stack", stack)
+
+    def destroy(self, stack: str) -> Run:
+        """Deletes everything."""
+        return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack)
+
+    def resources(self, stack: str) -> tuple[Mapping[str, Any], ...]:
+        """The engine's state."""
+        deployment = json.loads(self.pulumi("stack", "export", "--stack", stack))["deployment"]
+        assert not deployment.get("pending_operations")
+        return tuple(deployment.get("resources") or ())
+
+    def inventory(self) -> tuple[Mapping[str, Any], ...]:
+        """What exists in the simulated clouds."""
+        return tuple(json.loads(self.inventory_file.read_text())["things"])
+
+    def pulumi(self, *arguments: str) -> str:
+        """Runs a command that must succeed; what it prints."""
+        done = self._run(*arguments)
+        assert done.returncode == 0, f"pulumi {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def _events(self, *arguments: str) -> Run:
+        done = self._run(*arguments)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        metadata = [line["resourcePreEvent"]["metadata"] for line in lines if "resourcePreEvent" in line]
+        said = [line["diagnosticEvent"] for line in lines if "diagnosticEvent" in line]
+        steps = tuple(Step(each["op"], each["urn"], tuple(sorted(each.get("detailedDiff") or {}))) for each in metadata)
+        shown = "".join(each["message"] for each in said if each["severity"] != "debug")
+        return Run(done.returncode, steps, f"{shown}\n{done.stderr}")
+
+    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
+        own = {
+            "PULUMI_HOME": str(self._home),
+            "PULUMI_BACKEND_URL": self._state.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "test",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # A provider that is not attached must not be looked for on the network.
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        }
+        return subprocess.run(
+            ["pulumi", "--non-interactive", *arguments],
+            cwd=self.project,
+            env={**inherited, **_TODAY, **own, **self._providers},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+
+
+def missing_tools() -> Sequence[str]:
+    """What has to be on PATH and is not."""
+    return [tool for tool in TOOLS if shutil.which(tool) is None]

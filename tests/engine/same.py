@@ -1,0 +1,95 @@
+"""Holds what the engine has against what the recorder recorded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pulumi.runtime import rpc
+
+from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
+
+# Added by the engine to the inputs of providers, and not by the program.
+_ENGINES_OWN = ("__internal", "version")
+
+
+_KUBERNETES = "kubernetes:"
+
+
+def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_preview: bool = False) -> Iterator[str]:
+    """One line for each difference between a recording and the engine's states by URN.
+
+    Args:
+        graph: as recorded.
+        engine: resources as the CLI shows them.
+        first_preview: whether nothing exists yet. Then the Kubernetes provider cannot be configured, so the engine
+            asks it nothing: what comes from its objects is unknown, and its components have no options.
+    """
+    for urn in sorted({*graph.by_urn, *engine}):
+        if urn not in engine:
+            yield f"{urn}: recorded only"
+        elif urn not in graph.by_urn:
+            # For a component that another process builds, and for what the SDK asks the engine itself.
+            if not ("::pulumi:providers:" in urn and urn.rpartition("::")[2].startswith("default")):
+                yield f"{urn}: in the engine only"
+        else:
+            yield from _different(graph.by_urn[urn], engine[urn], first_preview)
+
+
+def _different(recorded: Resource, state: Mapping[str, Any], first_preview: bool) -> Iterator[str]:
+    pairs = {
+        "type": (recorded.type, state["type"]),
+        "custom": (recorded.custom, state["custom"]),
+        "parent": (recorded.parent, state.get("parent", "")),
+        "protect": (recorded.options.protect, bool(state.get("protect"))),
+        "retainOnDelete": (recorded.options.retain_on_delete, bool(state.get("retainOnDelete"))),
+        "deletedWith": (recorded.options.deleted_with, state.get("deletedWith", "")),
+        "ignoreChanges": (sorted(recorded.options.ignore_changes), sorted(state.get("ignoreChanges") or ())),
+    }
+    if recorded.custom or not (first_preview and recorded.type.startswith(_KUBERNETES)):
+        pairs["dependencies"] = (sorted(recorded.dependencies), sorted(state.get("dependencies") or ()))
+    # What a component was given stays with the process that builds it.
+    if recorded.custom:
+        inputs = _plain(state.get("inputs") or {})
+        if first_preview:
+            inputs = {name: _unless_unknown(recorded, name, value) for name, value in inputs.items()}
+        came_from = state.get("propertyDependencies") or {}
+        pairs |= {
+            "inputs": (_plain(recorded.inputs), inputs),
+            "propertyDependencies": (_sorted(recorded.property_dependencies), _sorted(came_from)),
+            "provider": (recorded.provider, str(state.get("provider", "")).rpartition("::")[0]),
+        }
+    for what, (ours, theirs) in pairs.items():
+        if ours != theirs:
+            yield f"{recorded.urn} {what}: recorded {ours!r}, in the engine {theirs!r}"
+
+
+def _unless_unknown(recorded: Resource, name: str, value: Any) -> Any:
+    """The engine's value, or the recorded one where a Kubernetes object's output makes the engine's unknown."""
+    sources = recorded.property_dependencies.get(name, ())
+    if not any(urn.split("::")[2].rpartition("$")[2].startswith(_KUBERNETES) for urn in sources):
+        return value
+    return _filled(value, _plain(recorded.inputs).get(name))
+
+
+def _filled(value: Any, known: Any) -> Any:
+    if value == UNKNOWN:
+        return known
+    if isinstance(value, Mapping) and isinstance(known, Mapping):
+        return {key: _filled(item, known.get(key)) for key, item in value.items()}
+    if isinstance(value, list) and isinstance(known, list) and len(value) == len(known):
+        return [_filled(item, each) for item, each in zip(value, known, strict=True)]
+    return value
+
+
+def _sorted(dependencies: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {name: sorted(urns) for name, urns in dependencies.items() if urns}
+
+
+def _plain(value: Any) -> Any:
+    """Secrets, unknowns and the order of keys alike on both sides."""
+    if isinstance(value, Mapping):
+        if rpc._special_sig_key in value:
+            return SECRET
+        return {key: _plain(item) for key, item in sorted(value.items()) if key not in _ENGINES_OWN}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return UNKNOWN if value == rpc.UNKNOWN else value

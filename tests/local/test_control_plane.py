@@ -1,0 +1,452 @@
+"""A real control plane: started, killed, stopped and started again."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainium_eks.local import processes
+from trainium_eks.local.api import Api, ApiError
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import ControlPlane
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.ports import Settings
+
+ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+START = """
+import json, sys
+from pathlib import Path
+from trainium_eks.local.control_plane import ControlPlane
+from trainium_eks.local.paths import Paths
+binaries = {name: Path(path) for name, path in json.loads(sys.argv[2]).items()}
+ControlPlane(Paths(Path(sys.argv[1])), binaries).start(lambda line: print(line, flush=True))
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Paths]:
+    """State of a control plane of the test's own, which it may kill."""
+    paths = Paths.of(tmp_path, "own")
+    yield paths
+    processes.stop(paths, timeout_seconds=2)
+
+
+def start_elsewhere(paths: Paths, binaries: Mapping[str, Path], prelude: str = "") -> subprocess.Popen[str]:
+    """Starts the control plane in a process of its own, as ``trn`` does."""
+    names = json.dumps({name: str(path) for name, path in binaries.items()})
+    command = [sys.executable, "-c", prelude + START, str(paths.root), names]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def pids(paths: Paths) -> dict[str, int]:
+    return {each.name: each.pid for each in processes.running(paths)}
+
+
+def until(done: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def configmap(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def node(name: str, **devices: str) -> dict[str, Any]:
+    capacity = {"cpu": "128", "memory": "500Gi", "pods": "50", **devices}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "test": name},
+        },
+        "spec": {"taints": [{"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}]},
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }
+
+
+def pod_spec(where: str, **more: object) -> dict[str, Any]:
+    limits = {"aws.amazon.com/neuron": "1"}
+    container = {"name": "c", "image": "example", "resources": {"limits": limits}}
+    return {"nodeSelector": {"test": where}, "containers": [container], **more}
+
+
+@pytest.fixture
+def trainium_node(api: Api) -> Iterator[str]:
+    name = f"trn-{os.urandom(4).hex()}"
+    api.request("POST", "/api/v1/nodes", node(name, **{"aws.amazon.com/neuron": "16"}))
+    yield name
+    api.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+# --- what is there ---
+
+
+def test_it_says_the_version_that_was_asked_for(control_plane, api):
+    assert control_plane.healthy()
+    assert api.request("GET", "/version")["gitVersion"].startswith("v1.35.")
+
+
+def test_nothing_listens_but_on_loopback_and_etcd_lets_in_only_its_client(control_plane, paths):
+    import psutil
+
+    listening = [
+        connection
+        for each in processes.running(paths)
+        for connection in psutil.Process(each.pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
+    assert {connection.laddr.port for connection in listening} == set(Settings.load(paths).ports.values())
+    assert _etcd_answers(paths, "etcd-client")
+    assert not _etcd_answers(paths, "kube-scheduler")
+
+
+def _etcd_answers(paths: Paths, client: str) -> bool:
+    import http.client
+    import ssl
+
+    from trainium_eks.local import pki
+
+    context = ssl.create_default_context(cafile=str(pki.certificate(paths, "etcd-ca")))
+    context.load_cert_chain(pki.certificate(paths, client), pki.key(paths, client))
+    port = Settings.load(paths).ports["etcd"]
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def test_the_state_is_its_owners_alone(control_plane, paths):
+    assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE(paths.kubeconfig.stat().st_mode) == 0o600
+    assert stat.S_IMODE((paths.logs / "etcd.log").stat().st_mode) == 0o600
+
+
+def test_users_without_a_role_may_do_nothing(api, namespace):
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": "somebody",
+            "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace},
+        },
+    }
+    answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert answer["status"]["allowed"] is False
+
+
+def test_a_namespace_gets_its_authority_and_account(api, namespace):
+    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt"))
+    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+
+
+def _exists(api: Api, path: str) -> bool:
+    try:
+        api.request("GET", path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+# --- nodes and pods ---
+
+
+def test_a_simulated_node_is_ready_with_what_its_maker_gave_it(api, trainium_node):
+    path = f"/api/v1/nodes/{trainium_node}"
+    until(lambda: "True" in _condition(api, path, "Ready"))
+    status = api.request("GET", path)["status"]
+    assert status["capacity"]["aws.amazon.com/neuron"] == "16"
+    assert status["allocatable"]["cpu"] == "128"
+    assert _exists(api, f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{trainium_node}")
+
+
+def _condition(api: Api, path: str, kind: str) -> list[str]:
+    conditions = api.request("GET", path)["status"].get("conditions", [])
+    return [each["status"] for each in conditions if each["type"] == kind]
+
+
+def test_a_pod_that_asks_for_a_device_tolerates_its_taint_and_runs(api, namespace, trainium_node):
+    """ExtendedResourceToleration, which EKS has and upstream's defaults do not."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+    inits = [{"name": "once", "image": "example"}, {"name": "aside", "image": "example", "restartPolicy": "Always"}]
+    body = {"metadata": {"name": "p"}, "spec": pod_spec(trainium_node, initContainers=inits)}
+    api.request("POST", path, {"apiVersion": "v1", "kind": "Pod", **body})
+    until(lambda: "True" in _condition(api, f"{path}/p", "Ready"))
+    pod = api.request("GET", f"{path}/p")
+    assert pod["status"]["phase"] == "Running"
+    assert pod["spec"]["nodeName"] == trainium_node
+    assert [list(each["state"]) for each in pod["status"]["initContainerStatuses"]] == [["terminated"], ["running"]]
+
+
+def test_a_jobs_pods_succeed_and_a_volcano_jobs_pods_go_on(api, namespace, trainium_node):
+    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+    pods, jobs = f"/api/v1/namespaces/{namespace}/pods", f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
+    metadata = {"name": "trainer-0", "ownerReferences": [owner]}
+    api.request(
+        "POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(trainium_node)}
+    )
+    template = {"spec": pod_spec(trainium_node, restartPolicy="Never")}
+    spec = {"completions": 2, "parallelism": 2, "template": template}
+    api.request("POST", jobs, {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec})
+    until(lambda: "True" in _condition(api, f"{jobs}/j", "Complete"))
+    assert api.request("GET", f"{jobs}/j")["status"]["succeeded"] == 2
+    assert api.request("GET", f"{pods}/trainer-0")["status"]["phase"] == "Running"
+
+
+def test_a_deleted_pod_is_gone_whatever_holds_it(api, namespace, trainium_node):
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+    metadata = {"name": "p", "finalizers": ["example.com/held"]}
+    api.request(
+        "POST", path, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(trainium_node)}
+    )
+    until(lambda: "True" in _condition(api, f"{path}/p", "Ready"))
+    api.request("DELETE", f"{path}/p")
+    until(lambda: not _exists(api, f"{path}/p"), 10)
+
+
+# --- starting again ---
+
+
+def test_a_second_start_starts_nothing(control_plane, paths):
+    before = pids(paths)
+    started = control_plane.start()
+    assert started.started == ()
+    assert started.moved_ports == ()
+    assert started.server == control_plane.server
+    assert pids(paths) == before
+    assert set(before) == set(ALL)
+
+
+def test_its_life_from_nothing_to_nothing(own, binaries):
+    """Start; kill each process; stop; start again with what was stored; move a port; leave nothing."""
+    plane = ControlPlane(own, binaries)
+    assert not plane.healthy()
+    first = plane.start()
+    assert first.started == ALL
+    api = Api.connect(own.kubeconfig)
+    api.request("POST", CONFIGMAPS, configmap("kept"))
+
+    for name in ALL:
+        before = pids(own)
+        os.kill(before[name], signal.SIGKILL)
+        until(lambda name=name: name not in pids(own))
+        assert not plane.healthy()
+        again = plane.start()
+        assert again.started == (name,)
+        assert again.server == first.server
+        after = pids(own)
+        assert after.pop(name) != before.pop(name)
+        assert after == before
+    assert plane.healthy()
+    assert _exists(api, f"{CONFIGMAPS}/kept")
+
+    assert plane.stop() == ["kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"]
+    assert pids(own) == {}
+    assert plane.stop() == []
+
+    port = Settings.load(own).ports["kube-apiserver"]
+    with socket.create_server(("127.0.0.1", port)):
+        told: list[str] = []
+        moved = plane.start(told.append)
+    assert [(each.name, each.before) for each in moved.moved_ports] == [("kube-apiserver", port)]
+    assert any(str(port) in line for line in told)
+    assert moved.server != first.server
+    assert _exists(Api.connect(own.kubeconfig), f"{CONFIGMAPS}/kept")
+
+    shutil.rmtree(own.root)
+    assert plane.stop() == ["kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"]
+
+
+def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(own, binaries):
+    """kwok holds nodes by leases of 160 s, which one that was killed does not give back."""
+    plane = ControlPlane(own, binaries)
+    plane.start()
+    api = Api.connect(own.kubeconfig)
+    api.request("POST", "/api/v1/nodes", node("n", **{"aws.amazon.com/neuron": "16"}))
+    until(lambda: "True" in _condition(api, "/api/v1/nodes/n", "Ready"))
+    os.kill(pids(own)["kwok"], signal.SIGKILL)
+    until(lambda: "kwok" not in pids(own))
+    plane.start()
+    path = "/api/v1/namespaces/default/pods"
+    api.request("POST", path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod_spec("n")})
+    until(lambda: "True" in _condition(api, f"{path}/p", "Ready"), 20)
+
+
+@pytest.mark.parametrize("spawned", [1, 3, 5])
+def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned):
+    """Killed right after so many processes were started."""
+    prelude = (
+        "import os\n"
+        "from trainium_eks.local import processes\n"
+        f"left, spawn = [{spawned}], processes.start\n"
+        "def killing(*arguments):\n"
+        "    if not left[0]: os.kill(os.getpid(), 9)\n"
+        "    running = spawn(*arguments)\n"
+        "    left[0] -= 1\n"
+        "    if not left[0]: os.kill(os.getpid(), 9)\n"
+        "    return running\n"
+        "processes.start = killing\n"
+    )
+    with start_elsewhere(own, binaries, prelude) as killed:
+        assert killed.wait(120) == -signal.SIGKILL
+    assert len(pids(own)) == spawned
+    plane = ControlPlane(own, binaries)
+    assert len(plane.start().started) == len(ALL) - spawned
+    assert plane.healthy()
+
+
+def test_data_of_a_first_start_that_was_cut_off_is_begun_anew(own, binaries):
+    (own.etcd / "member" / "wal").mkdir(parents=True)
+    (own.etcd / "member" / "wal" / "0000000000000000-0000000000000000.wal").write_bytes(b"cut off")
+    ControlPlane(own, binaries).start()
+
+
+def test_data_that_is_somebodys_is_never_thrown_away(own, binaries):
+    plane = ControlPlane(own, binaries)
+    plane.start()
+    plane.stop()
+    data = own.etcd / "member" / "snap" / "db"
+    data.write_bytes(b"\xff" * 65536)
+    with pytest.raises(LocalError, match=r"etcd ended at its start \(.*\)\. The end of .*etcd\.log:\n") as failure:
+        plane.start()
+    assert "`trn local down` removes it" in str(failure.value)
+    assert data.read_bytes() == b"\xff" * 65536
+    assert pids(own) == {}
+
+
+def test_new_certificates_reach_every_process(own, binaries):
+    plane = ControlPlane(own, binaries)
+    plane.start()
+    api = Api.connect(own.kubeconfig)
+    api.request("POST", CONFIGMAPS, configmap("kept"))
+    (own.pki / "ca.key").write_text("")
+    assert plane.start().started == ALL
+    assert _exists(Api.connect(own.kubeconfig), f"{CONFIGMAPS}/kept")
+
+
+def test_a_state_directory_that_was_removed_is_made_again_and_nothing_is_left_over(own, binaries):
+    plane = ControlPlane(own, binaries)
+    plane.start()
+    before = set(pids(own).values())
+    shutil.rmtree(own.root)
+    assert plane.start().started == ALL
+    running = processes.running(own)
+    assert len(running) == len(ALL)
+    assert not before & {each.pid for each in running}
+
+
+# --- side by side ---
+
+
+def test_two_stacks_run_side_by_side(tmp_path, binaries):
+    one, two = Paths.of(tmp_path, "stack"), Paths.of(tmp_path, "stack2")
+    planes = [ControlPlane(one, binaries), ControlPlane(two, binaries)]
+    failures: list[BaseException] = []
+
+    def start(plane: ControlPlane) -> None:
+        try:
+            plane.start()
+        except BaseException as error:  # noqa: BLE001 (of a thread: shown by the test)
+            failures.append(error)
+
+    try:
+        threads = [threading.Thread(target=start, args=[plane]) for plane in planes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert not set(Settings.load(one).ports.values()) & set(Settings.load(two).ports.values())
+        Api.connect(one.kubeconfig).request("POST", CONFIGMAPS, configmap("only-here"))
+        assert not _exists(Api.connect(two.kubeconfig), f"{CONFIGMAPS}/only-here")
+        assert len(planes[0].stop()) == len(ALL)
+        assert planes[1].healthy()
+        assert planes[1].start().started == ()
+    finally:
+        for plane in planes:
+            plane.stop()
+
+
+# --- what cannot be ---
+
+
+def test_a_server_of_another_minor_is_refused(own, binaries):
+    with pytest.raises(LocalError, match=r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.34"):
+        ControlPlane(own, binaries, kubernetes_minor="1.34").start()
+    assert pids(own) == {}
+
+
+def test_a_process_that_ends_at_its_start_is_said_with_the_end_of_its_log(own, binaries, tmp_path):
+    broken = tmp_path / "bin" / "kwok"
+    broken.parent.mkdir()
+    # A program of that name that knows none of the flags.
+    shutil.copy(binaries["kube-scheduler"], broken)
+    with pytest.raises(LocalError) as failure:
+        ControlPlane(own, {**binaries, "kwok": broken}).start()
+    message = str(failure.value)
+    assert re.search(r"kwok ended at its start \(exit code \d+\)\. The end of .*/logs/kwok\.log:\n", message)
+    assert "unknown flag: --manage-nodes-with-annotation-selector" in message
+    assert pids(own) == {}
+
+
+def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
+    with pytest.raises(LocalError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
+        ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
+    assert not own.root.exists()
+
+
+def test_a_state_directory_that_cannot_be_written_is_said(own, binaries):
+    own.root.parent.mkdir()
+    own.root.write_text("a file where the directory should be")
+    with pytest.raises(LocalError, match=r"cannot be written: .*/\.local/own: File exists"):
+        ControlPlane(own, binaries).start()
+    own.root.unlink()
+
+
+def test_a_disk_that_is_full_for_etcd_is_said_in_etcds_words(own, binaries):
+    """A limit on files' size fails as a full disk does, and for root, too: etcd asks for 64 MB in advance."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+    with start_elsewhere(own, binaries, limit) as limited:
+        _, told = limited.communicate(timeout=120)
+    assert limited.returncode == 1
+    assert "LocalError: etcd ended at its start" in told
+    assert "etcd.log:" in told
+    assert pids(own) == {}
+    assert ControlPlane(own, binaries).start().started == ALL  # space was freed
+
+
+def test_a_disk_that_is_full_for_certificates_is_said_with_the_path(own, binaries):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    with start_elsewhere(own, binaries, limit) as limited:
+        _, told = limited.communicate(timeout=120)
+    assert re.search(r"LocalError: .*cannot be written: .*/pki.*: File too large", told)
+    assert pids(own) == {}

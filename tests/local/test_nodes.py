@@ -1,0 +1,213 @@
+"""Node groups on a real API server: made, changed, rolled and taken away as EKS does."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trainium_eks.local.api import Api
+from trainium_eks.local.changes import Change, LocalError
+from trainium_eks.local.nodes import NodePool, Nodes, pool_of
+from trainium_eks.model.instances import CATALOGUE, Taint
+
+TIMEOUT_SECONDS = 60.0
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def nodes(api: Api) -> Nodes:
+    return Nodes(api)
+
+
+@pytest.fixture
+def pool(nodes: Nodes) -> Iterator[NodePool]:
+    """Two Trainium nodes that are not made yet."""
+    inputs = {
+        "instanceTypes": ["trn1.32xlarge"],
+        "version": "1.35",
+        "releaseVersion": "1.35.6-20260818",
+        "launchTemplate": {"id": "lt-sim-1", "version": "1"},
+        "subnetIds": ["subnet-d"],
+        "labels": {"trainium-eks/pool": "ng1"},
+        "taints": [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NO_SCHEDULE"}],
+        "scalingConfig": {"minSize": 0, "maxSize": 4, "desiredSize": 2},
+    }
+    made = pool_of(
+        inputs,
+        {"nodeGroupName": f"group-{uuid.uuid4().hex[:8]}"},
+        zones={"subnet-d": "usw2-az4"},
+        region="us-west-2",
+        catalogue=CATALOGUE,
+    )
+    yield made
+    nodes.delete(made.key)
+
+
+def live(api: Api, pool: NodePool) -> dict[int, dict[str, Any]]:
+    """The group's nodes by their numbers."""
+    found = api.list("v1", "Node", labels=f"eks.amazonaws.com/nodegroup={pool.key}")
+    return {int(node["metadata"]["name"].partition(".")[0][-6:]): node for node in found}
+
+
+def uids(found: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    return {number: node["metadata"]["uid"] for number, node in found.items()}
+
+
+def patch(api: Api, node: Mapping[str, Any], body: object) -> None:
+    """As a person would, whose name stands by what they change."""
+    path, query = f"/api/v1/nodes/{node['metadata']['name']}", {"fieldManager": "somebody"}
+    api.request("PATCH", path, body, query=query, content_type=MERGE)
+
+
+def test_a_group_gets_ready_nodes_with_its_devices(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    assert nodes.apply(pool, TIMEOUT_SECONDS).change is Change.CREATED
+    found = live(api, pool)
+    assert sorted(found) == [1, 2]
+    for node in found.values():
+        conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+        assert conditions["Ready"] == "True"
+        assert node["status"]["allocatable"]["aws.amazon.com/neuron"] == "16"
+        assert node["status"]["allocatable"]["vpc.amazonaws.com/efa"] == "8"
+        assert [taint["key"] for taint in node["spec"]["taints"]] == ["aws.amazon.com/neuron"]
+        lease = api.request(
+            "GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node['metadata']['name']}"
+        )
+        assert lease["spec"]["holderIdentity"]
+
+
+def test_a_second_apply_changes_nothing(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    before = uids(live(api, pool))
+    applied = nodes.apply(pool, TIMEOUT_SECONDS)
+    assert (applied.change, applied.notes) == (Change.SAME, ())
+    assert uids(live(api, pool)) == before
+
+
+def test_a_larger_group_gets_more_nodes_and_a_smaller_one_loses_the_last(
+    api: Api, nodes: Nodes, pool: NodePool
+) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    before = uids(live(api, pool))
+    applied = nodes.apply(replace(pool, size=4), TIMEOUT_SECONDS)
+    assert (applied.change, applied.notes) == (Change.UPDATED, ("nodes: 2 added",))
+    found = uids(live(api, pool))
+    assert sorted(found) == [1, 2, 3, 4]
+    assert found.items() >= before.items()
+    assert nodes.apply(replace(pool, size=1), TIMEOUT_SECONDS).notes == ("nodes: 3 removed",)
+    assert uids(live(api, pool)) == {1: before[1]}
+
+
+def test_a_node_that_somebody_deleted_comes_back(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    before = uids(live(api, pool))
+    api.request("DELETE", f"/api/v1/nodes/{live(api, pool)[1]['metadata']['name']}")
+    assert nodes.apply(pool, TIMEOUT_SECONDS).notes == ("nodes: 1 added",)
+    after = uids(live(api, pool))
+    assert after[2] == before[2]
+    assert after[1] != before[1]
+
+
+def test_labels_and_taints_change_on_the_running_nodes(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    before = live(api, pool)
+    patch(api, before[1], {"metadata": {"labels": {"by-hand": "kept"}}, "spec": {"unschedulable": True}})
+    changed = replace(pool, labels={"team": "a"}, taints=(Taint("other", "x", "NoExecute"),))
+    applied = nodes.apply(changed, TIMEOUT_SECONDS)
+    assert (applied.change, applied.notes) == (Change.UPDATED, ("nodes: 2 changed",))
+    after = live(api, pool)
+    assert uids(after) == uids(before)
+    for node in after.values():
+        assert node["metadata"]["labels"]["team"] == "a"
+        assert "trainium-eks/pool" not in node["metadata"]["labels"]
+        own = [taint for taint in node["spec"]["taints"] if not taint["key"].startswith("node.kubernetes.io/")]
+        assert own == [{"key": "other", "value": "x", "effect": "NoExecute"}]
+    assert after[1]["metadata"]["labels"]["by-hand"] == "kept"
+    assert after[1]["spec"]["unschedulable"] is True
+    assert nodes.apply(changed, TIMEOUT_SECONDS).change is Change.SAME
+
+
+def test_a_label_that_somebody_took_away_comes_back(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    patch(api, live(api, pool)[2], {"metadata": {"labels": {"trainium-eks/pool": None}}})
+    assert nodes.apply(pool, TIMEOUT_SECONDS).notes == ("nodes: 1 changed",)
+    assert live(api, pool)[2]["metadata"]["labels"]["trainium-eks/pool"] == "ng1"
+
+
+def test_what_a_type_has_changes_on_the_running_nodes(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    before = uids(live(api, pool))
+    without_efa = replace(pool, instance=replace(pool.instance, efa_interfaces=0, accelerators=8))
+    assert nodes.apply(without_efa, TIMEOUT_SECONDS).change is Change.UPDATED
+    found = live(api, pool)
+    assert uids(found) == before
+    for amounts in (found[1]["status"]["capacity"], found[1]["status"]["allocatable"]):
+        assert amounts["aws.amazon.com/neuron"] == "8"
+        assert "vpc.amazonaws.com/efa" not in amounts
+
+
+def test_a_new_launch_template_replaces_all_nodes(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    before = live(api, pool)
+    applied = nodes.apply(replace(pool, template_version="2"), TIMEOUT_SECONDS)
+    assert (applied.change, applied.notes) == (Change.UPDATED, ("nodes: 2 added, 2 removed",))
+    after = live(api, pool)
+    assert sorted(after) == [1, 2]
+    assert {each["metadata"]["name"] for each in before.values()}.isdisjoint(
+        each["metadata"]["name"] for each in after.values()
+    )
+
+
+def test_a_size_that_is_managed_elsewhere_stays(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(replace(pool, size=3), TIMEOUT_SECONDS)
+    assert nodes.apply(replace(pool, size=1, keep_size=True), TIMEOUT_SECONDS).change is Change.SAME
+    assert nodes.apply(replace(pool, size=1, keep_size=True, template_version="2"), TIMEOUT_SECONDS).notes == (
+        "nodes: 3 added, 3 removed",
+    )
+    assert nodes.apply(replace(pool, keep_size=True, template_version="2", max_size=2), TIMEOUT_SECONDS).notes == (
+        "nodes: 1 removed",
+    )
+    nodes.apply(replace(pool, keep_size=True, template_version="2", min_size=4), TIMEOUT_SECONDS)
+    assert len(live(api, pool)) == 4
+
+
+def test_a_roll_that_was_interrupted_does_not_double_a_size_managed_elsewhere(
+    api: Api, nodes: Nodes, pool: NodePool
+) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    rolled = replace(pool, template_version="2", keep_size=True)
+    nodes.apply(replace(rolled, max_size=4), TIMEOUT_SECONDS)
+    (left_over,) = (live(api, replace(pool))[1],)
+    again = {**left_over, "metadata": {"name": f"{pool.stem}000001.x", "labels": left_over["metadata"]["labels"]}}
+    api.create({key: value for key, value in again.items() if key != "status"})
+    assert nodes.apply(rolled, TIMEOUT_SECONDS).notes == ("nodes: 1 removed",)
+    assert sorted(live(api, pool)) == [1, 2]
+
+
+def test_an_empty_group_has_no_node(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    assert nodes.apply(replace(pool, size=0), TIMEOUT_SECONDS).change is Change.SAME
+    assert live(api, pool) == {}
+
+
+def test_only_the_deleted_groups_nodes_go(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    other = replace(pool, key=f"{pool.key}-other", size=1)
+    try:
+        nodes.apply(pool, TIMEOUT_SECONDS)
+        nodes.apply(other, TIMEOUT_SECONDS)
+        nodes.delete(pool.key)
+        nodes.delete(pool.key)
+        assert live(api, pool) == {}
+        assert len(live(api, other)) == 1
+    finally:
+        nodes.delete(other.key)
+
+
+def test_nodes_that_are_not_ready_in_time_are_an_error(nodes: Nodes, pool: NodePool) -> None:
+    with pytest.raises(LocalError, match=rf"node group {pool.key}: \d+ of 20 nodes were not Ready after \d+ s \(i-sim"):
+        nodes.apply(replace(pool, size=20, max_size=20), 0)
+
+
+def test_a_refused_node_is_an_error_in_the_api_servers_words(nodes: Nodes, pool: NodePool) -> None:
+    with pytest.raises(LocalError, match=r"metadata\.labels: Invalid value"):
+        nodes.apply(replace(pool, labels={"a": "not valid!"}), TIMEOUT_SECONDS)

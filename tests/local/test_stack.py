@@ -1,0 +1,198 @@
+"""The whole dev environment on this machine, by the command line, as a user has it."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from local_project import ROOT, LocalProject
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
+
+GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"][
+    "trainium-eks:nodeGroups"
+]
+
+
+@pytest.fixture(scope="module")
+def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalProject]:
+    """The repository's program with the stack `local` up."""
+    assert binaries
+    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("stack") / "project")
+    project.configure("local")
+    shown = project.trn("local", "up")
+    try:
+        assert shown.returncode == 0, shown.stderr
+        (project.path / "up.txt").write_text(shown.stdout)
+        yield project
+    finally:
+        project.trn("local", "down")
+
+
+def test_the_local_stack_is_the_dev_stack() -> None:
+    dev, local = (yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text()) for stack in ("dev", "local"))
+    assert dev == local
+
+
+def test_up_ends_with_the_outputs_of_the_stack(project: LocalProject) -> None:
+    outputs = project.outputs("local")
+    assert outputs["queueNames"] == ["test"]
+    assert [group["name"] for group in outputs["nodeGroups"]] == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
+    shown = (project.path / "up.txt").read_text()
+    assert "queueNames" in shown
+    assert "simulated" in shown
+    assert "BEGIN" not in shown, "the administrator's key is not for terminals"
+
+
+def test_the_kubeconfig_among_the_outputs_works(project: LocalProject, tmp_path: Path) -> None:
+    from trainium_eks.local.api import Api
+
+    file = tmp_path / "kubeconfig"
+    file.write_text(project.outputs("local")["kubeconfig"])
+    version = Api.connect(file).request("GET", "/version")
+    assert (version["major"], version["minor"]) == ("1", "35")
+
+
+def test_the_two_trainium_nodes_have_their_devices_and_efa_interfaces(project: LocalProject) -> None:
+    nodes = project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
+    allocatable = [node["status"]["allocatable"] for node in nodes]
+    assert [(each["aws.amazon.com/neuron"], each["vpc.amazonaws.com/efa"]) for each in allocatable] == [("16", "8")] * 2
+    assert {node["metadata"]["labels"]["topology.k8s.aws/zone-id"] for node in nodes} == {"usw2-az4"}
+    assert {taint["key"] for node in nodes for taint in node["spec"]["taints"]} == {"aws.amazon.com/neuron"}
+
+
+def test_the_shared_volume_is_bound_to_the_teams_claim(project: LocalProject) -> None:
+    (claim,) = project.get("local", "persistentvolumeclaims", "-n", "training")
+    assert (claim["metadata"]["name"], claim["status"]["phase"]) == ("fsx-claim", "Bound")
+
+
+def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(project: LocalProject) -> None:
+    nodes = {
+        node["metadata"]["name"]
+        for node in project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
+    }
+    pods = project.get("local", "pods", "-A")
+    on_trainium = {pod["metadata"]["namespace"] for pod in pods if pod["spec"].get("nodeName") in nodes}
+    assert on_trainium == {"kube-system", "neuron-monitor"}
+
+
+def test_verification_is_green_but_for_what_is_not_installed_here(project: LocalProject) -> None:
+    shown = project.trn("verify", "--stack", "local", "--json")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    found = json.loads(shown.stdout)
+    statuses = {check["status"] for check in found["checks"]}
+    assert "pass" in statuses
+    assert "fail" not in statuses
+    missing = json.loads((project.path / ".local" / "local" / "report.json").read_text())["notInstalled"]
+    assert ("not installed" in statuses) == bool(missing)
+
+
+def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
+    shown = project.trn("local", "up")
+    assert shown.returncode == 0, shown.stderr
+    assert "Nothing has changed" in shown.stdout
+    assert "runs already" in shown.stderr
+
+
+def test_status_names_every_process(project: LocalProject) -> None:
+    shown = project.trn("local", "status")
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in CONTROL_PLANE)
+    assert "healthy" in shown.stdout
+
+
+def test_logs_are_shown_by_process(project: LocalProject) -> None:
+    assert "kube-apiserver" in project.trn("local", "logs").stdout.split()
+    assert project.trn("local", "logs", "etcd", "-n", "3").stdout.count("\n") == 3
+    assert "no log of 'nothing'" in project.trn("local", "logs", "nothing").stderr
+
+
+def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalProject) -> None:
+    grown = [{**GROUPS[0], "desiredSize": 3}, *GROUPS[1:]]
+    project.configure("local", nodeGroups=grown, queues=[{"name": "test"}, {"name": "second"}])
+    shown = project.trn("local", "up")
+    assert shown.returncode == 0, shown.stderr
+    assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 3
+    assert {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")} >= {"second"}
+
+    project.configure("local")
+    shown = project.trn("local", "up")
+    assert shown.returncode == 0, shown.stderr
+    assert "1 deleted" in shown.stdout
+    assert "trn-local-volcano-second" in shown.stderr
+    assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 2
+    names = {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")}
+    assert "test" in names
+    assert "second" not in names
+
+
+def test_drift_is_repaired(project: LocalProject) -> None:
+    project.kubectl("local", "delete", "limitrange", "-n", "training", "defaults")
+    shown = project.trn("local", "up")
+    assert shown.returncode == 0, shown.stderr
+    assert "1 created" in shown.stdout
+    assert project.get("local", "limitranges", "-n", "training")
+
+
+def test_another_number_of_nodes_is_an_option(project: LocalProject) -> None:
+    shown = project.trn("local", "up", "--nodes", "5")
+    assert shown.returncode == 0, shown.stderr
+    assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 5
+    assert project.trn("local", "up").returncode == 0
+    assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 2
+
+
+@pytest.mark.parametrize("moment", ["Reading", "Starting", "started in", "created", "Release"])
+def test_an_up_that_was_killed_is_finished_by_the_next(project: LocalProject, moment: str) -> None:
+    """Killed at different moments: before and while Kubernetes starts, and among the resources."""
+    stack = f"killed-{moment.split()[0].lower()}"
+    project.configure(stack)
+    begun = project.begin("local", "up", "--stack", stack)
+    assert begun.stdout is not None
+    for line in begun.stdout:
+        if moment in line or (moment == "created" and line.startswith("+")):
+            break
+    begun.kill()
+    begun.wait()
+    begun.stdout.close()
+    try:
+        shown = project.trn("local", "up", "--stack", stack)
+        assert shown.returncode == 0, shown.stderr
+        assert project.processes(stack) == CONTROL_PLANE
+        assert "Nothing has changed" in project.trn("local", "up", "--stack", stack).stdout
+    finally:
+        project.trn("local", "down", "--stack", stack)
+    assert project.processes(stack) == []
+
+
+def test_two_stacks_run_side_by_side_and_one_ends_without_the_other(project: LocalProject) -> None:
+    project.configure("other", queues=[{"name": "elsewhere"}], namespaces=[{"name": "team", "queues": ["elsewhere"]}])
+    try:
+        shown = project.trn("local", "up", "--stack", "other")
+        assert shown.returncode == 0, shown.stderr
+        assert project.outputs("other")["queueNames"] == ["elsewhere"]
+        assert {each["metadata"]["name"] for each in project.get("local", "namespaces")} >= {"training"}
+        assert "training" not in {each["metadata"]["name"] for each in project.get("other", "namespaces")}
+    finally:
+        down = project.trn("local", "down", "--stack", "other")
+    assert down.returncode == 0
+    assert project.processes("other") == []
+    assert project.processes("local") == CONTROL_PLANE
+    assert project.trn("local", "status").returncode == 0
+
+
+def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:
+    down = project.trn("local", "down")
+    assert down.returncode == 0, down.stderr
+    assert all(name in down.stdout for name in CONTROL_PLANE)
+    deadline = time.monotonic() + 5
+    while project.processes("local") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert project.processes("local") == []
+    assert not (project.path / ".local").exists()
+    assert "Nothing of local" in project.trn("local", "down").stdout

@@ -1,0 +1,104 @@
+"""A Pulumi project in a directory of its own, and `trn` for it: for tests of the local cloud."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TIMEOUT_SECONDS = 400
+
+
+@dataclass(frozen=True)
+class LocalProject:
+    """A project directory with stacks."""
+
+    path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of_the_repository(path: Path) -> "LocalProject":
+        """The repository's own program, without its stacks: they are written by the tests."""
+        path.mkdir(exist_ok=True)
+        for name in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
+            (path / name).symlink_to(ROOT / name)
+        return LocalProject(path)
+
+    @staticmethod
+    def small(path: Path, program: str) -> "LocalProject":
+        """A project of one file."""
+        path.mkdir(exist_ok=True)
+        (path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+        (path / "Pulumi.dev.yaml").write_text("config: {}\n")
+        (path / "__main__.py").write_text(program)
+        return LocalProject(path)
+
+    def configure(self, stack: str, **changes: Any) -> None:
+        """Writes a stack's file: the repository's local stack, with some of its keys replaced."""
+        document = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
+        document["config"].update({f"trainium-eks:{key}": value for key, value in changes.items()})
+        (self.path / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(document))
+
+    def command(self, *arguments: str) -> list[str]:
+        """What runs `trn`."""
+        return [sys.executable, "-m", "trainium_eks.cli", *arguments]
+
+    def surroundings(self) -> dict[str, str]:
+        """The environment that `trn` runs in."""
+        return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1", **self.environment}
+
+    def trn(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Runs `trn` in the project."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.path,
+            env=self.surroundings(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+
+    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Begins to run `trn` in the project, in a process group of its own; its output comes line by line."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.path,
+            env=self.surroundings(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def kubectl(self, stack: str, *arguments: str) -> str:
+        """What kubectl prints."""
+        shown = self.trn("local", "kubectl", "--stack", stack, *arguments)
+        assert shown.returncode == 0, shown.stderr
+        return shown.stdout
+
+    def get(self, stack: str, *arguments: str) -> list[dict[str, Any]]:
+        """Objects, as `kubectl get` finds them."""
+        found: list[dict[str, Any]] = json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
+        return found
+
+    def outputs(self, stack: str) -> dict[str, Any]:
+        """The outputs of the last complete `up`."""
+        found: dict[str, Any] = json.loads((self.path / ".local" / stack / "outputs.json").read_text())
+        return found
+
+    def processes(self, stack: str) -> list[str]:
+        """Names of the processes that have the stack's directory on their command line."""
+        root = str(self.path / ".local" / stack)
+        return sorted(
+            process.info["name"]
+            for process in psutil.process_iter(["name", "cmdline"])
+            if any(root in argument for argument in process.info["cmdline"] or ())
+        )

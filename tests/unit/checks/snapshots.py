@@ -1,0 +1,181 @@
+"""A small cluster as a snapshot that is all as its stack says, and ways to spoil it."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from trainium_eks.checks.check import Check
+from trainium_eks.checks.cluster import Cluster
+from trainium_eks.checks.examined import Examined
+from trainium_eks.checks.local_report import LocalReport
+from trainium_eks.checks.verify import verify
+from trainium_eks.model import workloads
+from trainium_eks.model.outputs import StackOutputs
+
+Object = dict[str, Any]
+Objects = dict[str, list[Object]]
+
+NEURON, EFA, GPU = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa", "nvidia.com/gpu"
+FILE_SYSTEM = "fs-0123456789abcdef0"
+
+
+def group(name: str, resource: str, efa: int, desired: int | None, **changes: Any) -> dict[str, Any]:
+    """A node group of the outputs, 0 to 4 nodes."""
+    return {
+        "name": name,
+        "eksName": f"{name}-eks",
+        "instanceType": "trn1.32xlarge" if resource == NEURON else "p4d.24xlarge",
+        "zoneId": "usw2-az4",
+        "minSize": 0,
+        "maxSize": 4,
+        "desiredSize": desired,
+        "resources": {resource: 16 if resource == NEURON else 8, EFA: efa},
+        "labels": {f"{resource}.present": "true"},
+        **changes,
+    }
+
+
+def outputs(**changes: Any) -> StackOutputs:
+    """Two Trainium nodes, a resting group, a file system, one team, one queue."""
+    data = {
+        "schemaVersion": 1,
+        "region": "us-west-2",
+        "clusterName": "trn-dev",
+        "kubeconfig": "{}",
+        "updateKubeconfigCommand": "aws eks update-kubeconfig",
+        "queueNames": ["test"],
+        "queues": {"test": {NEURON: 64, EFA: 32}},
+        "namespaces": [{"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}],
+        "nodeGroups": [group("ng1", NEURON, 8, 2), group("rest", NEURON, 16, 0)],
+        "sharedVolume": {
+            "fileSystemId": FILE_SYSTEM,
+            "dnsName": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com",
+            "mountName": "abcde",
+            "capacityGib": 1200,
+            "bucket": "",
+        },
+        "imageRepository": None,
+        "serviceAccount": "trainer",
+        "rendezvous": "c10d",
+        "hourlyUsd": 1.0,
+    }
+    return StackOutputs.parse({**data, **changes})
+
+
+def node(name: str, eks_group: str, resources: dict[str, str], **labels: str) -> Object:
+    """A Ready node."""
+    return {
+        "metadata": {"name": name, "labels": {"eks.amazonaws.com/nodegroup": eks_group, **labels}},
+        "spec": {"providerID": f"aws:///us-west-2d/i-{name}"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": "v1.35.4-eks-1a2b3c4"},
+            "capacity": dict(resources),
+            "allocatable": dict(resources),
+        },
+    }
+
+
+def accelerated(name: str, of: dict[str, Any]) -> Object:
+    """A node of a group of the outputs, with all that its type has."""
+    labels = {
+        "node.kubernetes.io/instance-type": of["instanceType"],
+        "topology.k8s.aws/zone-id": of["zoneId"],
+        **of["labels"],
+    }
+    return node(name, of["eksName"], {key: str(value) for key, value in of["resources"].items()}, **labels)
+
+
+def workload(each: workloads.Workload, pods: int) -> Object:
+    """It, running with so many pods."""
+    status: dict[str, int] = {"observedGeneration": 1}
+    spec: dict[str, int] = {}
+    if each.kind == "DaemonSet":
+        status |= {"desiredNumberScheduled": pods, "numberReady": pods}
+    else:
+        spec["replicas"] = pods
+        status |= {"availableReplicas": pods, "readyReplicas": pods}
+    metadata = {"name": each.name, "namespace": each.namespace, "generation": 1}
+    return {"kind": each.kind, "metadata": metadata, "spec": spec, "status": status}
+
+
+def objects() -> Objects:
+    """What the cluster of :func:`outputs` holds: three system nodes and two of ng1."""
+    ng1 = group("ng1", NEURON, 8, 2)
+    pods = {"all": 5, "neuron": 2, "efa": 2, "nvidia": 0, "none": 2}
+    charts = ("neuron-helm-chart", "aws-efa-k8s-device-plugin", "neuron-monitor", "volcano")
+    made: Objects = {
+        "Node": [node(f"system{number}", "system-eks", {}) for number in range(3)]
+        + [accelerated(f"trn{number}", ng1) for number in range(2)],
+        "Namespace": [named(name, status={"phase": "Active"}) for name in ("training", "neuron-monitor")],
+        "ServiceAccount": [named("trainer", "training")],
+        "PersistentVolumeClaim": [
+            named("fsx-claim", "training", spec={"volumeName": "pv-training"}, status={"phase": "Bound"})
+        ],
+        "PersistentVolume": [volume()],
+        "StorageClass": [
+            named("fsx", provisioner="fsx.csi.aws.com"),
+            {
+                **named("gp3", provisioner="ebs.csi.aws.com"),
+                "metadata": {"name": "gp3", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            },
+        ],
+        "Queue": [named("test", spec={"capability": {NEURON: 64, EFA: "32"}}, status={"state": "Open"})],
+        "MutatingWebhookConfiguration": [webhook(each) for each in ("jobs-mutate", "queues-mutate")],
+        "ValidatingWebhookConfiguration": [
+            webhook(f"{each}-validate") for each in ("cronjobs", "hypernodes", "jobs", "podgroups", "queues")
+        ],
+    }
+    running = [each for of in workloads.ADDONS.values() for each in of]
+    running += [each for chart in charts for each in workloads.CHARTS[chart]]
+    for each in running:
+        count = 0 if each.kind == "DaemonSet" and each.nodes == "none" else pods[each.nodes]
+        made.setdefault(each.kind, []).append(workload(each, count))
+    return made
+
+
+def named(name: str, namespace: str = "", **fields: Any) -> Object:
+    """An object."""
+    return {"metadata": {"name": name, **({"namespace": namespace} if namespace else {})}, **fields}
+
+
+def volume() -> Object:
+    """The team's, as LustreVolumes makes it."""
+    attributes = {"dnsname": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com", "mountname": "abcde"}
+    handle = f"{FILE_SYSTEM}::training"
+    csi = {"driver": "fsx.csi.aws.com", "volumeHandle": handle, "volumeAttributes": attributes}
+    return named("pv-training", spec={"capacity": {"storage": "1200Gi"}, "csi": csi})
+
+
+def webhook(name: str) -> Object:
+    """A configuration of Volcano's, with the authority that its manager writes."""
+    hooks = [{"name": "x.volcano.sh", "clientConfig": {"caBundle": "Y2E="}}]
+    return named(f"volcano-admission-service-{name}", webhooks=hooks)
+
+
+def the(made: Objects, kind: str, name: str) -> Object:
+    """One object by name."""
+    [found] = [each for each in made[kind] if each["metadata"]["name"] == name]
+    return found
+
+
+def without(made: Objects, kind: str, name: str) -> None:
+    """Removes it; there must be one."""
+    made[kind].remove(the(made, kind, name))
+
+
+def judged(
+    spoil: Callable[[Objects], object] = lambda _: None,
+    *,
+    local: LocalReport | None = None,
+    stack: StackOutputs | None = None,
+    version: str = "v1.35.4",
+    unread: dict[str, str] | None = None,
+    unserved: frozenset[str] = frozenset(),
+) -> dict[str, Check]:
+    """All checks by id, of the sound cluster after something was done to it."""
+    made = copy.deepcopy(objects())
+    spoil(made)
+    held = {kind: tuple(found) for kind, found in made.items()}
+    cluster = Cluster(version, held, unserved, unread or {})
+    return {check.id: check for check in verify(Examined(stack or outputs(), cluster, local))}

@@ -1,0 +1,128 @@
+"""What the ledger promises: nothing that was made is forgotten, whenever the process dies."""
+
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.local import ledger as module
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.ledger import Holding, Ledger, deletion_order, digest
+
+
+def holding(name: str, *after: str, reference: str = "r") -> Holding:
+    return Holding(
+        urn=name, type="kubernetes:core/v1:Namespace", kind="object", reference={"name": reference}, after=after
+    )
+
+
+def test_what_was_held_is_there_after_a_new_start(tmp_path: Path) -> None:
+    first = Ledger.open(tmp_path / "ledger")
+    first.begin()
+    first.hold(holding("a"), done=False)
+    first.hold(holding("b", "a"), done=True)
+    again = Ledger.open(tmp_path / "ledger")
+    assert [(each.urn, each.done, each.after) for each in again.holdings] == [("a", False, ()), ("b", True, ("a",))]
+    assert again.run == 1
+
+
+def test_what_is_done_replaces_what_was_begun(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    ledger.hold(holding("a"), done=False)
+    ledger.hold(holding("a"), done=True)
+    assert [each.done for each in Ledger.open(tmp_path / "ledger").holdings] == [True]
+
+
+def test_what_is_dropped_is_gone(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    ledger.hold(holding("a"), done=True)
+    ledger.drop(ledger.holdings[0])
+    assert not Ledger.open(tmp_path / "ledger").holdings
+
+
+def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "ledger"
+    ledger = Ledger.open(file)
+    ledger.hold(holding("a"), done=True)
+    whole = file.read_bytes()
+    ledger.hold(holding("b"), done=True)
+    second = file.read_bytes()[len(whole) :]
+    for cut in (1, len(second) // 2, len(second) - 1):
+        file.write_bytes(whole + second[:cut])
+        again = Ledger.open(file)
+        assert [each.urn for each in again.holdings] == ["a"]
+        again.hold(holding("c"), done=True)
+        assert [each.urn for each in Ledger.open(file).holdings] == ["a", "c"]
+
+
+def test_what_an_up_does_not_ask_for_is_left_over(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    ledger.begin()
+    for name in ("a", "b"):
+        ledger.hold(holding(name), done=True)
+    ledger.begin()
+    ledger.hold(holding("b"), done=True)
+    assert [each.urn for each in ledger.left_over()] == ["a"]
+
+
+def test_an_object_of_another_name_leaves_the_old_one_over(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    ledger.begin()
+    ledger.hold(holding("job", reference="directories-1"), done=True)
+    ledger.begin()
+    ledger.hold(holding("job", reference="directories-2"), done=True)
+    assert [each.reference for each in ledger.left_over()] == [{"name": "directories-1"}]
+    newest = ledger.of("job", "object")
+    assert newest is not None
+    assert newest.reference == {"name": "directories-2"}
+
+
+def test_compacting_keeps_all_that_is_held(tmp_path: Path) -> None:
+    file = tmp_path / "ledger"
+    ledger = Ledger.open(file)
+    for _ in range(3):
+        ledger.begin()
+        ledger.hold(holding("a"), done=True)
+    size = file.stat().st_size
+    ledger.compact()
+    again = Ledger.open(file)
+    assert file.stat().st_size < size
+    assert (again.run, again.holdings) == (3, ledger.holdings)
+
+
+def test_another_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "ledger"
+    file.write_text('{"version": 99}\n')
+    with pytest.raises(LocalError, match=r"version 99.*`trn local down`"):
+        Ledger.open(file)
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "ledger"
+    ledger = Ledger.open(file)
+    ledger.hold(holding("a"), done=True)
+    whole, write = file.read_bytes(), module.os.write
+    monkeypatch.setattr(module.os, "write", lambda descriptor, data: write(descriptor, data[:10]))
+    with pytest.raises(LocalError, match=r"ledger cannot be written: No space left on device"):
+        ledger.hold(holding("b"), done=True)
+    assert file.read_bytes() == whole
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LocalError, match=r"file/ledger cannot be written: Not a directory"):
+        Ledger.open(tmp_path / "file" / "ledger").begin()
+
+
+def test_nothing_goes_before_what_was_made_after_it() -> None:
+    rounds = deletion_order([holding("vpc"), holding("subnet", "vpc"), holding("nodes", "subnet", "vpc"), holding("x")])
+    assert [[each.urn for each in round_] for round_ in rounds] == [["nodes", "x"], ["subnet"], ["vpc"]]
+
+
+def test_two_things_of_one_resource_do_not_wait_for_each_other() -> None:
+    old, new = holding("job", "job", reference="1"), holding("job", "job", reference="2")
+    assert deletion_order([old, new]) == [[old, new]]
+
+
+def test_the_digest_tells_other_inputs_and_not_another_order() -> None:
+    assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})

@@ -1,0 +1,138 @@
+"""One command at a time."""
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.lock import locked
+from trainium_eks.local.paths import Paths
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from trainium_eks.local.lock import locked
+from trainium_eks.local.paths import Paths
+with locked(Paths(Path(sys.argv[1])), "trn local up"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths.of(tmp_path, "dev")
+
+
+@contextmanager
+def other_holder(paths: Paths) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", HOLD, paths.root], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        try:
+            yield holder
+        finally:
+            holder.kill()
+
+
+def test_the_directory_is_made_for_its_owner_only(paths):
+    with locked(paths, "up"):
+        assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
+        assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
+
+
+def test_it_can_be_taken_again_after_it_was_let_go(paths):
+    for _ in range(2):
+        with locked(paths, "up", wait_seconds=0):
+            pass
+
+
+def test_who_holds_it_is_said(paths):
+    with other_holder(paths) as holder, pytest.raises(LocalError) as failure, locked(paths, "down", wait_seconds=0.1):
+        pass
+    message = str(failure.value)
+    assert f"`trn local up` (process {holder.pid}) since " in message
+    assert re.search(r"\d\d:\d\d:\d\d, \d+ s ago", message)
+    assert str(paths.root) in message
+
+
+def test_one_that_was_killed_does_not_hold_it(paths):
+    with other_holder(paths) as holder:
+        os.kill(holder.pid, signal.SIGKILL)
+        with locked(paths, "up", wait_seconds=10):
+            pass
+
+
+def test_it_is_waited_for(paths):
+    paths.root.mkdir(parents=True)
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    letting_go = threading.Timer(0.3, os.close, [descriptor])
+    letting_go.start()
+    begun = time.monotonic()
+    with locked(paths, "up", wait_seconds=20):
+        assert 0.2 < time.monotonic() - begun < 15
+    letting_go.join()
+
+
+def test_a_holder_that_has_not_signed_yet_is_another_process(paths):
+    paths.root.mkdir(parents=True)
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(LocalError, match="changed by another process"), locked(paths, "up", wait_seconds=0):
+        pass
+    os.close(descriptor)
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch):
+    """``down`` removes the directory and then lets go: a lock on the removed file would keep nobody out."""
+    flock, removed = fcntl.flock, []
+
+    def down_ends_first(descriptor: int, operation: int) -> None:
+        if not removed:
+            removed.append(paths.root)
+            shutil.rmtree(paths.root)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", down_ends_first)
+    with (
+        locked(paths, "up", wait_seconds=20),
+        pytest.raises(LocalError, match="`up`"),
+        locked(paths, "third", wait_seconds=0),
+    ):
+        pass
+    assert removed
+
+
+def test_its_holder_may_remove_the_directory(paths):
+    with locked(paths, "down"):
+        shutil.rmtree(paths.root)
+    assert not paths.root.exists()
+
+
+def test_a_directory_that_cannot_be_made_is_said_with_path_and_reason(tmp_path):
+    (tmp_path / ".local").write_text("a file")
+    paths = Paths.of(tmp_path, "dev")
+    with pytest.raises(LocalError, match=r"cannot be written: .*\.local/dev: Not a directory"), locked(paths, "up"):
+        pass
+
+
+def test_a_full_disk_is_said_with_path_and_reason(paths):
+    """A limit on files' size fails as a full disk does, and for root, too."""
+    code = HOLD + "\n"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    ran = subprocess.run([sys.executable, "-c", limit + code, paths.root], capture_output=True, text=True, check=False)
+    assert "LocalError" in ran.stderr
+    assert re.search(r"cannot be written: .*/lock: File too large", ran.stderr)

@@ -1,0 +1,1 @@
+"""Checks of what is there: a cluster against its stack's outputs."""

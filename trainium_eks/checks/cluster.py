@@ -1,0 +1,183 @@
+"""Cluster: what a cluster holds at one moment, read in parallel and judged later without asking again."""
+
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Protocol
+
+Object = Mapping[str, Any]
+"""A Kubernetes object as JSON."""
+
+KINDS: Mapping[str, str] = {
+    "Node": "v1",
+    "Namespace": "v1",
+    "ServiceAccount": "v1",
+    "PersistentVolume": "v1",
+    "PersistentVolumeClaim": "v1",
+    "DaemonSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "StorageClass": "storage.k8s.io/v1",
+    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "Queue": "scheduling.volcano.sh/v1beta1",
+}
+"""What is read, with the API version. No pods: there may be tens of thousands, and their owners count them."""
+
+GROUP_LABEL = "eks.amazonaws.com/nodegroup"
+"""EKS puts it on every node of a managed group; its value is the group's name in EKS."""
+
+
+class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """The API server did not give what was asked; the message has its words."""
+
+
+class Reader(Protocol):
+    """Who reads a cluster."""
+
+    def version(self) -> str:
+        """The server's version (``v1.35.4``).
+
+        Raises:
+            Refused: when the server does not answer, or not to us.
+        """
+
+    def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
+        """All objects of a kind in all namespaces; None when the server does not serve the kind.
+
+        Raises:
+            Refused: when it may not be read.
+        """
+
+
+class Unread(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """A check asks for objects that could not be read."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(f"{kind} objects could not be read: {reason}")
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A snapshot."""
+
+    version: str
+    """The server's (``v1.35.4``)."""
+    objects: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
+    """Kind to its objects; a kind that the server does not serve has none."""
+    unserved: frozenset[str] = frozenset()
+    """Kinds that the server does not know, as before their definition is installed."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Kind to why it could not be read."""
+
+    def of(self, kind: str) -> tuple[Object, ...]:
+        """All objects of a kind.
+
+        Raises:
+            Unread: when they could not be read.
+        """
+        if kind in self.unread:
+            raise Unread(kind, self.unread[kind])
+        return self.objects.get(kind, ())
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """One object; None when it is not there.
+
+        Raises:
+            Unread: when the kind could not be read.
+        """
+        matching = (each for each in self.of(kind) if name_of(each) == name and namespace_of(each) == namespace)
+        return next(matching, None)
+
+    def nodes_of(self, eks_name: str) -> tuple[Object, ...]:
+        """The nodes of a managed node group, by its name in EKS.
+
+        Raises:
+            Unread: when nodes could not be read.
+        """
+        return tuple(each for each in self.of("Node") if labels_of(each).get(GROUP_LABEL) == eks_name)
+
+
+def read(reader: Reader) -> Cluster:
+    """Everything that checks ask for, one list call a kind, all at the same time.
+
+    Raises:
+        Refused: when not even the version can be had. A kind that may not be read is told by the checks that need it.
+    """
+    version = reader.version()
+    objects: dict[str, tuple[Object, ...]] = {}
+    unserved, unread = set(), {}
+    with ThreadPoolExecutor(len(KINDS)) as pool:
+        asked = {kind: pool.submit(reader.list, api_version, kind) for kind, api_version in KINDS.items()}
+        for kind, answer in asked.items():
+            try:
+                found = answer.result()
+            except Refused as error:
+                unread[kind] = str(error)
+                continue
+            objects[kind] = tuple(found or ())
+            if found is None:
+                unserved.add(kind)
+    return Cluster(version, objects, frozenset(unserved), unread)
+
+
+def name_of(each: Object) -> str:
+    """An object's name."""
+    return str(each["metadata"]["name"])
+
+
+def namespace_of(each: Object) -> str:
+    """An object's namespace; empty when it has none."""
+    return str(each["metadata"].get("namespace", ""))
+
+
+def labels_of(each: Object) -> Mapping[str, str]:
+    """An object's labels."""
+    return each["metadata"].get("labels") or {}
+
+
+def condition(each: Object, type_: str) -> Mapping[str, Any]:
+    """A condition of an object's status; empty when it has none of that type."""
+    conditions = each.get("status", {}).get("conditions") or ()
+    return next((found for found in conditions if found.get("type") == type_), {})
+
+
+def is_ready(node: Object) -> bool:
+    """Whether a node takes pods as far as its kubelet is concerned."""
+    return condition(node, "Ready").get("status") == "True"
+
+
+def minor(version: str) -> tuple[int, int]:
+    """Major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``.
+
+    Raises:
+        ValueError: for text that is no version.
+    """
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    if found is None:
+        raise ValueError(f"{version!r} is no version")
+    return int(found.group(1)), int(found.group(2))
+
+
+_SUFFIXES: Mapping[str, Decimal] = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    "k": Decimal(1000),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("MGTP", 2)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTP", 1)},
+}
+
+
+def quantity(value: object) -> Decimal:
+    """A Kubernetes quantity (``16``, ``"1200Gi"``) as a number.
+
+    Raises:
+        ValueError: for what is no quantity.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGTPm]|[KMGTP]i)?", str(value))
+    if found is None:
+        raise ValueError(f"{value!r} is no quantity")
+    return Decimal(found.group(1)) * _SUFFIXES[found.group(2) or ""]

@@ -1,0 +1,35 @@
+"""Examined: a cluster, what its stack says of it, and what cannot be there because it is a local one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainium_eks.checks.cluster import Cluster, Object
+from trainium_eks.checks.local_report import LocalReport
+from trainium_eks.model.outputs import StackOutputs
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What every check is given."""
+
+    outputs: StackOutputs
+    """What the stack says there is."""
+    cluster: Cluster
+    """What there is."""
+    local: LocalReport | None = None
+    """What the local cloud does not have; None on AWS, where everything must be there."""
+
+    @property
+    def deploy(self) -> str:
+        """The command that makes what is missing."""
+        return "pulumi up" if self.local is None else "trn local up"
+
+    @property
+    def restore(self) -> str:
+        """The command that sets back what somebody changed by hand."""
+        return "pulumi up --refresh" if self.local is None else "trn local up"
+
+    def nodes_with(self, resource: str) -> Sequence[Object]:
+        """The nodes of the groups whose nodes have a resource (``vpc.amazonaws.com/efa``)."""
+        groups = [group for group in self.outputs.node_groups if resource in group.resources]
+        return [node for group in groups for node in self.cluster.nodes_of(group.eks_name)]

@@ -1,0 +1,93 @@
+"""The commands of ``trn local`` and their options. The work is in :mod:`trainium_eks.cli.local`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="The whole stack on this machine: a real Kubernetes, a simulated AWS.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Stack = Annotated[str, typer.Option("--stack", "-s", help="Environment: reads Pulumi.<stack>.yaml.")]
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory", "-C", help="Project directory; default: the nearest one with a Pulumi.yaml, here or above."
+    ),
+]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")]
+
+
+@app.command()
+def up(
+    stack: Stack = "local",
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=0, max=5000, help="Nodes of the first node group; default: the config.")
+    ] = None,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Start Kubernetes here and bring the stack to what its program says. Can be repeated at any time.
+
+    Exit code: 0; 1 when something failed; 2 for wrong usage.
+    """
+    from trainium_eks.cli import local
+
+    raise typer.Exit(local.up(local.Target(stack, directory, no_color=no_color), nodes))
+
+
+@app.command()
+def down(stack: Stack = "local", no_color: NoColor = False, directory: Directory = None) -> None:
+    """End the stack's processes and remove everything of it; cached binaries and charts stay."""
+    from trainium_eks.cli import local
+
+    raise typer.Exit(local.down(local.Target(stack, directory, no_color=no_color)))
+
+
+@app.command()
+def status(stack: Stack = "local", no_color: NoColor = False, directory: Directory = None) -> None:
+    """Show what runs. Exit code: 0 when all of it does, 1 when not."""
+    from trainium_eks.cli import local
+
+    raise typer.Exit(local.status(local.Target(stack, directory, no_color=no_color)))
+
+
+@app.command()
+def kubeconfig(
+    stack: Stack = "local",
+    path: Annotated[bool, typer.Option("--path", help="Print where the file is instead of its content.")] = False,
+    directory: Directory = None,
+) -> None:
+    """Print the kubeconfig of the local cluster's administrator."""
+    from trainium_eks.cli import local
+
+    raise typer.Exit(local.kubeconfig(local.Target(stack, directory), path=path))
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def kubectl(
+    arguments: Annotated[list[str] | None, typer.Argument(help="What kubectl shall do: get nodes.")] = None,
+    stack: Stack = "local",
+    directory: Directory = None,
+) -> None:
+    """Run kubectl against the local cluster: `trn local kubectl get nodes`. Options of ours come before."""
+    from trainium_eks.cli import local
+
+    raise typer.Exit(local.kubectl(local.Target(stack, directory), arguments or []))
+
+
+@app.command()
+def logs(
+    process: Annotated[str | None, typer.Argument(help="kube-apiserver, etcd, kwok, …; default: list them.")] = None,
+    stack: Stack = "local",
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written.")] = False,
+    directory: Directory = None,
+) -> None:
+    """Show the log of a process."""
+    from trainium_eks.cli import local
+
+    raise typer.Exit(local.logs(local.Target(stack, directory), process, lines=lines, follow=follow))

@@ -1,0 +1,367 @@
+"""When a Kubernetes object is ready, and what it waits for: the rules of Pulumi's Kubernetes provider.
+
+Pure: decides about objects that were read. The rules per kind are those of
+https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/ ("await logic") and of ``kubectl rollout
+status``; a kind without a rule, such as a custom one, is ready as soon as it is applied.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = Mapping[str, Any]
+
+SKIP_AWAIT = "pulumi.com/skipAwait"
+"""Annotation: ``"true"`` makes an object ready at once."""
+TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
+"""Annotation: how long to wait for this object, instead of the default."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """It is what its manifest asks for."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Not yet."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """It will not become ready by waiting."""
+
+    reason: str
+
+
+Readiness = Ready | Waiting | Failed
+
+
+@dataclass(frozen=True)
+class Related:
+    """Other objects that an object's readiness depends on; :func:`relates_to` says which are read."""
+
+    storage_class: Object | None = None
+    """Of a PersistentVolumeClaim."""
+    endpoint_slices: Sequence[Object] = field(default=())
+    """Of a Service."""
+    pods: Sequence[Object] = field(default=())
+    """Of a Job that failed, for the reasons."""
+
+
+def readiness(object_: Object, related: Related | None = None) -> Readiness:
+    """Whether an object is ready.
+
+    Args:
+        object_: as the API server answers it, ``status`` included.
+        related: what :func:`relates_to` names.
+    """
+    metadata = object_.get("metadata") or {}
+    if (metadata.get("annotations") or {}).get(SKIP_AWAIT) == "true":
+        return Ready()
+    if metadata.get("deletionTimestamp"):
+        return Waiting("it is being deleted")
+    rule = _RULES.get((_group(object_), str(object_.get("kind"))))
+    return rule(object_, related or Related()) if rule else Ready()
+
+
+def relates_to(object_: Object) -> str:
+    """What else :func:`readiness` must know: ``StorageClass``, ``EndpointSlice``, ``Pod``, or nothing (empty)."""
+    kind = (_group(object_), object_.get("kind"))
+    if kind == ("", "PersistentVolumeClaim") and _status(object_).get("phase") != "Bound":
+        return "StorageClass"
+    if kind == ("", "Service"):
+        return "EndpointSlice" if _selects_pods(object_) else ""
+    return "Pod" if kind == ("batch", "Job") and _condition(object_, "Failed").get("status") == "True" else ""
+
+
+def timeout_seconds(object_: Object, default: float) -> float:
+    """How long to wait for an object: its annotation, or the default.
+
+    Raises:
+        ValueError: the annotation is no positive number.
+    """
+    value = ((object_.get("metadata") or {}).get("annotations") or {}).get(TIMEOUT_SECONDS)
+    if value is None:
+        return default
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"the annotation {TIMEOUT_SECONDS} must be a positive number of seconds, not {value!r}")
+    return seconds
+
+
+def pods_wait_for(pods: Sequence[Object]) -> list[str]:
+    """What pods that are not ready wait for, or died of: one line for each reason, with how many pods say it."""
+    return _counted([reason for pod in pods if (reason := _pod_reason(pod))], "pod")
+
+
+def warnings(events: Sequence[Object], reference_name: str, *, most: int = 5) -> list[str]:
+    """The latest warnings about an object and about what it made (which has its name as prefix), one line each."""
+    about = [
+        each
+        for each in events
+        if each.get("type") != "Normal" and _is_of((each.get("involvedObject") or {}).get("name") or "", reference_name)
+    ]
+    about.sort(key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
+    lines = [f"{each.get('reason')}: {str(each.get('message') or '').strip()}" for each in about]
+    return list(dict.fromkeys(reversed(lines)))[:most]
+
+
+# --- Rules per kind -----------------------------------------------------------------------------------------------
+
+
+def _deployment(object_: Object, _: Related) -> Readiness:
+    if reason := _unseen(object_):
+        return Waiting(reason)
+    spec, status = object_.get("spec") or {}, _status(object_)
+    if spec.get("paused"):
+        return Ready()  # nothing rolls out until somebody resumes it
+    wanted = spec.get("replicas", 1)
+    progressing = _condition(object_, "Progressing")
+    stuck = f" ({progressing.get('message')})" if progressing.get("status") == "False" else ""
+    if status.get("updatedReplicas", 0) < wanted:
+        return Waiting(f"{status.get('updatedReplicas', 0)} of {wanted} pods are of the newest template{stuck}")
+    if status.get("replicas", 0) > status.get("updatedReplicas", 0):
+        return Waiting(f"{status['replicas'] - status.get('updatedReplicas', 0)} old pods still run{stuck}")
+    if status.get("availableReplicas", 0) < wanted:
+        return Waiting(f"{status.get('availableReplicas', 0)} of {wanted} pods are available{stuck}")
+    return Ready()
+
+
+def _stateful_set(object_: Object, _: Related) -> Readiness:
+    if reason := _unseen(object_):
+        return Waiting(reason)
+    spec, status = object_.get("spec") or {}, _status(object_)
+    wanted, strategy = spec.get("replicas", 1), spec.get("updateStrategy") or {}
+    if status.get("readyReplicas", 0) < wanted:
+        return Waiting(f"{status.get('readyReplicas', 0)} of {wanted} pods are ready")
+    if strategy.get("type") == "OnDelete":
+        return Ready()
+    partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+    if status.get("updateRevision") == status.get("currentRevision"):
+        return Ready()
+    updated, of_those = status.get("updatedReplicas", 0), max(wanted - partition, 0)
+    if partition and updated >= of_those:
+        return Ready()
+    return Waiting(f"{updated} of {of_those} pods are of the newest template")
+
+
+def _daemon_set(object_: Object, _: Related) -> Readiness:
+    if reason := _unseen(object_):
+        return Waiting(reason)
+    status = _status(object_)
+    wanted = status.get("desiredNumberScheduled", 0)
+    on_delete = ((object_.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete"
+    if not on_delete and status.get("updatedNumberScheduled", 0) < wanted:
+        return Waiting(f"{status.get('updatedNumberScheduled', 0)} of {wanted} pods are of the newest template")
+    if status.get("numberAvailable", 0) < wanted:
+        return Waiting(f"{status.get('numberAvailable', 0)} of {wanted} pods are available")
+    return Ready()
+
+
+def _replication_controller(object_: Object, _: Related) -> Readiness:
+    if reason := _unseen(object_):
+        return Waiting(reason)
+    wanted, available = (object_.get("spec") or {}).get("replicas", 1), _status(object_).get("availableReplicas", 0)
+    return Ready() if available >= wanted else Waiting(f"{available} of {wanted} pods are available")
+
+
+def _job(object_: Object, related: Related) -> Readiness:
+    spec, status = object_.get("spec") or {}, _status(object_)
+    if _condition(object_, "Complete").get("status") == "True" or spec.get("suspend"):
+        return Ready()  # a suspended one runs when somebody resumes it
+    failed = _condition(object_, "Failed")
+    if failed.get("status") == "True":
+        why = ": ".join(filter(None, (failed.get("reason"), failed.get("message")))) or "the job failed"
+        return Failed("\n  ".join([why, *pods_wait_for(related.pods)]))
+    return Waiting(
+        f"{status.get('succeeded', 0)} of {spec.get('completions', 1)} pods have succeeded, "
+        f"{status.get('active', 0)} active, {status.get('failed', 0)} failed"
+    )
+
+
+def _pod(object_: Object, _: Related) -> Readiness:
+    phase = _status(object_).get("phase")
+    if phase == "Succeeded" or _condition(object_, "Ready").get("status") == "True":
+        return Ready()
+    reason = _pod_reason(object_) or f"it is {phase or 'not yet seen by the scheduler'}"
+    return Failed(reason) if phase == "Failed" else Waiting(reason)
+
+
+def _claim(object_: Object, related: Related) -> Readiness:
+    phase = _status(object_).get("phase") or "Pending"
+    if phase == "Bound":
+        return Ready()
+    if phase == "Lost":
+        return Failed(f"its volume {(object_.get('spec') or {}).get('volumeName')} is gone")
+    if (related.storage_class or {}).get("volumeBindingMode") == "WaitForFirstConsumer":
+        return Ready()  # bound when a pod uses it
+    return Waiting(f"it is {phase}, not Bound")
+
+
+def _volume(object_: Object, _: Related) -> Readiness:
+    status, spec = _status(object_), object_.get("spec") or {}
+    phase = status.get("phase")
+    if phase in ("Available", "Bound"):
+        return Ready()
+    if phase == "Failed":
+        return Failed(f"it is Failed: {status.get('message') or status.get('reason') or 'no reason is given'}")
+    if phase == "Released" and spec.get("persistentVolumeReclaimPolicy") == "Retain":
+        claim = spec.get("claimRef") or {}
+        name = (object_.get("metadata") or {}).get("name")
+        return Failed(
+            f"it is Released: it still names the claim {claim.get('namespace')}/{claim.get('name')} that is gone, and "
+            "Kubernetes binds it to no other; once its data is not that claim's any more: kubectl patch "
+            f'persistentvolume {name} --type=json -p \'[{{"op":"remove","path":"/spec/claimRef/uid"}}]\''
+        )
+    return Waiting(f"it is {phase or 'not yet seen by the controller'}, neither Available nor Bound")
+
+
+def _service(object_: Object, related: Related) -> Readiness:
+    spec = object_.get("spec") or {}
+    if spec.get("type") == "LoadBalancer" and not (_status(object_).get("loadBalancer") or {}).get("ingress"):
+        return Waiting("no load balancer has an address for it")
+    if not _selects_pods(object_):
+        return Ready()
+    ready = sum(
+        1
+        for each in related.endpoint_slices
+        for endpoint in each.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready", True)
+    )
+    return Ready() if ready else Waiting("no pod that it selects is ready")
+
+
+def _ingress(object_: Object, _: Related) -> Readiness:
+    if (_status(object_).get("loadBalancer") or {}).get("ingress"):
+        return Ready()
+    return Waiting("no ingress controller has given it an address")
+
+
+def _definition(object_: Object, _: Related) -> Readiness:
+    names = _condition(object_, "NamesAccepted")
+    if names.get("status") == "False":
+        return Failed(f"its names are taken: {names.get('message')}")
+    established = _condition(object_, "Established")
+    if established.get("status") == "True":
+        return Ready()
+    return Waiting(established.get("message") or "it is not Established")
+
+
+def _api_service(object_: Object, _: Related) -> Readiness:
+    available = _condition(object_, "Available")
+    if available.get("status") == "True":
+        return Ready()
+    return Waiting(available.get("message") or "it is not Available")
+
+
+def _namespace(object_: Object, _: Related) -> Readiness:
+    phase = _status(object_).get("phase")
+    return Ready() if phase == "Active" else Waiting(f"it is {phase or 'not Active'}")
+
+
+def _quota(object_: Object, _: Related) -> Readiness:
+    wanted, seen = (object_.get("spec") or {}).get("hard") or {}, _status(object_).get("hard") or {}
+    return Ready() if wanted == seen else Waiting("the controller has not seen its limits")
+
+
+def _secret(object_: Object, _: Related) -> Readiness:
+    if object_.get("type") != "kubernetes.io/service-account-token" or (object_.get("data") or {}).get("token"):
+        return Ready()
+    return Waiting("its service account's token is not made")
+
+
+_RULES: Mapping[tuple[str, str], Callable[[Object, Related], Readiness]] = {
+    ("apps", "Deployment"): _deployment,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("", "ReplicationController"): _replication_controller,
+    ("batch", "Job"): _job,
+    ("", "Pod"): _pod,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("", "PersistentVolume"): _volume,
+    ("", "Service"): _service,
+    ("networking.k8s.io", "Ingress"): _ingress,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    ("apiregistration.k8s.io", "APIService"): _api_service,
+    ("", "Namespace"): _namespace,
+    ("", "ResourceQuota"): _quota,
+    ("", "Secret"): _secret,
+}
+
+
+# --- What is common -----------------------------------------------------------------------------------------------
+
+
+def _group(object_: Object) -> str:
+    api_version = str(object_.get("apiVersion"))
+    return api_version.rpartition("/")[0]
+
+
+def _status(object_: Object) -> Mapping[str, Any]:
+    return object_.get("status") or {}
+
+
+def _condition(object_: Object, type_: str) -> Mapping[str, Any]:
+    return next((each for each in _status(object_).get("conditions") or () if each.get("type") == type_), {})
+
+
+def _unseen(object_: Object) -> str:
+    """Whether the status is of an older manifest than the object's."""
+    generation = (object_.get("metadata") or {}).get("generation", 0)
+    if _status(object_).get("observedGeneration", 0) >= generation > 0:
+        return ""
+    return "its controller has not seen it"
+
+
+def _selects_pods(service: Object) -> bool:
+    spec = service.get("spec") or {}
+    return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
+
+
+def _pod_reason(pod: Object) -> str:
+    """Why a pod is not ready: as near to the cause as its status says."""
+    status = _status(pod)
+    if status.get("phase") == "Succeeded" or _condition(pod, "Ready").get("status") == "True":
+        return ""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if reason := _container_reason(container):
+            return reason
+    if status.get("phase") == "Failed":
+        return _joined("the pod failed", status)
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return _joined("not scheduled", scheduled)
+    ready = _condition(pod, "Ready")
+    return _joined("not ready", ready) if ready.get("status") == "False" else ""
+
+
+def _container_reason(container: Mapping[str, Any]) -> str:
+    state, name = container.get("state") or {}, f"container {container.get('name')}"
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    exit_code = ended.get("exitCode", 0)
+    waiting = state.get("waiting") or {}
+    if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+        died = f" (last exit code {exit_code})" if exit_code else ""
+        return f"{_joined(name, waiting)}{died}"
+    if exit_code and not container.get("ready"):
+        return f"{_joined(name, ended)} (exit code {exit_code})"
+    return ""
+
+
+def _joined(start: str, status: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, (start, status.get("reason"), status.get("message"))))
+
+
+def _counted(reasons: Sequence[str], noun: str) -> list[str]:
+    return [f"{count} {noun}{'s' if count > 1 else ''}: {reason}" for reason, count in Counter(reasons).most_common(10)]
+
+
+def _is_of(name: str, owner: str) -> bool:
+    return name == owner or name.startswith((f"{owner}-", f"{owner}."))

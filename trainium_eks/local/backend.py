@@ -1,0 +1,151 @@
+"""Who answers for the providers in the local cloud: Kubernetes for real, AWS from the simulation.
+
+Every registration goes through the simulation first, which refuses unknown types and inputs and gives ids and
+physical names. What lives in Kubernetes is then made on the local API server, and what AWS would have put there
+(nodes, the workloads of EKS add-ons) is made to stand in for it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.graph.backend import Answer, Registration, SimulationError
+from trainium_eks.graph.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.local import pki
+from trainium_eks.local.changes import Applied, LocalError
+from trainium_eks.local.ledger import Holding, Ledger, digest
+from trainium_eks.local.makers import Asked, Maker, kind_of, makers
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.instances import CATALOGUE
+
+CLUSTER = "aws:eks/cluster:Cluster"
+REMEMBERED = ("aws:ec2/subnet:Subnet", "aws:ec2/launchTemplate:LaunchTemplate")
+"""What nodes are made from besides their group."""
+
+Emit = Callable[[Mapping[str, Any]], None]
+"""Takes an event: plain data with ``event`` (``begun``, ``waiting``, ``done``, ``failed``, and ``abandoned`` for what
+was under way when something else failed) and the ``urn``."""
+
+
+def open_backend(options: Mapping[str, Any], region: str, emit: Emit) -> "LocalBackend":
+    """The backend for a program that is recorded in a process of its own.
+
+    Args:
+        options: ``root`` (the stack's files), ``project`` (directory), ``helm`` (the program), ``server``,
+            ``instanceTypes`` (the config's changes of the catalogue).
+        region: of the default AWS provider, or empty.
+        emit: takes the events.
+    """
+    paths = Paths(Path(options["root"]))
+    backend = LocalBackend(Simulation(region or DEFAULT_REGION), Ledger.open(paths.ledger), emit)
+    made = makers(
+        paths,
+        Path(options["project"]),
+        Path(options["helm"]),
+        backend.waiting,
+        backend.stopped,
+        CATALOGUE.with_entries(options["instanceTypes"]),
+    )
+    backend.connect(made, endpoint=options["server"], authority=pki.certificate_authority_data(paths))
+    return backend
+
+
+class LocalBackend:
+    """See the module. The first failure stops the rest."""
+
+    def __init__(self, simulation: Simulation, ledger: Ledger, emit: Emit) -> None:
+        self._simulation = simulation
+        self._ledger = ledger
+        self._emit = emit
+        self._makers: Mapping[str, Maker] = {}
+        self._cluster: Mapping[str, Any] = {}
+        self._made: dict[str, Mapping[str, Any]] = {}
+        self.stopped = threading.Event()
+        """Set by the first failure: nothing new begins, and what is being awaited is given up."""
+        self._thread = threading.local()
+
+    def connect(self, made: Mapping[str, Maker], *, endpoint: str, authority: str) -> None:
+        """Who makes what, and how the cluster's API server is reached.
+
+        Args:
+            made: maker by kind.
+            endpoint: ``https://127.0.0.1:…``.
+            authority: its certificate authority, base64.
+        """
+        self._makers = made
+        self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
+
+    def simulates(self, type_: str) -> bool:
+        """See :class:`~trainium_eks.graph.backend.Backend`."""
+        return kind_of(type_) in ("simulated", "nodes", "addon")
+
+    def waiting(self, reason: str) -> None:
+        """Tells what the resource of this thread waits for."""
+        self._emit({"event": "waiting", "urn": getattr(self._thread, "urn", ""), "reason": reason})
+
+    def create(self, registration: Registration) -> Answer:
+        """See :class:`~trainium_eks.graph.backend.Backend`.
+
+        Raises:
+            SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.
+        """
+        if self.stopped.is_set():
+            raise SimulationError("not begun: something else failed first")
+        started = time.monotonic()
+        self._thread.urn = registration.urn
+        self._emit({"event": "begun", "urn": registration.urn, "type": registration.type, "name": registration.name})
+        try:
+            identity, computed = self._simulation.create(registration)
+            applied = self._apply(registration, identity, computed)
+        except (LocalError, SimulationError) as error:
+            self._fail(registration, str(error))
+            raise SimulationError(str(error)) from None
+        except Exception as error:
+            self._fail(registration, f"internal error: {type(error).__name__}: {error}")
+            raise
+        self._emit(
+            {
+                "event": "done",
+                "urn": registration.urn,
+                "kind": kind_of(registration.type),
+                "name": str(computed.get("name") or registration.name),
+                "change": applied.change.value,
+                "notes": list(applied.notes),
+                "notInstalled": applied.not_installed,
+                "seconds": round(time.monotonic() - started, 3),
+            }
+        )
+        return identity, {**computed, **self._known_of(registration, identity), **applied.outputs}
+
+    def _apply(self, registration: Registration, identity: str, computed: Mapping[str, Any]) -> Applied:
+        kind = kind_of(registration.type)
+        maker = self._makers[kind]
+        held = self._ledger.of(registration.urn, kind)
+        asked = Asked(registration, identity, computed, dict(self._made), held)
+        holding = Holding(
+            urn=registration.urn,
+            type=registration.type,
+            kind=kind,
+            reference=maker.reference(asked),
+            digest=digest(registration.inputs),
+            after=tuple(filter(None, (*registration.dependencies, registration.parent, registration.provider))),
+            protect=registration.options.protect,
+            retain=registration.options.retain_on_delete,
+        )
+        self._ledger.hold(holding, done=False)
+        applied = maker.apply(asked)
+        self._ledger.hold(holding, done=True)
+        return applied
+
+    def _known_of(self, registration: Registration, identity: str) -> Mapping[str, Any]:
+        """What is real behind a simulated resource."""
+        if registration.type in REMEMBERED:
+            self._made[identity] = registration.inputs
+        return self._cluster if registration.type == CLUSTER else {}
+
+    def _fail(self, registration: Registration, message: str) -> None:
+        event = "abandoned" if self.stopped.is_set() else "failed"
+        self.stopped.set()
+        self._emit({"event": event, "urn": registration.urn, "type": registration.type, "message": message})

@@ -1,0 +1,342 @@
+"""``trn local up`` and ``down``: a stack brought to what its program says, on this machine."""
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.project import load_project
+from trainium_eks.graph.record import Live, ProgramFailed, ProgramTimedOut, record
+from trainium_eks.local import processes, toolchain
+from trainium_eks.local.changes import Change, LocalError
+from trainium_eks.local.control_plane import ControlPlane, Started
+from trainium_eks.local.ledger import Holding, Ledger, deletion_order
+from trainium_eks.local.lock import locked
+from trainium_eks.local.makers import makers
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.scale import with_nodes
+from trainium_eks.model.versions import KUBERNETES
+
+REPORT_VERSION = 1
+
+PROGRAM_SECONDS = 1800.0
+"""How long a whole program may take: releases wait up to ten minutes each, several one after another."""
+
+_DELETIONS_AT_A_TIME = 16
+
+
+class Reporter(Protocol):
+    """Shows what goes on."""
+
+    def phase(self, text: str) -> None:
+        """What is done now, in a few words."""
+        ...
+
+    def planned(self, graph: Graph) -> None:
+        """What the program is going to ask for."""
+        ...
+
+    def started(self, started: Started) -> None:
+        """The control plane runs."""
+        ...
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """What happens to a resource: see :data:`trainium_eks.local.backend.Emit`; ``deleted`` and ``kept`` too."""
+        ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """What ``trn local up`` was asked for."""
+
+    project: Path
+    stack: str
+    nodes: int | None = None
+    """Nodes of the first accelerator group; as configured when None."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an ``up`` did."""
+
+    graph: Graph
+    outputs: Mapping[str, Any]
+    started: Started
+    changes: Mapping[str, Mapping[str, int]]
+    """Kind of holding to change to how many."""
+    not_installed: Mapping[str, str]
+    """Helm release (its name) or kustomization to why."""
+    notes: tuple[str, ...]
+    real_volcano: bool
+    seconds: float
+    """For the program, without the start of the control plane."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether everything was as the program says already."""
+        return not self.started.started and not any(
+            count for kind in self.changes.values() for change, count in kind.items() if change != Change.SAME
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the last complete ``up`` left: for ``trn local status``, ``trn local kubectl`` and ``trn verify``."""
+
+    server: str = ""
+    kubernetes: str = ""
+    """Version of the API server: ``v1.35.4``."""
+    not_installed: Mapping[str, str] = field(default_factory=dict)
+    """Helm release or kustomization to why it is not on this machine."""
+    simulated: tuple[str, ...] = ()
+    """Packages whose answers were made up."""
+    real_volcano: bool = False
+    """Whether Volcano's own processes run."""
+
+    @staticmethod
+    def of(result: Result) -> "Report":
+        """What an ``up`` reports."""
+        return Report(
+            server=result.started.server,
+            kubernetes=result.started.version,
+            not_installed=result.not_installed,
+            simulated=tuple(sorted(result.graph.simulated)),
+            real_volcano=result.real_volcano,
+        )
+
+    @staticmethod
+    def load(paths: Paths) -> "Report":
+        """The report of a stack; an empty one where no ``up`` came to its end."""
+        try:
+            data = json.loads(paths.report.read_text(encoding="utf-8"))
+            return Report(
+                server=data["server"],
+                kubernetes=data["kubernetes"],
+                not_installed={each["name"]: each["reason"] for each in data["notInstalled"]},
+                simulated=tuple(data["simulated"]),
+                real_volcano=data["realVolcano"],
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return Report()
+
+    @property
+    def minor(self) -> str:
+        """``1.35``; the library's own where none ran."""
+        parts = self.kubernetes.removeprefix("v").split(".")
+        return ".".join(parts[:2]) if len(parts) > 1 else KUBERNETES
+
+    def to_json(self) -> dict[str, Any]:
+        """The versioned JSON form."""
+        return {
+            "schemaVersion": REPORT_VERSION,
+            "local": True,
+            "server": self.server,
+            "kubernetes": self.kubernetes,
+            "notInstalled": [{"name": name, "reason": why} for name, why in sorted(self.not_installed.items())],
+            "simulated": list(self.simulated),
+            "realVolcano": self.real_volcano,
+        }
+
+
+class UpFailed(LocalError):  # noqa: N818 (what happened)
+    """The program, or something it asked for, failed.
+
+    Attributes:
+        failures: URN and message of each, the first first; empty when the program itself failed.
+        detail: the program's own traceback and output.
+    """
+
+    def __init__(self, message: str, failures: tuple[tuple[str, str], ...] = (), detail: str = "") -> None:
+        self.failures = failures
+        self.detail = detail
+        super().__init__(message)
+
+
+def up(asked: Request, reporter: Reporter) -> Result:
+    """Brings a stack to what its program says. Run again after whatever happened, it goes on.
+
+    Raises:
+        ProjectError: no project, no stack.
+        InvalidConfig: the stack's config is refused; nothing was started.
+        ProgramFailed: the program raised before anything was started.
+        UpFailed: something failed on the way; what is done stays.
+        LocalError: all else that stops it.
+    """
+    adjust = _adjustment(asked)
+    reporter.phase("Reading the program")
+    plan = record(asked.project, asked.stack, adjust=adjust)
+    reporter.planned(plan)
+    minor = kubernetes_minor(plan)
+    binaries = toolchain.provide(minor, progress=reporter.phase)
+    programs = {name: binary.path for name, binary in binaries.items()}
+    paths = Paths.of(asked.project, asked.stack)
+    with locked(paths, f"trn local up --stack {asked.stack}"):
+        reporter.phase("Starting Kubernetes")
+        processes.trim_logs(paths)
+        started = ControlPlane(paths, programs, kubernetes_minor=minor).start(reporter.phase)
+        reporter.started(started)
+        begun = time.monotonic()
+        ledger = Ledger.open(paths.ledger)
+        ledger.begin()
+        tally = _Tally(reporter)
+        options = {
+            "root": str(paths.root),
+            "project": str(asked.project),
+            "helm": str(programs["helm"]),
+            "server": started.server,
+            "instanceTypes": plan.config.get("instanceTypes") or {},
+        }
+        graph = _run_program(asked, adjust, options, tally)
+        _delete_left_over(paths, asked.project, programs, tally)
+        outputs = _outputs(graph, paths, asked.stack)
+        result = Result(
+            graph=graph,
+            outputs=outputs,
+            started=started,
+            changes={kind: dict(counts) for kind, counts in sorted(tally.changes.items())},
+            not_installed={**tally.not_installed, **_kustomizations(graph)},
+            notes=tuple(tally.notes),
+            real_volcano=any(each.name == "vc-controller-manager" for each in processes.running(paths)),
+            seconds=time.monotonic() - begun,
+        )
+        _write(paths.outputs, outputs)
+        _write(paths.report, Report.of(result).to_json())
+    return result
+
+
+def down(paths: Paths, stack: str) -> tuple[str, ...]:
+    """Ends a stack's processes and removes everything of it but the cached binaries and charts.
+
+    Returns:
+        The processes that were ended.
+
+    Raises:
+        LocalError: when somebody else is changing the stack, or its files cannot be removed.
+    """
+    if not paths.root.exists():
+        return tuple(processes.stop(paths))
+    with locked(paths, f"trn local down --stack {stack}"):
+        ended = tuple(processes.stop(paths))
+        try:
+            shutil.rmtree(paths.root)
+        except OSError as error:
+            raise LocalError(f"{error.filename} cannot be removed: {error.strerror}") from None
+    if paths.root.parent.is_dir() and not any(paths.root.parent.iterdir()):
+        paths.root.parent.rmdir()
+    return ended
+
+
+def kubernetes_minor(graph: Graph) -> str:
+    """The Kubernetes version that the program's cluster asks for; the library's own for a program without one."""
+    clusters = graph.of_type("aws:eks/cluster:Cluster")
+    return next((str(each.inputs["version"]) for each in clusters if each.inputs.get("version")), KUBERNETES)
+
+
+def _adjustment(asked: Request) -> Callable[..., Any]:
+    if asked.nodes is None:
+        return lambda settings: settings
+    return with_nodes(asked.nodes, load_project(asked.project).name)
+
+
+@dataclass
+class _Tally:
+    """Counts what happens while it is shown."""
+
+    reporter: Reporter
+    changes: dict[str, Counter[str]] = field(default_factory=dict)
+    not_installed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "done":
+                self.changes.setdefault(event["kind"], Counter())[event["change"]] += 1
+                self.notes += event["notes"]
+                if event["notInstalled"]:
+                    self.not_installed[event["name"]] = event["notInstalled"]
+            case "deleted":
+                self.changes.setdefault(event["kind"], Counter())[Change.DELETED] += 1
+            case "failed":
+                self.failures.append((event["urn"], event["message"]))
+        self.reporter.event(event)
+
+
+def _run_program(asked: Request, adjust: Callable[..., Any], options: Mapping[str, Any], tally: _Tally) -> Graph:
+    live = Live("trainium_eks.local.backend:open_backend", options, tally)
+    try:
+        return record(asked.project, asked.stack, adjust=adjust, live=live, timeout_seconds=PROGRAM_SECONDS)
+    except ProgramFailed as error:
+        if tally.failures:
+            raise UpFailed("the stack is not complete", tuple(tally.failures)) from None
+        raise UpFailed(f"the program failed: {error.message}", detail=f"{error.traceback}\n{error.output}") from None
+    except ProgramTimedOut as error:
+        raise UpFailed(str(error), tuple(tally.failures)) from None
+
+
+def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path], tally: _Tally) -> None:
+    """What the program does not ask for any more goes, what was made last first."""
+    ledger = Ledger.open(paths.ledger)
+    left = ledger.left_over()
+    if protected := [each.urn for each in left if each.protect]:
+        listed = "\n".join(f"  {urn}" for urn in protected)
+        raise UpFailed(f"these left the program but are protected, so nothing was deleted:\n{listed}")
+    if left:
+        made = makers(paths, project, programs["helm"])
+
+        def delete(holding: Holding) -> None:
+            subject = {"urn": holding.urn, "type": holding.type, "kind": holding.kind}
+            if holding.retain:
+                ledger.drop(holding)
+                tally({"event": "kept", **subject})
+                return
+            try:
+                made[holding.kind].delete(holding.reference)
+            except LocalError as error:
+                tally({"event": "failed", "message": str(error), **subject})
+                return
+            ledger.drop(holding)
+            tally({"event": "deleted", **subject})
+
+        with ThreadPoolExecutor(_DELETIONS_AT_A_TIME) as pool:
+            for round_ in deletion_order(left):
+                list(pool.map(delete, round_))
+                if tally.failures:
+                    raise UpFailed("what left the program could not be deleted", tuple(tally.failures))
+    ledger.compact()
+
+
+def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
+    """The program's outputs, with a kubeconfig that works here: AWS would have given the tokens."""
+    outputs = dict(graph.outputs)
+    if "kubeconfig" in outputs:
+        outputs["kubeconfig"] = paths.kubeconfig.read_text(encoding="utf-8")
+    if "updateKubeconfigCommand" in outputs:
+        outputs["updateKubeconfigCommand"] = f"trn local kubeconfig --stack {stack} > kubeconfig"
+    return outputs
+
+
+def _kustomizations(graph: Graph) -> dict[str, str]:
+    """What Pulumi's Kubernetes provider fetches itself while it runs, and nothing here does."""
+    reason = "its manifests are fetched from GitHub by Pulumi's Kubernetes provider; not made here"
+    return {each.name: reason for each in graph.of_type("kubernetes:kustomize/v2:Directory")}
+
+
+def _write(file: Path, data: Mapping[str, Any]) -> None:
+    """All of it or nothing, for its owner alone."""
+    part = file.with_suffix(".part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
+            json.dump(data, sink, indent=2, ensure_ascii=False)
+            sink.write("\n")
+        part.replace(file)
+    except OSError as error:
+        raise LocalError(f"{file} cannot be written: {error.strerror}") from None

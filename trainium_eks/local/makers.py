@@ -1,0 +1,233 @@
+"""Who makes each kind of thing that a stack holds on this machine, and who takes it away again."""
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainium_eks.graph.backend import Registration
+from trainium_eks.graph.simulation import DEFAULT_REGION
+from trainium_eks.local.addon_workloads import AddonWorkloads
+from trainium_eks.local.api import Api
+from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.helm import Releases
+from trainium_eks.local.ledger import Holding, digest
+from trainium_eks.local.node_pools import pool_key, pool_of
+from trainium_eks.local.nodes import Nodes
+from trainium_eks.local.objects import Objects, Reference
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+
+ADDON = "aws:eks/addon:Addon"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+TIMEOUT_SECONDS = 300.0
+"""How long a thing may take to be ready where its program says nothing. No image is pulled here."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A registration, and what the simulation answered: its id and computed properties."""
+
+    registration: Registration
+    identity: str
+    computed: Mapping[str, Any]
+    made: Mapping[str, Mapping[str, Any]]
+    """Id to inputs of what the stack has made so far: subnets, launch templates."""
+    held: Holding | None
+    """What the resource holds from an earlier ``up``."""
+
+    @property
+    def region(self) -> str:
+        """Of an AWS resource."""
+        return str(self.computed.get("region", DEFAULT_REGION))
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The program's own limit where it gives one."""
+        given = self.registration.options.custom_timeouts
+        text = given.get("update" if self.held else "create") or given.get("create")
+        return seconds(text) if text else TIMEOUT_SECONDS
+
+
+class Maker(Protocol):
+    """One kind of holding."""
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        """What is going to be made, as plain data, before it is."""
+        ...
+
+    def apply(self, asked: Asked) -> Applied:
+        """Makes it as it should be, whatever is there."""
+        ...
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        """Takes it away; fine when it is not there."""
+        ...
+
+
+def makers(
+    paths: Paths,
+    project: Path,
+    helm: Path,
+    waiting: Callable[[str], None] = lambda _: None,
+    stopping: threading.Event | None = None,
+    catalogue: Catalogue = CATALOGUE,
+) -> Mapping[str, Maker]:
+    """The makers of a running cluster, by the kind of what they make.
+
+    Args:
+        paths: the stack's files.
+        project: directory of the Pulumi project, which paths of charts are relative to.
+        helm: the program.
+        waiting: told what the calling thread waits for, now and then.
+        stopping: when set, what is being awaited is given up.
+        catalogue: what instance types have.
+    """
+    api = Api.connect(paths.kubeconfig)
+    objects = Objects(api, waiting, stopping)
+    releases = Releases(paths, helm, api, project, environment=os.environ, waiting=waiting)
+    return {
+        "object": _Objects(objects),
+        "release": _Releases(releases),
+        "nodes": _Nodes(Nodes(api, waiting), catalogue),
+        "addon": _Addons(AddonWorkloads(objects)),
+        "simulated": _Simulated(),
+    }
+
+
+def kind_of(type_: str) -> str:
+    """Which maker a resource type belongs to."""
+    if type_ == RELEASE:
+        return "release"
+    if type_.startswith("kubernetes:"):
+        return "object"
+    return {NODE_GROUP: "nodes", ADDON: "addon"}.get(type_, "simulated")
+
+
+def seconds(duration: str) -> float:
+    """A Go duration (``1h30m``, ``90s``) in seconds.
+
+    Raises:
+        LocalError: when it is none.
+    """
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+    found = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", duration)
+    if "".join(number + unit for number, unit in found) != duration or not found:
+        raise LocalError(f"{duration!r} is no duration such as 30m or 90s")
+    return sum(float(number) * units[unit] for number, unit in found)
+
+
+class _Objects:
+    """Kubernetes objects."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        manifest = _manifest(asked)
+        metadata = manifest["metadata"]
+        reference = Reference(
+            manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+        )
+        return reference.to_json()
+
+    def apply(self, asked: Asked) -> Applied:
+        return self._objects.apply(_manifest(asked), timeout_seconds=asked.timeout_seconds)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._objects.delete(Reference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)
+
+
+def _manifest(asked: Asked) -> dict[str, Any]:
+    """The inputs, with the name and namespace that the simulation settled."""
+    named = {key: asked.computed["metadata"][key] for key in ("name", "namespace") if key in asked.computed["metadata"]}
+    inputs = dict(asked.registration.inputs)
+    return {**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}}
+
+
+class _Releases:
+    """Helm releases."""
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"name": asked.computed["name"], "namespace": asked.computed["namespace"]}
+
+    def apply(self, asked: Asked) -> Applied:
+        inputs = {**asked.registration.inputs, **self.reference(asked)}
+        timeout = float(inputs.get("timeout") or asked.timeout_seconds)
+        return self._releases.apply(inputs, timeout_seconds=timeout)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._releases.delete(reference["name"], reference["namespace"])
+
+
+_SIZE = "scalingConfig.desiredSize"
+
+
+class _Nodes:
+    """The nodes of managed node groups."""
+
+    def __init__(self, nodes: Nodes, catalogue: Catalogue) -> None:
+        self._nodes = nodes
+        self._catalogue = catalogue
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"pool": pool_key(asked.computed)}
+
+    def apply(self, asked: Asked) -> Applied:
+        inputs = asked.registration.inputs
+        zones = {id_: str(made.get("availabilityZoneId", "")) for id_, made in asked.made.items()}
+        ignored = asked.registration.options.ignore_changes
+        pool = pool_of(
+            inputs,
+            asked.computed,
+            zones={subnet: zone for subnet, zone in zones.items() if zone},
+            region=asked.region,
+            catalogue=self._catalogue,
+            template=asked.made.get((inputs.get("launchTemplate") or {}).get("id", "")),
+            keep_size=asked.held is not None and asked.held.done and _SIZE in ignored,
+        )
+        return self._nodes.apply(pool, timeout_seconds=asked.timeout_seconds)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._nodes.delete(reference["pool"])
+
+
+class _Addons:
+    """What EKS add-ons run in the cluster."""
+
+    def __init__(self, workloads: AddonWorkloads) -> None:
+        self._workloads = workloads
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"addon": asked.registration.inputs["addonName"]}
+
+    def apply(self, asked: Asked) -> Applied:
+        inputs = asked.registration.inputs
+        return self._workloads.apply(inputs["addonName"], str(inputs.get("addonVersion", "")), asked.region)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._workloads.delete(reference["addon"])
+
+
+class _Simulated:
+    """What exists in name only: all the rest of AWS."""
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"id": asked.identity}
+
+    def apply(self, asked: Asked) -> Applied:
+        if asked.held is None or not asked.held.done:
+            return Applied(Change.CREATED)
+        changed = asked.held.digest != digest(asked.registration.inputs)
+        return Applied(Change.UPDATED if changed else Change.SAME)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        """There is nothing to take away."""

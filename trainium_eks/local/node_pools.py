@@ -1,0 +1,312 @@
+"""What a managed node group is to Kubernetes: its nodes, made from its inputs and the catalogue.
+
+A node is called as EC2 calls instances with resource-based names, ``i-sim5cbdba0f000003.us-west-2.compute.internal``:
+``i-`` and 17 characters, of which eight stand for the group and what its instances are launched from, and the last six
+are the node's number in the group. The same group has the same names each time. A group that is launched from
+something else (type, zones, AMI release, launch template) has new names, so that its nodes are replaced as EKS does.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.model.instances import EKS_EFFECTS, Catalogue, InstanceType, Taint, UnknownInstanceType
+from trainium_eks.model.regions import ZONE_ID, default_zones
+
+POOL_LABEL = "trainium-eks.local/pool"
+"""Whose node it is: the group's name in EKS."""
+SIMULATED = "trainium-eks/simulated"
+"""Label of all that only stands in for something."""
+MANIFEST_ANNOTATION = "trainium-eks.local/manifest"
+"""Digest of what the node was last made from."""
+
+KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+"""By this kwok takes care of a node."""
+
+DEFAULT_ROOT_GIB = 20
+"""Root volume where the launch template names none (EKS API, ``diskSize``)."""
+
+NODES_A_LEAF = 8
+NODES_A_SPINE = 32
+"""How many nodes share layer 3 and layer 2 of the network. Both numbers are invented: EC2 tells them only of running
+instances. All of a zone share layer 1."""
+
+_EFFECTS = {eks: kubernetes for kubernetes, eks in EKS_EFFECTS.items()}
+_LABEL_LENGTH = 63
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """A node group, with all that its nodes follow from."""
+
+    key: str
+    """The group's name in EKS, at most 63 characters."""
+    region: str
+    instance: InstanceType
+    """The nodes' type, with the hugepages that the launch template reserves."""
+    zone_ids: tuple[str, ...]
+    """Where the nodes are, one zone after the other in turn; at least one."""
+    size: int
+    """Nodes wanted."""
+    min_size: int
+    max_size: int
+    labels: Mapping[str, str]
+    """The group's own."""
+    taints: tuple[Taint, ...]
+    capacity_type: str
+    """``ON_DEMAND``, ``SPOT`` or ``CAPACITY_BLOCK``."""
+    release: str
+    """AMI release, ``1.35.6-20260818``; empty for the newest."""
+    kubernetes_version: str
+    """``1.35``."""
+    template_id: str
+    template_version: str
+    """Launch template; empty where there is none."""
+    storage_gib: int
+    """Disk for containers: the root volume, or the local disks where they are joined to one."""
+    keep_size: bool = False
+    """Whether as many nodes as there are stay, within the limits: what changes the size is not the program
+    (``ignoreChanges`` of ``scalingConfig.desiredSize``)."""
+
+    @property
+    def stem(self) -> str:
+        """What the names of its nodes begin with."""
+        launched_from = (
+            self.key,
+            self.instance.name,
+            self.release,
+            self.kubernetes_version,
+            self.template_id,
+            self.template_version,
+            *self.zone_ids,
+        )
+        return f"i-sim{_digest(launched_from)}"
+
+
+def pool_key(computed: Mapping[str, Any]) -> str:
+    """The key of a group's pool: its name in EKS, shortened where the simulation's is longer than EKS takes.
+
+    Args:
+        computed: the simulation's answer for the ``aws:eks/nodeGroup:NodeGroup``.
+    """
+    name = str(computed["nodeGroupName"])
+    return name if len(name) <= _LABEL_LENGTH else f"{name[: _LABEL_LENGTH - 9]}-{_digest([name])}"
+
+
+def pool_of(
+    inputs: Mapping[str, Any],
+    computed: Mapping[str, Any],
+    *,
+    zones: Mapping[str, str],
+    region: str,
+    catalogue: Catalogue,
+    template: Mapping[str, Any] | None = None,
+    keep_size: bool = False,
+) -> NodePool:
+    """The pool of an ``aws:eks/nodeGroup:NodeGroup``.
+
+    Args:
+        inputs: the group's.
+        computed: the simulation's answer for it.
+        zones: subnet id to zone id. Subnets that are not in it (the stack did not make them) are taken to be in the
+            zones of the region that offer the type, in turn.
+        region: the group's.
+        catalogue: what the type has.
+        template: inputs of the group's launch template: type of a Capacity Block's nodes, disks, user data.
+        keep_size: see :class:`NodePool`. Only for a group that is there already: a new one starts as its inputs say.
+
+    Raises:
+        LocalError: a type that the catalogue lacks, or none given.
+    """
+    template = template or {}
+    key = pool_key(computed)
+    instance = _instance(key, inputs, template, catalogue)
+    boot = _user_data(template)
+    pages = re.search(r"vm\.nr_hugepages *= *(\d+)", boot)
+    if template:
+        instance = replace(instance, hugepages_2mi=int(pages[1]) if pages else 0)
+    launch, scaling = inputs.get("launchTemplate") or {}, inputs.get("scalingConfig") or {}
+    return NodePool(
+        key=key,
+        region=region,
+        instance=instance,
+        zone_ids=_zone_ids(inputs, zones, instance, region),
+        size=int(scaling.get("desiredSize") or 0),
+        min_size=int(scaling.get("minSize") or 0),
+        max_size=int(scaling.get("maxSize") or 0),
+        labels=dict(inputs.get("labels") or {}),
+        taints=tuple(
+            Taint(each["key"], each.get("value") or "", _EFFECTS[each["effect"]]) for each in inputs.get("taints") or ()
+        ),
+        capacity_type=str(inputs.get("capacityType") or "ON_DEMAND"),
+        release=str(inputs.get("releaseVersion") or ""),
+        kubernetes_version=str(inputs.get("version") or ""),
+        template_id=str(launch.get("id") or launch.get("name") or ""),
+        template_version=str(launch.get("version") or ""),
+        storage_gib=_storage_gib(inputs, template, boot, instance),
+        keep_size=keep_size,
+    )
+
+
+def manifests(pool: NodePool) -> list[dict[str, Any]]:
+    """The pool's nodes, as many as its size says, each with spec and status."""
+    return [manifest(pool, number) for number in range(1, pool.size + 1)]
+
+
+def manifest(pool: NodePool, number: int) -> dict[str, Any]:
+    """One node.
+
+    Args:
+        pool: the group.
+        number: of the node in the group, from 1.
+    """
+    zone_id = pool.zone_ids[(number - 1) % len(pool.zone_ids)]
+    zone = zone_name(pool.region, zone_id)
+    instance_id = f"{pool.stem}{number:06d}"
+    name = f"{instance_id}.{_domain(pool.region)}"
+    capacity, allocatable = _resources(pool)
+    node: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": _labels(pool, number, name, zone_id, zone)},
+        "spec": {
+            "providerID": f"aws:///{zone}/{instance_id}",
+            "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in pool.taints],
+        },
+        "status": {
+            "capacity": capacity,
+            "allocatable": allocatable,
+            "addresses": [{"type": "Hostname", "address": name}, {"type": "InternalDNS", "address": name}],
+            "nodeInfo": _node_info(pool, instance_id),
+        },
+    }
+    digest = hashlib.sha256(json.dumps(node, sort_keys=True).encode()).hexdigest()
+    node["metadata"]["annotations"] = {KWOK_ANNOTATION: "fake", MANIFEST_ANNOTATION: digest}
+    return node
+
+
+def zone_name(region: str, zone_id: str) -> str:
+    """A zone's name, ``us-west-2d`` for ``usw2-az4``. Which letter an id has differs between accounts; here they go
+    together in order."""
+    if not ZONE_ID.fullmatch(zone_id):
+        return f"{region}-{zone_id}"
+    return f"{region}{chr(ord('a') + int(zone_id.rpartition('az')[2]) - 1)}"
+
+
+def _digest(parts: Collection[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+def _domain(region: str) -> str:
+    """Of private DNS names in EC2."""
+    return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
+
+
+def _instance(key: str, inputs: Mapping[str, Any], template: Mapping[str, Any], catalogue: Catalogue) -> InstanceType:
+    """The first type that the group names; a Capacity Block's stands in the launch template."""
+    name = next(iter(inputs.get("instanceTypes") or ()), None) or template.get("instanceType")
+    if not name:
+        raise LocalError(
+            f"node group {key} names no instance type, and neither does its launch template\n"
+            "  give it `instanceTypes`, so that the local cloud knows what nodes to make"
+        )
+    try:
+        return catalogue.find(str(name))
+    except UnknownInstanceType as error:
+        raise LocalError(
+            f"node group {key}: {error}\n  the stack's config can add a type to the catalogue (`instanceTypes`)"
+        ) from error
+
+
+def _zone_ids(
+    inputs: Mapping[str, Any], zones: Mapping[str, str], instance: InstanceType, region: str
+) -> tuple[str, ...]:
+    offered = instance.zones.get(region) or default_zones(region) or (f"{region}-az1",)
+    subnets = inputs.get("subnetIds") or ("",)
+    return tuple(zones.get(subnet) or offered[place % len(offered)] for place, subnet in enumerate(subnets))
+
+
+def _user_data(template: Mapping[str, Any]) -> str:
+    """What the launch template gives the node to boot with, in clear."""
+    return base64.b64decode(template.get("userData") or "").decode(errors="replace")
+
+
+def _storage_gib(inputs: Mapping[str, Any], template: Mapping[str, Any], boot: str, instance: InstanceType) -> int:
+    if "strategy: RAID0" in boot and instance.local_disks:
+        return instance.local_disks * instance.local_disk_gb * 10**9 // 2**30
+    for device in template.get("blockDeviceMappings") or ():
+        if size := (device.get("ebs") or {}).get("volumeSize"):
+            return int(size)
+    return int(inputs.get("diskSize") or DEFAULT_ROOT_GIB)
+
+
+def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> dict[str, str]:
+    """Those that kubelet, cloud controller and EKS put on a node, and the group's own."""
+    labels = {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/instance-type": pool.instance.name,
+        "beta.kubernetes.io/os": "linux",
+        "failure-domain.beta.kubernetes.io/region": pool.region,
+        "failure-domain.beta.kubernetes.io/zone": zone,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": pool.instance.name,
+        "topology.kubernetes.io/region": pool.region,
+        "topology.kubernetes.io/zone": zone,
+        "topology.k8s.aws/zone-id": zone_id,
+        "eks.amazonaws.com/capacityType": pool.capacity_type,
+        "eks.amazonaws.com/nodegroup": pool.key,
+        "eks.amazonaws.com/nodegroup-image": f"ami-sim{_digest([pool.release, pool.instance.ami_type])}",
+        **pool.labels,
+        POOL_LABEL: pool.key,
+        SIMULATED: "true",
+    }
+    if pool.template_id:
+        labels["eks.amazonaws.com/sourceLaunchTemplateId"] = pool.template_id
+        labels["eks.amazonaws.com/sourceLaunchTemplateVersion"] = pool.template_version
+    if pool.instance.family != "cpu":
+        # EC2 tells its network's layers of accelerator instances, the cloud controller makes labels of them.
+        spine, leaf = (number - 1) // NODES_A_SPINE, (number - 1) // NODES_A_LEAF
+        labels["topology.k8s.aws/network-node-layer-1"] = f"nn-sim{_digest([zone_id])}"
+        labels["topology.k8s.aws/network-node-layer-2"] = f"nn-sim{_digest([zone_id, pool.key, f'spine {spine}'])}"
+        labels["topology.k8s.aws/network-node-layer-3"] = f"nn-sim{_digest([zone_id, pool.key, f'leaf {leaf}'])}"
+    return labels
+
+
+def _resources(pool: NodePool) -> tuple[dict[str, str], dict[str, str]]:
+    """Capacity and allocatable: the catalogue's figures, and the disk less what the kubelet keeps of it.
+
+    The kubelet of AL2023 keeps 1 GiB of the disk for itself and evicts below 10 % free (nodeadm in
+    awslabs/amazon-eks-ami).
+    """
+    instance = pool.instance
+    allocatable = Catalogue({instance.name: instance}).allocatable(instance.name)
+    # Where the catalogue's allocatable memory starts from; an entry of the config may say more.
+    memory_mib = max(int(instance.memory_gib * 1024 * 0.925), instance.allocatable_memory_mib)
+    capacity = {**allocatable, "cpu": str(instance.vcpus), "memory": f"{memory_mib}Mi"}
+    capacity["ephemeral-storage"] = f"{pool.storage_gib}Gi"
+    allocatable["ephemeral-storage"] = f"{max(pool.storage_gib * 1024 * 9 // 10 - 1024, 0)}Mi"
+    return capacity, allocatable
+
+
+def _node_info(pool: NodePool, instance_id: str) -> dict[str, str]:
+    """Says of itself that it is simulated, and of which Kubernetes version it would be."""
+    version = pool.release.partition("-")[0] or f"{pool.kubernetes_version}.0"
+    return {
+        "architecture": "amd64",
+        "bootID": "",
+        "containerRuntimeVersion": "containerd://simulated",
+        "kernelVersion": "simulated",
+        "kubeProxyVersion": "",
+        "kubeletVersion": f"v{version}-eks-simulated",
+        "machineID": instance_id,
+        "operatingSystem": "linux",
+        "osImage": "Amazon Linux 2023 (simulated)",
+        "systemUUID": instance_id,
+    }

@@ -1,0 +1,273 @@
+"""The processes of a stack: started so that they outlive ``trn``, found again in the process table.
+
+There are no pid files. A process belongs to a stack when its program is one of :data:`NAMES` and an argument names a
+file in the stack's directory, so a ``trn`` that was killed between starting a process and writing its number down
+leaves nothing unknown, and a number that the system has given to another process is never mistaken for ours.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.paths import Paths
+
+NAMES = (
+    "vc-webhook-manager",
+    "vc-scheduler",
+    "vc-controller-manager",
+    "kwok",
+    "kube-scheduler",
+    "kube-controller-manager",
+    "kube-apiserver",
+    "etcd",
+)
+"""Every program that a stack may run, in the order in which they are stopped: nobody loses what it still needs."""
+
+LOG_LIMIT_BYTES = 50 * 2**20
+"""A log that is larger starts anew."""
+
+# What a daemon may see of the caller's environment. Not the rest: etcd reads ETCD_*, Go programs GO* and proxies.
+_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "USER")
+
+_KILLED_WITHIN_SECONDS = 10.0
+_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process of a stack."""
+
+    name: str
+    """One of :data:`NAMES`."""
+    pid: int
+    started: float
+    """Seconds since the epoch."""
+    command: tuple[str, ...] = ()
+    """Its command line."""
+
+
+def start(
+    paths: Paths, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
+) -> Running:
+    """Starts a process that outlives this one; it writes to ``<logs>/<name>.log``.
+
+    Args:
+        paths: the stack's files.
+        name: one of :data:`NAMES`, and the name of the program's file.
+        command: program (absolute) and arguments, of which at least one names a file in the stack's directory.
+        environment: added to the little of this process's environment that a daemon gets.
+
+    Raises:
+        LocalError: the program cannot be executed or the log cannot be written.
+    """
+    line = [str(part) for part in command]
+    if not _belongs(line, name, paths.root):
+        raise ValueError(f"{line[0]} could not be found again as {name} of {paths.root}")
+    given = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ} | dict(environment or {})
+    try:
+        paths.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log = os.open(log_file(paths, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise unwritable(error, paths.logs) from error
+    try:
+        if os.fstat(log).st_size > LOG_LIMIT_BYTES:
+            os.ftruncate(log, 0)
+        # Not subprocess: its Popen wants to be waited for, and these stay when this process is gone.
+        pid = os.posix_spawn(
+            line[0],
+            line,
+            given,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+        )
+    except OSError as error:
+        raise LocalError(f"{name} cannot be started: {line[0]}: {error.strerror}") from error
+    finally:
+        os.close(log)
+    return Running(name, pid, time.time(), tuple(line))
+
+
+def running(paths: Paths) -> list[Running]:
+    """This user's processes of the stack, oldest first."""
+    return sorted((each for each, _ in _found(paths)), key=lambda each: (each.started, each.pid))
+
+
+def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: float = 10) -> list[str]:
+    """Ends processes of the stack: asks each, waits, then kills what is left.
+
+    Args:
+        paths: the stack's files; they need not exist any more.
+        names: which, in the order in which to end them; all of :data:`NAMES` without it.
+        timeout_seconds: how long each may take to end by itself.
+
+    Returns:
+        The names of what was ended.
+
+    Raises:
+        LocalError: a process does not even end when it is killed.
+    """
+    stopped = []
+    for name in names if names is not None else NAMES:
+        ended = False
+        # Again until none is left: what was being started meanwhile is seen by the next look.
+        while processes := [process for each, process in _found(paths) if each.name == name]:
+            _end(processes, name, timeout_seconds)
+            ended = True
+        if ended:
+            stopped.append(name)
+    return stopped
+
+
+def stop_these(processes: Iterable[Running], timeout_seconds: float = 10) -> None:
+    """Ends exactly these, in this order; those that are gone already are no matter."""
+    for each in processes:
+        try:
+            process = psutil.Process(each.pid)
+            if process.cmdline()[:1] == list(each.command[:1]):
+                _end([process], each.name, timeout_seconds)
+        except psutil.Error:
+            continue
+
+
+def exit_code(process: Running) -> int | None:
+    """How a process that this one started has ended: its code, or the negative number of the signal that ended it.
+
+    None while it runs. A process that was started by another one and is gone is said to have ended with 0.
+    """
+    try:
+        pid, status = os.waitpid(process.pid, os.WNOHANG)
+    except ChildProcessError:
+        return None if psutil.pid_exists(process.pid) else 0
+    return None if pid == 0 else os.waitstatus_to_exitcode(status)
+
+
+def log_file(paths: Paths, name: str) -> Path:
+    """Where a process writes."""
+    return paths.logs / f"{name}.log"
+
+
+def log_size(paths: Paths, name: str) -> int:
+    """How much a process has written, in bytes."""
+    try:
+        return log_file(paths, name).stat().st_size
+    except OSError:
+        return 0
+
+
+def last_lines(paths: Paths, name: str, count: int = 12, *, since_bytes: int = 0) -> str:
+    """The end of a log, each line indented; what was written before ``since_bytes`` is left out."""
+    try:
+        with log_file(paths, name).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(since_bytes if since_bytes <= size else 0, size - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        return f"  (no log: {error})"
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(f"  {line[:400]}" for line in lines[-count:]) or "  (it wrote nothing)"
+
+
+def trim_logs(paths: Paths) -> None:
+    """Starts logs anew that are larger than :data:`LOG_LIMIT_BYTES`; their processes go on writing."""
+    for name in NAMES:
+        if log_size(paths, name) > LOG_LIMIT_BYTES:
+            try:
+                os.truncate(log_file(paths, name), 0)
+            except OSError as error:
+                raise unwritable(error, log_file(paths, name)) from error
+
+
+def unwritable(error: OSError, path: Path) -> LocalError:
+    """What to say when the stack's state cannot be written."""
+    where = error.filename if isinstance(error.filename, str) else path
+    return LocalError(
+        f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
+        "Free space, or make that path writable, and run the command again."
+    )
+
+
+def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            # The cheap question first; a zombie has no command line.
+            command = process.cmdline()
+            name = Path(command[0]).name if command else ""
+            if name not in NAMES or not _belongs(command, name, paths.root) or not _is_mine(process):
+                continue
+            found.append((Running(name, process.pid, process.create_time(), tuple(command)), process))
+        except (psutil.Error, OSError):
+            # It ended while we looked, or it is another user's: either way none of ours.
+            continue
+    return found
+
+
+def _belongs(command: Sequence[str], name: str, root: Path) -> bool:
+    return Path(command[0]).name == name and any(_names(argument, str(root)) for argument in command[1:])
+
+
+def _names(argument: str, root: str) -> bool:
+    """Whether an argument is a path in the directory, or ``--flag=`` such a path."""
+    value = argument.partition("=")[2] if argument.startswith("-") else argument
+    return value == root or value.startswith(f"{root}/")
+
+
+def _is_mine(process: psutil.Process) -> bool:
+    return int(process.uids().effective) == os.geteuid()
+
+
+def _end(processes: Sequence[psutil.Process], name: str, timeout_seconds: float) -> None:
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+        # One that was stopped (SIGSTOP) hears nothing else until it goes on.
+        _signal(process, signal.SIGCONT)
+    left = _wait(processes, timeout_seconds)
+    for process in left:
+        _signal(process, signal.SIGKILL)
+    left = _wait(left, _KILLED_WITHIN_SECONDS)
+    if left:
+        numbers = ", ".join(str(process.pid) for process in left)
+        raise LocalError(
+            f"{name} (process {numbers}) does not end, even killed: it waits for a device, as a rule a disk or "
+            "network file system that does not answer. See `ps -o pid,stat,wchan:32,args -p <number>`."
+        )
+
+
+def _wait(processes: Sequence[psutil.Process], timeout_seconds: float) -> list[psutil.Process]:
+    """Waits until they have ended; those that have not in time."""
+    deadline = time.monotonic() + timeout_seconds
+    left = list(processes)
+    while left := [process for process in left if _is_alive(process)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_SECONDS)
+    return left
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    # Not psutil.wait_procs: it also waits until a dead process is taken note of, and some containers' first process
+    # takes seconds for that.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)

@@ -1,0 +1,44 @@
+"""Provides the tools and shows them: ``python -m trainium_eks.local.toolchain``."""
+
+import argparse
+import re
+import sys
+import time
+
+from trainium_eks.local.toolchain import Unavailable, provide
+from trainium_eks.model.versions import KUBERNETES
+
+
+def main() -> int:
+    """0 when everything is there, 1 when something cannot be had."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainium_eks.local.toolchain",
+        description="Finds, downloads or builds the programs of the local cloud, and shows where they are.",
+    )
+    parser.add_argument("--kubernetes", default=KUBERNETES, metavar="MINOR", help="default: %(default)s")
+    minor = parser.parse_args().kubernetes
+    if not re.fullmatch(r"1\.\d+", minor):
+        parser.error(f"{minor!r} is no minor version of Kubernetes such as {KUBERNETES}")
+    began = time.monotonic()
+    try:
+        binaries = provide(minor, progress=_say)
+    except Unavailable as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    rows = [("NAME", "VERSION", "ORIGIN", "PATH")]
+    rows += [(binary.name, binary.version, binary.origin, str(binary.path)) for binary in binaries.values()]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        sys.stdout.write("  ".join([*cells, row[3]]) + "\n")
+    sys.stderr.write(f"Kubernetes {minor}: everything is there after {time.monotonic() - began:.1f} s\n")
+    return 0
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""What is on this machine already."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.local.toolchain import store
+from trainium_eks.local.toolchain.tools import Binary, Origin, Pins
+
+_ASK_SECONDS = 10.0
+
+_QUESTIONS = {"kubectl": ("version", "--client"), "helm": ("version", "--short")}
+"""How a tool is asked for its version, where it is not ``--version``."""
+
+_VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)")
+
+
+class Silent(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """A tool that does not say its version; the message says why."""
+
+
+class Answers:
+    """What tools answered, kept in a file: the question takes a tenth of a second of each.
+
+    An answer holds for as long as the file has the same size and time. A script is asked every time: those that
+    version managers put on PATH choose the version by the directory. A file that cannot be read or written costs time
+    only.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known = self._read()
+        self._new: dict[str, list[Any]] = {}
+
+    def version(self, tool: str, path: Path, environment: Mapping[str, str]) -> str:
+        """As :func:`version`, asked only when it is not known."""
+        status = path.stat()
+        state = [status.st_size, status.st_mtime_ns]
+        known = self._known.get(str(path))
+        if isinstance(known, list) and known[:2] == state and isinstance(known[-1], str):
+            return str(known[-1])
+        answer = version(tool, path, environment)
+        with path.open("rb") as file:
+            if file.read(2) != b"#!":
+                self._new[str(path)] = [*state, answer]
+        return answer
+
+    def save(self) -> None:
+        """Keeps what is new. Two that save at once lose one of them, which is then asked again."""
+        if not self._new:
+            return
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=f"{store.SCRATCH}versions-")
+            with os.fdopen(handle, "w") as file:
+                json.dump({**self._known, **self._new}, file)
+            os.replace(name, self._file)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            known = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+
+def installed(
+    tools: Iterable[str], pins: Pins, environment: Mapping[str, str], answers: Answers
+) -> tuple[dict[str, Binary], dict[str, list[str]]]:
+    """The tools on PATH or in ``KUBEBUILDER_ASSETS`` whose version fits, and why each other one is passed over.
+
+    Only the first of its name on PATH counts, as in a shell.
+    """
+
+    def look(tool: str) -> tuple[Binary | None, list[str]]:
+        reasons = []
+        for origin, path in _candidates(tool, environment):
+            if path is None:
+                reasons.append(_absent(origin, environment))
+                continue
+            try:
+                version = answers.version(tool, path, environment)
+            except (Silent, OSError) as error:
+                reasons.append(f"{origin}: {path} {_words(error)}")
+                continue
+            misfit = pins.misfit(tool, version)
+            if not misfit:
+                return Binary(tool, path, origin, version), []
+            reasons.append(f"{origin}: {path} is {version}, {misfit}")
+        return None, reasons
+
+    wanted = tuple(tools)
+    with ThreadPoolExecutor(max_workers=len(wanted) or 1) as pool:
+        looked = dict(zip(wanted, pool.map(look, wanted), strict=True))
+    answers.save()
+    return (
+        {tool: binary for tool, (binary, _) in looked.items() if binary},
+        {tool: reasons for tool, (binary, reasons) in looked.items() if not binary},
+    )
+
+
+def cached(tools: Iterable[str], pins: Pins, directory: Path) -> dict[str, Binary]:
+    """What lies in the directory of these versions. It was checked before it came there."""
+    found = {}
+    for tool in tools:
+        path, version = directory / tool, pins.version(tool)
+        if version and path.is_file() and os.access(path, os.X_OK):
+            found[tool] = Binary(tool, path, "cache", version)
+    return found
+
+
+def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
+    """The version that a tool says it has, such as ``1.35.4``.
+
+    Raises:
+        Silent: it cannot be run, fails, says no version or does not answer in time.
+    """
+    try:
+        done = subprocess.run(
+            [path, *_QUESTIONS.get(tool, ("--version",))],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ASK_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Silent(f"did not say its version in {_ASK_SECONDS:g} s") from None
+    except OSError as error:
+        raise Silent(f"cannot be run: {error.strerror}") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise Silent(f"failed when asked for its version (exit code {done.returncode}): {said[-1] if said else ''}")
+    match = _VERSION.search(done.stdout)
+    if not match:
+        raise Silent(f"does not say its version: {done.stdout.strip()[:80]!r}")
+    return match[1]
+
+
+def _candidates(tool: str, environment: Mapping[str, str]) -> list[tuple[Origin, Path | None]]:
+    on_path = shutil.which(tool, path=environment.get("PATH", ""))
+    assets = environment.get("KUBEBUILDER_ASSETS")
+    in_assets = shutil.which(tool, path=assets) if assets else None
+    return [
+        ("PATH", Path(on_path).absolute() if on_path else None),
+        ("KUBEBUILDER_ASSETS", Path(in_assets).absolute() if in_assets else None),
+    ]
+
+
+def _absent(origin: Origin, environment: Mapping[str, str]) -> str:
+    if origin == "PATH":
+        return "PATH: not there"
+    assets = environment.get("KUBEBUILDER_ASSETS")
+    return f"KUBEBUILDER_ASSETS: not in {assets}" if assets else "KUBEBUILDER_ASSETS: not set"
+
+
+def _words(error: Exception) -> str:
+    return f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)

@@ -1,0 +1,111 @@
+"""Which tools, at which version, for which machine."""
+
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "helm")
+"""What the local cloud runs."""
+
+CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+KUBERNETES_RELEASES = {"1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3"}
+"""The release that is provided for each minor version."""
+
+BUILDABLE_MINOR = "1.35"
+"""The minor version whose modules ``go.mod`` pins. The others are only downloaded or found."""
+
+# The same as in go.mod; a test compares them.
+ETCD = "3.6.5"
+HELM = "3.19.5"
+# 0.7.0 does not compile with the libraries of Kubernetes 1.35, 0.8.0 only with those of 1.36.
+KWOK = "0.6.1"
+
+KWOK_IMAGE_DIGEST = "sha256:aeb199bfba96b23482bb647f81a83884b134ff518d774ed4c3464b213501dc25"
+"""registry.k8s.io/kwok/kwok:v0.6.1, as the Kubernetes project records it (kubernetes/k8s.io,
+registry.k8s.io/images/k8s-staging-kwok/images.yaml)."""
+
+Origin = Literal["PATH", "KUBEBUILDER_ASSETS", "cache", "download", "build"]
+
+_ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A tool that can be run."""
+
+    name: str
+    """One of :data:`TOOLS`."""
+    path: Path
+    """Absolute."""
+    origin: Origin
+    version: str
+    """Without the ``v``: ``1.35.4``."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A machine, in Go's words, which all of these projects use for their files."""
+
+    system: str
+    """``linux`` or ``darwin``."""
+    architecture: str
+    """``amd64`` or ``arm64``; another one as the machine calls it."""
+
+    @staticmethod
+    def here() -> "Platform":
+        """This machine."""
+        machine = platform.machine()
+        return Platform(sys.platform, _ARCHITECTURES.get(machine, machine))
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The version of every tool for one minor version of Kubernetes."""
+
+    minor: str
+    """``1.35``."""
+    platform: Platform
+
+    def version(self, tool: str) -> str | None:
+        """What is downloaded or built, or None for a Kubernetes of which no release is known here."""
+        others = {"etcd": ETCD, "helm": HELM, "kwok": KWOK}
+        return others.get(tool) or KUBERNETES_RELEASES.get(self.minor)
+
+    @property
+    def key(self) -> str:
+        """Name of the directory that holds these versions for this platform: a new pin makes a new one."""
+        kubernetes = KUBERNETES_RELEASES.get(self.minor, self.minor)
+        where = f"{self.platform.system}-{self.platform.architecture}"
+        return f"kubernetes-{kubernetes}_etcd-{ETCD}_kwok-{KWOK}_helm-{HELM}_{where}"
+
+    def misfit(self, tool: str, version: str) -> str:
+        """Why a tool of that version does not serve, or nothing: "must be 1.35"."""
+        major, minor = parsed(version)
+        if tool in CONTROL_PLANE:
+            return "" if f"{major}.{minor}" == self.minor else f"must be {self.minor}"
+        if tool == "kubectl":
+            ours_major, ours_minor = parsed(self.minor)
+            # Kubernetes' version skew policy: kubectl may be one minor older or newer than the server.
+            near = major == ours_major and abs(minor - ours_minor) <= 1
+            return "" if near else f"must be within one minor version of {self.minor}"
+        if tool == "helm":
+            return "" if major == 3 and minor >= 14 else "must be 3.14 or newer, and not 4"
+        if tool == "etcd":
+            return "" if major == 3 and minor >= 5 else "must be 3.5 or newer"
+        return "" if (major, minor) >= (0, 6) else "must be 0.6 or newer"
+
+
+def parsed(version: str) -> tuple[int, int]:
+    """Major and minor of ``1.35`` or ``1.35.4``.
+
+    Raises:
+        ValueError: it is no version.
+    """
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if not match:
+        raise ValueError(f"no version: {version!r}")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,127 @@
+"""What happens to a chart's webhooks before Helm installs them.
+
+The pods of a local cluster are simulated: no process answers behind a Service. A webhook that fails closed would make
+the API server refuse every object it is for, and an APIService would spoil discovery. So webhooks are either sent to
+a real process of this machine, or left out; what was left out stands in the release's manifest as comments.
+
+Helm runs this file as its post-renderer, alone and without the package around it::
+
+    python -P webhooks.py '{"volcano-system/volcano-admission-service": {"url": "https://…", "caBundle": "…"}}'
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+Answering = Mapping[str, Mapping[str, str]]
+"""``namespace/name`` of a Service to ``url`` (without path) and ``caBundle`` of the process that answers for it."""
+
+_CONCERNED = re.compile(rf"^kind:\s*[\"']?({'|'.join((*WEBHOOK_KINDS, 'APIService'))})\b", re.MULTILINE)
+_SEPARATOR = re.compile(r"^---[ \t]*(?:#.*)?$", re.MULTILINE)
+_LEFT_OUT = "# trn leaves out: "
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def main() -> None:
+    """A post-renderer: manifest from stdin, manifest to stdout."""
+    sys.stdout.write(rewritten(sys.stdin.read(), json.loads(sys.argv[1])))
+
+
+def rewritten(manifest: str, answering: Answering) -> str:
+    """The manifest with no webhook and no APIService that nobody answers for.
+
+    Args:
+        manifest: what a chart renders, many YAML documents.
+        answering: the Services behind which a real process is.
+    """
+    kept, dropped = [], []
+    for document in documents(manifest):
+        if _CONCERNED.search(document) is None:
+            kept.append(document)
+            continue
+        before = parsed(document)
+        after = _answered(before, answering)
+        # Named also where only some webhooks of an object are.
+        dropped += (
+            [f"{before['kind']} {before['metadata']['name']}"]
+            if after is None
+            else sorted(
+                f"{before['kind']} {before['metadata']['name']} ({name})"
+                for name in _webhooks(before) - _webhooks(after)
+            )
+        )
+        if after is not None:
+            kept.append(document if after == before else yaml.safe_dump(after, sort_keys=False))
+    # Within the first document: one of comments alone would be a document without an object.
+    comments = "".join(f"{_LEFT_OUT}{each}\n" for each in dropped)
+    return "".join(
+        f"---\n{comments if index == 0 else ''}{document.strip()}\n" for index, document in enumerate(kept or [""])
+    )
+
+
+def left_out(manifest: str) -> list[str]:
+    """What :func:`rewritten` left out of this manifest, each as kind and name."""
+    lines = manifest.splitlines()
+    return [line.removeprefix(_LEFT_OUT) for line in lines if line.startswith(_LEFT_OUT)]
+
+
+def documents(manifest: str) -> Iterator[str]:
+    """The YAML documents of a manifest that are more than comments."""
+    for document in _SEPARATOR.split(manifest):
+        if any(line.strip() and not line.lstrip().startswith("#") for line in document.splitlines()):
+            yield document
+
+
+def parsed(document: str) -> dict[str, Any]:
+    """One document as data; empty for one that is no object."""
+    data = yaml.load(document, Loader=_LOADER)
+    return data if isinstance(data, dict) else {}
+
+
+def head(document: str) -> dict[str, Any]:
+    """``apiVersion``, ``kind`` and ``metadata`` of a document, without parsing the rest: definitions are long."""
+    lines, within = [], False
+    for line in document.splitlines():
+        # A line that begins with something else than a space, a comment or a list's dash begins a field of the top.
+        if line[:1] not in ("", " ", "\t", "#", "-"):
+            within = line.startswith(("apiVersion:", "kind:", "metadata:"))
+        if within:
+            lines.append(line)
+    short = parsed("\n".join(lines))
+    return short if short.get("kind") and isinstance(short.get("metadata"), dict) else parsed(document)
+
+
+def _answered(body: Mapping[str, Any], answering: Answering) -> dict[str, Any] | None:
+    """The object with its webhooks sent to who answers; None when nothing of it is left."""
+    if body["kind"] == "APIService":
+        return None if (body.get("spec") or {}).get("service") else dict(body)
+    webhooks = [
+        {**webhook, "clientConfig": config}
+        for webhook in body.get("webhooks") or []
+        if (config := _client_config(webhook.get("clientConfig") or {}, answering)) is not None
+    ]
+    return {**body, "webhooks": webhooks} if webhooks else None
+
+
+def _client_config(config: Mapping[str, Any], answering: Answering) -> dict[str, Any] | None:
+    service = config.get("service")
+    if not service:
+        return dict(config)
+    process = answering.get(f"{service.get('namespace')}/{service.get('name')}")
+    if process is None:
+        return None
+    return {"url": f"{process['url']}/{service.get('path', '').lstrip('/')}", "caBundle": process["caBundle"]}
+
+
+def _webhooks(body: Mapping[str, Any]) -> set[str]:
+    return {str(webhook["name"]) for webhook in body.get("webhooks") or []}
+
+
+if __name__ == "__main__":
+    main()
