@@ -1,7 +1,6 @@
 """A real Pulumi engine for the tests of this directory."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from engine.rig import Rig, missing_tools
@@ -23,16 +22,10 @@ def new_rig(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Rig]:
     missing = missing_tools()
     if missing:
         pytest.skip(f"no {' and no '.join(missing)} on PATH: install the Pulumi CLI >= 3.231 to run tests/engine")
-    return lambda: Rig(_fresh(tmp_path_factory))
+    return lambda: Rig(tmp_path_factory.mktemp("engine"))
 
 
 @pytest.fixture(scope="module")
-def rig(new_rig: Callable[[], Rig]) -> Iterator[Rig]:
-    """One rig for a module, with the simulated clouds attached."""
-    made = new_rig()
-    with made.attached():
-        yield made
-
-
-def _fresh(factory: pytest.TempPathFactory) -> Path:
-    return factory.mktemp("engine")
+def rig(new_rig: Callable[[], Rig]) -> Rig:
+    """One rig for a module."""
+    return new_rig()

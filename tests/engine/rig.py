@@ -1,12 +1,12 @@
 """A Pulumi CLI on a copy of the project, with the simulated clouds attached: nothing of the repository is changed."""
 
-import contextlib
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ from typing import Any
 import yaml
 
 from trainium_eks.engine.server import serving
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.project import load_project
+from trainium_eks.graph.recorder import record_program
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -39,12 +42,17 @@ class Step:
     paths: tuple[str, ...] = ()
     """The inputs that differ."""
     state: Mapping[str, Any] = field(default_factory=dict)
-    """As it is to be (of a preview)."""
+    """Of a preview: as it is to be, or as it was when it is deleted."""
 
     @property
     def name(self) -> str:
         """``NodeGroup trn-dev-cluster-cpu-nodes``."""
         return called(self.urn)
+
+    @property
+    def custom(self) -> bool:
+        """Of a preview: whether it is no component."""
+        return bool(self.state.get("custom"))
 
 
 @dataclass(frozen=True)
@@ -87,14 +95,6 @@ class Rig:
         settings = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
         settings["runtime"]["options"]["virtualenv"] = sys.prefix
         (self.project / "Pulumi.yaml").write_text(yaml.safe_dump(settings))
-        self._providers: Mapping[str, str] = {}
-
-    @contextlib.contextmanager
-    def attached(self, *, failing: str = "", forgetful: bool = False) -> Iterator[None]:
-        """With the simulated clouds running; the inventory is the rig's."""
-        with serving(self.inventory_file, failing=failing, forgetful=forgetful) as environment:
-            self._providers = environment
-            yield
 
     def configure(self, stack: str, *changes: Callable[[Config], None]) -> None:
         """Writes the stack's file: the repository's, changed."""
@@ -114,20 +114,25 @@ class Rig:
         self.inventory_file.unlink(missing_ok=True)
         self.pulumi("stack", "init", stack)
 
-    def preview(self, stack: str) -> Run:
+    def preview(self, stack: str, *arguments: str, forgetful: bool = False) -> Run:
         """What an update would do."""
-        done = self._run("preview", "--json", "--stack", stack)
+        done = self._run("preview", "--json", "--stack", stack, *arguments, forgetful=forgetful)
         answer = json.loads(done.stdout[done.stdout.index("{") :] or "{}")
         steps = tuple(
-            Step(step["op"], step["urn"], tuple(sorted(step.get("detailedDiff") or {})), step.get("newState") or {})
+            Step(
+                step["op"],
+                step["urn"],
+                tuple(sorted(step.get("detailedDiff") or {})),
+                step.get("newState") or step.get("oldState") or {},
+            )
             for step in answer.get("steps", ())
         )
         said = "\n".join(each["message"] for each in answer.get("diagnostics", ()) if each["severity"] != "debug")
         return Run(done.returncode, steps, f"{said}\n{done.stderr}")
 
-    def up(self, stack: str, *arguments: str) -> Run:
+    def up(self, stack: str, *arguments: str, failing: str = "") -> Run:
         """An update, without a preview before it."""
-        return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments)
+        return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments, failing=failing)
 
     def refresh(self, stack: str) -> Run:
         """Asks the clouds what there is."""
@@ -136,6 +141,19 @@ class Rig:
     def destroy(self, stack: str) -> Run:
         """Deletes everything."""
         return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack)
+
+    def recorded(self, stack: str, *, dry_run: bool = False) -> Graph:
+        """What `trn plan` has of the stack, in this process: a process of its own for each would take too long."""
+        project = load_project(self.project)
+        settings = project.stack(stack)
+        return record_program(
+            lambda: runpy.run_path(str(project.program), run_name="__main__"),
+            project=project.name,
+            stack=stack,
+            config=settings.config,
+            secret_keys=settings.secret_keys,
+            dry_run=dry_run,
+        )
 
     def resources(self, stack: str) -> tuple[Mapping[str, Any], ...]:
         """The engine's state."""
@@ -153,8 +171,8 @@ class Rig:
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def _events(self, *arguments: str) -> Run:
-        done = self._run(*arguments)
+    def _events(self, *arguments: str, failing: str = "") -> Run:
+        done = self._run(*arguments, failing=failing)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         metadata = [line["resourcePreEvent"]["metadata"] for line in lines if "resourcePreEvent" in line]
         said = [line["diagnosticEvent"] for line in lines if "diagnosticEvent" in line]
@@ -162,7 +180,8 @@ class Rig:
         shown = "".join(each["message"] for each in said if each["severity"] != "debug")
         return Run(done.returncode, steps, f"{shown}\n{done.stderr}")
 
-    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def _run(self, *arguments: str, failing: str = "", forgetful: bool = False) -> "subprocess.CompletedProcess[str]":
+        """The clouds run for as long as the command: what exists is in the file alone."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
         own = {
             "PULUMI_HOME": str(self._home),
@@ -172,15 +191,16 @@ class Rig:
             # A provider that is not attached must not be looked for on the network.
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         }
-        return subprocess.run(
-            ["pulumi", "--non-interactive", *arguments],
-            cwd=self.project,
-            env={**inherited, **_TODAY, **own, **self._providers},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
+        with serving(self.inventory_file, failing=failing, forgetful=forgetful) as providers:
+            return subprocess.run(
+                ["pulumi", "--non-interactive", *arguments],
+                cwd=self.project,
+                env={**inherited, **_TODAY, **own, **providers},
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_SECONDS,
+                check=False,
+            )
 
 
 def missing_tools() -> Sequence[str]:

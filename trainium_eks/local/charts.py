@@ -46,7 +46,7 @@ class Chart:
     digest: str
     """SHA-256 of its content."""
     origin: str
-    """Where it was found, for people."""
+    """Where it was found, for people; empty for the project's own."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Charts:
                 f"Helm release {wanted.namespace}/{wanted.name}: there is no chart {path}. Give a directory relative "
                 "to the project, an oci:// reference, or `repositoryOpts.repo`"
             )
-        return _read(path, f"the project's {wanted.chart}")
+        return _read(path, "")
 
     def _place(self, wanted: Wanted, name: str) -> Path:
         source = wanted.repository.get("repo") or wanted.chart
@@ -113,7 +113,7 @@ class Charts:
         if not package.is_file():
             return None
         try:
-            chart = _read(package, "cache")
+            chart = _read(package, f"the cache: {package}")
         except LocalError:
             return None  # pulled anew, over it
         return chart if _is_version(chart, name, wanted.version) else None

@@ -10,7 +10,7 @@ HOST = "127.0.0.1"
 """Everything listens here only."""
 
 SERVICE_RANGE = "10.100.0.0/16"
-"""Addresses of services; EKS gives this range to clusters in a VPC of 10.0.0.0/8's first half and others."""
+"""Addresses of services: one of the two ranges that EKS chooses from."""
 
 ADMISSION_PLUGINS = ("ExtendedResourceToleration",)
 """Enabled beside the defaults. EKS has it: pods that ask for a device tolerate that device's taint."""

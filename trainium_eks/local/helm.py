@@ -29,9 +29,6 @@ from trainium_eks.local.volcano import Volcano
 DELETE_SECONDS = 300.0
 """How long an uninstalled release's objects may take to go."""
 
-NOTES = "notes"
-"""Key of ``Applied.outputs``: what the user should know of a release, a list of sentences."""
-
 _QUIET_SECONDS = 5.0
 _CHECK_THREADS = 8
 _MARK = re.compile(r"\[trn chart ([0-9a-f]{16}) inputs ([0-9a-f]{16})\]")
@@ -83,6 +80,7 @@ class Releases:
         self._objects = Objects(api, waiting, stopping)
         self._volcano = Volcano(paths, api, environment, waiting)
         self._waiting = waiting
+        self._stopping = stopping or threading.Event()
 
     def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> Applied:
         """Makes a release what the program says, and awaits its objects as Helm does.
@@ -95,7 +93,7 @@ class Releases:
             timeout_seconds: the most that Helm may wait for hooks, and for objects.
 
         Returns:
-            What changed; ``status`` and ``notes`` among the outputs; ``not_installed`` for a chart that cannot be had.
+            What changed; ``status`` among the outputs; ``not_installed`` for a chart that cannot be had.
 
         Raises:
             LocalError: an input that is not honoured here, a chart that is nowhere, or Helm's own words and which
@@ -124,7 +122,8 @@ class Releases:
             notes.append(f"{len(left_out)} left out, for no process is behind a simulated pod: {', '.join(left_out)}")
         if volcano:
             notes += self._volcano.run(release.name, status.manifest)
-        return Applied(change, _outputs(release, status, chart.name, chart.version, notes))
+        outputs = _outputs(release, status, chart.name, chart.version)
+        return Applied(change, outputs, _about(release, notes))
 
     def delete(self, name: str, namespace: str) -> None:
         """Uninstalls a release, and what stood in for its chart. One that is absent is fine.
@@ -189,7 +188,7 @@ class Releases:
         )
         notes = [f"placeholder definitions: {', '.join(made)}"] if made else []
         change = Change.CREATED if made else Change.SAME
-        return Applied(change, {NOTES: notes}, not_installed=missing.reason)
+        return Applied(change, {}, _about(release, notes), missing.reason)
 
     def _kept(self, release: Wanted, missing: Missing, before: Status) -> Applied:
         """A release whose chart cannot be had any more stays; only what the program now wants otherwise is missing."""
@@ -203,8 +202,9 @@ class Releases:
         is_other = mark is None or mark.inputs != _digest(release, answering)
         return Applied(
             Change.SAME,
-            _outputs(release, before, missing.name, release.version, notes),
-            not_installed=f"kept without the new settings: {missing.reason}" if is_other else "",
+            _outputs(release, before, missing.name, release.version),
+            _about(release, notes),
+            f"kept without the new settings: {missing.reason}" if is_other else "",
         )
 
     # --- Helm -----------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Releases:
     def _upgrade(self, release: Wanted, chart: Chart, answering: webhooks.Answering, mark: _Mark) -> list[str]:
         """Has Helm install or upgrade it; what to tell the user."""
         removed = placeholders.remove(self._api, self._objects, release.key, timeout_seconds=release.timeout_seconds)
-        pods = _Pods(self._api, release.namespace, self._waiting)
+        pods = _Pods(self._api, release.namespace, self._waiting, self._stopping)
         try:
             self._helm.upgrade(
                 release.name,
@@ -227,7 +227,7 @@ class Releases:
             )
         except HelmError as error:
             raise LocalError(f"Helm release {_name(release)}: {error}{pods.text()}") from error
-        notes = [f"installed from {chart.origin}"]
+        notes = [f"chart from {chart.origin}"] if chart.origin else []
         if removed:
             notes.append(f"the chart's own definitions took the place of placeholders: {', '.join(removed)}")
         return notes
@@ -246,15 +246,22 @@ class Releases:
 class _Pods:
     """What a release's pods wait for, while Helm waits for them."""
 
-    def __init__(self, api: Api, namespace: str, waiting: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, namespace: str, waiting: Callable[[str], None], stopping: threading.Event) -> None:
         self._api = api
+        self._stopping = stopping
         self._namespace = namespace
         self._waiting = waiting
         self._since = time.monotonic()
         self._reasons: list[str] = []
 
     def look(self) -> None:
-        """Looks, and tells what is new. With ``atomic`` the pods are gone when Helm says that it has failed."""
+        """Looks, and tells what is new. With ``atomic`` the pods are gone when Helm says that it has failed.
+
+        Raises:
+            HelmError: all is being stopped.
+        """
+        if self._stopping.is_set():
+            raise HelmError("given up, for all was stopped")
         try:
             reasons = self._found()
         except LocalError:
@@ -284,7 +291,7 @@ class _Pods:
         return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})
 
 
-def _outputs(release: Wanted, status: Status, chart: str, version: str, notes: list[str]) -> dict[str, Any]:
+def _outputs(release: Wanted, status: Status, chart: str, version: str) -> dict[str, Any]:
     return {
         "status": {
             "name": release.name,
@@ -293,9 +300,12 @@ def _outputs(release: Wanted, status: Status, chart: str, version: str, notes: l
             "status": status.status,
             "chart": chart,
             "version": version,
-        },
-        NOTES: notes,
+        }
     }
+
+
+def _about(release: Wanted, notes: list[str]) -> tuple[str, ...]:
+    return tuple(f"{release.name}: {note}" for note in notes)
 
 
 def _name(release: Wanted) -> str:

@@ -23,6 +23,7 @@ GRACE_SECONDS = 30.0
 """Beyond Helm's own limits, for one that hangs."""
 
 _QUICK_SECONDS = 60.0
+_END_SECONDS = 10.0
 
 
 class HelmError(LocalError):
@@ -124,7 +125,7 @@ class HelmCli:
             flags: further flags.
             post_renderer: program and arguments through which the manifest goes.
             timeout_seconds: for each of Helm's waits.
-            look: called every :data:`LOOK_SECONDS` while Helm runs.
+            look: called every :data:`LOOK_SECONDS` while Helm runs; what it raises ends Helm.
         """
         program, *arguments = post_renderer
         self._on_cluster(
@@ -193,10 +194,10 @@ class HelmCli:
             except (psutil.Error, OSError):
                 continue
         # Told to end, Helm notes that the release has failed, and with --atomic it cleans up; a kill is recovered.
-        _, left = psutil.wait_procs(found, timeout=10)
+        _, left = psutil.wait_procs(found, timeout=_END_SECONDS)
         for process in left:
             process.kill()
-        psutil.wait_procs(left, timeout=10)
+        psutil.wait_procs(left, timeout=_END_SECONDS)
 
     def _on_cluster(
         self,
@@ -245,13 +246,23 @@ class HelmCli:
                         process.kill()
                         raise HelmTimedOut(f"helm {arguments[0]} did not end within {timeout_seconds:.0f} s") from None
                     if look is not None:
-                        look()
-                except BaseException:
-                    process.terminate()
-                    raise
+                        _looked(look, process)
         if process.returncode:
             raise HelmError(_words(errors) or f"helm {arguments[0]} ended with {process.returncode} and said nothing")
         return output
+
+
+def _looked(look: Callable[[], None], process: "subprocess.Popen[str]") -> None:
+    """Looks; whoever gives up while looking ends Helm, which cleans up if it does so soon."""
+    try:
+        look()
+    except BaseException:
+        process.terminate()
+        try:
+            process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
 
 
 def python_file(file: Path, *arguments: str) -> list[str]:

@@ -308,9 +308,7 @@ def _is_immutable(error: ApiError) -> bool:
 
     Other faults may be named beside that; the check of the replacement finds those that are the new object's.
     """
-    if error.status != 422 or error.reason != "Invalid":
-        return False
-    return any(_IMMUTABLE.search(cause.message) for cause in error.causes)
+    return error.reason == "Invalid" and any(_IMMUTABLE.search(cause.message) for cause in error.causes)
 
 
 def _about(reference: Reference, error: ApiError, doing: str = "") -> ApiError:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from snapshots import EFA, NEURON, Object, accelerated, group, judged, node, outputs, the, without
+from cluster_snapshots import EFA, NEURON, Object, accelerated, group, judged, node, outputs, the, without
 
 from trainium_eks.checks.check import Status
 from trainium_eks.checks.local_report import LocalReport

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from snapshots import EFA, NEURON, judged, outputs, the, without
+from cluster_snapshots import EFA, NEURON, judged, outputs, the, without
 
 from trainium_eks.checks.check import Status
 from trainium_eks.checks.local_report import LocalReport

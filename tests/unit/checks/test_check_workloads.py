@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from snapshots import EFA, GPU, accelerated, group, judged, named, outputs, the, without, workload
+from cluster_snapshots import EFA, GPU, accelerated, group, judged, named, outputs, the, without, workload
 
 from trainium_eks.checks.check import Status
 from trainium_eks.checks.local_report import LocalReport

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from snapshots import judged
+from cluster_snapshots import judged
 
 from trainium_eks.checks.check import Status, failed, not_applicable, not_installed, passed
 from trainium_eks.checks.cluster import KINDS, Object, Refused, minor, quantity, read
@@ -105,10 +105,6 @@ def test_the_json_form_has_every_check_and_their_counts() -> None:
         ],
         "summary": {"pass": 1, "fail": 1, "notInstalled": 1, "notApplicable": 1},
     }
-
-
-def test_ids_are_unique() -> None:
-    assert len(judged()) == 35  # judged() keeps one for each id: a double one would be lost
 
 
 @pytest.mark.parametrize(

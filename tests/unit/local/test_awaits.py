@@ -241,6 +241,7 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
         "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
     }
+    recovered = {"name": "main", "ready": True, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}
     unscheduled = condition("PodScheduled", "False", reason="Unschedulable", message="0/2 nodes are available")
     pods = [
         live("Pod", {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": image}}]}),
@@ -249,6 +250,7 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
         live("Pod", {"phase": "Running", "containerStatuses": [crashed]}),
         live("Pod", {"phase": "Running", **condition("Ready")}),
         live("Pod", {"phase": "Pending", "containerStatuses": [creating]}),
+        live("Pod", {"phase": "Running", "containerStatuses": [recovered]}),
         live(
             "Pod",
             {

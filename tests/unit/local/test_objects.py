@@ -53,7 +53,8 @@ def test_another_fault_replaces_nothing(error: ApiError) -> None:
 def live(time: str, fields: dict[str, Any], **rest: Any) -> dict[str, Any]:
     ours = {"manager": "trn", "operation": "Apply", "time": time, "fieldsV1": fields}
     theirs = {"manager": "kcm", "operation": "Update", "time": rest.pop("their_time", "1"), "subresource": "status"}
-    return {"metadata": {"managedFields": [ours, theirs]}, **rest}
+    status = {**ours, "time": theirs["time"], "subresource": "status"}
+    return {"metadata": {"managedFields": [ours, status, theirs]}, **rest}
 
 
 def test_an_object_is_the_same_when_nothing_of_ours_changed() -> None:

@@ -178,4 +178,7 @@ def judged(
     spoil(made)
     held = {kind: tuple(found) for kind, found in made.items()}
     cluster = Cluster(version, held, unserved, unread or {})
-    return {check.id: check for check in verify(Examined(stack or outputs(), cluster, local))}
+    checks = verify(Examined(stack or outputs(), cluster, local))
+    by_id = {check.id: check for check in checks}
+    assert len(by_id) == len(checks), "two checks have the same id"
+    return by_id

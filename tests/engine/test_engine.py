@@ -1,0 +1,257 @@
+"""The dev stack's life on a real engine, step after step, and what the other stacks would be.
+
+The steps share one stack and run in their order; each takes 5 to 20 seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from engine import config_changes, same
+from engine.config_changes import Change
+from engine.rig import Rig, Run, called
+
+from trainium_eks.graph.diff import compare
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.replacements import NODE_GROUP
+
+pytestmark = pytest.mark.xdist_group("engine")
+
+GROUP = "trn-dev-cluster-trn1-32xl-ng1"
+
+NODE_GROUPS = {
+    "NodeGroup trn-dev-cluster-cpu-nodes",
+    "NodeGroup trn-dev-cluster-system-nodes",
+    f"NodeGroup {GROUP}-nodes",
+    "NodeGroup trn-dev-cluster-trn1n-32xl-ng-nodes",
+}
+
+OURS = "kubernetes trn-dev-cluster-kubernetes"
+"""The Kubernetes provider that everything in the cluster is made with."""
+
+COMPONENTS_OWN = "kubernetes trn-dev-cluster-eks-eks-k8s"
+"""The Kubernetes provider that pulumi-eks makes for itself; nothing of ours is made with it."""
+
+TAGGED = {
+    "aws aws",
+    "Cluster trn-dev-cluster-eks-eksCluster",
+    "LaunchTemplate trn-dev-cluster-cpu-template",
+    "LaunchTemplate trn-dev-cluster-system-template",
+    f"LaunchTemplate {GROUP}-template",
+    "LaunchTemplate trn-dev-cluster-trn1n-32xl-ng-template",
+    "LogGroup trn-dev-cluster-logs",
+    "LogGroup trn-dev-fsx-logs",
+    "LustreFileSystem trn-dev-fsx-file-system",
+    f"PlacementGroup {GROUP}-placement",
+    "PlacementGroup trn-dev-cluster-trn1n-32xl-ng-placement",
+    f"SecurityGroup {GROUP}-efa",
+    "SecurityGroup trn-dev-cluster-trn1n-32xl-ng-efa",
+    "SecurityGroup trn-dev-fsx-group",
+    *(
+        f"Addon trn-dev-cluster-{name}"
+        for name in (
+            "aws-ebs-csi-driver",
+            "aws-fsx-csi-driver",
+            "coredns",
+            "eks-node-monitoring-agent",
+            "eks-pod-identity-agent",
+            "kube-proxy",
+            "metrics-server",
+            "vpc-cni",
+        )
+    ),
+    *(
+        f"PodIdentityAssociation trn-dev-cluster-{name}"
+        for name in ("aws-ebs-csi-driver", "aws-fsx-csi-driver", "vpc-cni")
+    ),
+    *(
+        f"Role trn-dev-cluster-{name}"
+        for name in ("aws-ebs-csi-driver", "aws-fsx-csi-driver", "eks", "node", "vpc-cni")
+    ),
+    *NODE_GROUPS,
+}
+
+NAMESPACE = {
+    "ClusterRole trn-dev-vision-viewer",
+    "ClusterRoleBinding trn-dev-vision-viewer",
+    "LimitRange trn-dev-vision-limits",
+    "Namespace trn-dev-vision-namespace",
+    "NetworkPolicy trn-dev-vision-network-default-deny",
+    "NetworkPolicy trn-dev-vision-network-dns",
+    "NetworkPolicy trn-dev-vision-network-https",
+    "NetworkPolicy trn-dev-vision-network-pod-identity",
+    "NetworkPolicy trn-dev-vision-network-same-namespace",
+    "PersistentVolume trn-dev-volumes-vision",
+    "PersistentVolumeClaim trn-dev-vision-claim",
+    "ResourceQuota trn-dev-vision-quota",
+    "Role trn-dev-vision-researcher",
+    "RoleBinding trn-dev-vision-researcher",
+    "ServiceAccount trn-dev-vision-service-account",
+    "TrainingNamespace trn-dev-vision",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-pods",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-pods",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-queues",
+}
+
+VERSION = {
+    "Addon trn-dev-cluster-kube-proxy",
+    "Cluster trn-dev-cluster-eks-eksCluster",
+    *NODE_GROUPS,
+}
+
+LARGER = {
+    "LustreFileSystem trn-dev-fsx-file-system",
+    "PersistentVolume trn-dev-volumes-lustre-setup",
+    "PersistentVolume trn-dev-volumes-training",
+}
+
+OTHER_INSTANCES = {
+    f"LaunchTemplate {GROUP}-template",
+    "Queue trn-dev-volcano-batch",
+    "Queue trn-dev-volcano-test",
+    "Release trn-dev-neuron-device-plugin",
+    "Release trn-dev-neuron-efa-device-plugin",
+    "ResourceQuota trn-dev-training-quota",
+}
+
+CHANGES: Mapping[Change, Mapping[str, set[str]]] = {
+    # What has all its tags from the provider's default tags is updated by AWS's provider too; the table does not
+    # know, nor does a plan.
+    config_changes.cost_center: {"update": TAGGED},
+    config_changes.desired_size: {"update": {f"NodeGroup {GROUP}-nodes"}},
+    config_changes.queue_added: {"create": {"Queue trn-dev-volcano-nightly"}},
+    config_changes.queue_removed: {"delete": {"Queue trn-dev-volcano-batch"}},
+    # The job makes the teams' directories: its list is new, and a job cannot be changed.
+    config_changes.namespace_added: {"create": NAMESPACE, "replace": {"Job trn-dev-volumes-directories"}},
+    config_changes.kubernetes_version: {"update": VERSION},
+    config_changes.storage_size: {"update": LARGER},
+    config_changes.instance_type: {"update": OTHER_INSTANCES, "replace": {f"NodeGroup {GROUP}-nodes"}},
+    config_changes.waiver: {},
+}
+"""Config change to what the engine must do, and nothing else."""
+
+
+@dataclass
+class Life:
+    """The stack as the steps go on."""
+
+    rig: Rig
+    built: Graph | None = None
+    """Recorded with the config that is built."""
+
+
+@pytest.fixture(scope="module")
+def life(rig: Rig) -> Life:
+    rig.begin("dev")
+    rig.configure("dev", config_changes.second_queue)
+    return Life(rig)
+
+
+@pytest.mark.parametrize("stack", ["gpu", "prod"])
+def test_a_first_preview_plans_what_is_recorded(rig: Rig, stack: str) -> None:
+    rig.begin(stack)
+    assert_planned_as_recorded(rig, stack)
+
+
+def test_a_first_preview_of_dev_plans_what_is_recorded(life: Life) -> None:
+    assert_planned_as_recorded(life.rig, "dev")
+    assert life.rig.inventory() == ()
+
+
+def test_a_failed_update_says_so_in_the_clouds_words(life: Life) -> None:
+    run = life.rig.up("dev", failing=NODE_GROUP)
+    assert run.code != 0
+    assert "ThrottlingException: Rate exceeded" in run.messages
+    assert "Traceback" not in run.messages
+    assert NODE_GROUP in run.messages
+
+
+def test_the_next_update_makes_the_rest(life: Life) -> None:
+    before = life.rig.inventory()
+    run = succeeded(life.rig.up("dev", failing=NODE_GROUP))
+    assert set(run.changes()) == {"create"}
+    made = life.rig.inventory()
+    assert {key(thing) for thing in before} < {key(thing) for thing in made}
+
+
+def test_the_engine_has_what_is_recorded(life: Life) -> None:
+    life.built = life.rig.recorded("dev")
+    states = {state["urn"]: state for state in life.rig.resources("dev")}
+    assert list(same.differences(life.built, states)) == []
+    in_the_clouds = {thing["urn"] for thing in life.rig.inventory()}
+    custom = {resource.urn for resource in life.built.resources if resource.custom}
+    assert {urn for urn in custom if "pulumi:providers:" not in urn} == in_the_clouds
+
+
+def test_a_second_update_changes_nothing(life: Life) -> None:
+    before = life.rig.inventory()
+    assert succeeded(life.rig.up("dev", "--expect-no-changes")).changes() == {}
+    assert life.rig.inventory() == before
+
+
+def test_a_refresh_finds_nothing_changed(life: Life) -> None:
+    assert set(succeeded(life.rig.refresh("dev")).changes()) <= {"refresh"}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: str(change.__name__))
+def test_a_config_change_changes_no_more_than_it_must(life: Life, change: Change) -> None:
+    life.rig.configure("dev", config_changes.second_queue, change)
+    run = succeeded(life.rig.preview("dev"))
+    assert run.changes() == CHANGES[change]
+    assert life.built is not None
+    planned = compare(life.built, life.rig.recorded("dev"))
+    custom = {step.name for step in run.steps if step.custom}
+    for kind in ("create", "update", "replace", "delete"):
+        assert {called(item.resource.urn) for item in planned.of(kind)} == run.of(kind) & custom, kind
+
+
+def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life: Life) -> None:
+    """pulumi-eks#352: without ``clusterIdentifier`` the provider is replaced, and with it every object."""
+    life.rig.configure("dev", config_changes.second_queue, config_changes.kubernetes_version)
+    run = succeeded(life.rig.preview("dev", forgetful=True))
+    assert run.of("replace", "create", "delete") == {COMPONENTS_OWN}
+    assert OURS in run.of("update")
+
+
+def test_all_changes_at_once_are_made(life: Life) -> None:
+    life.rig.configure("dev", config_changes.second_queue, *CHANGES)
+    run = succeeded(life.rig.up("dev"))
+    assert run.of("replace") == {"Job trn-dev-volumes-directories", f"NodeGroup {GROUP}-nodes"}
+    assert run.of("delete") == {"Queue trn-dev-volcano-batch"}
+    assert run.of("create") == NAMESPACE | {"Queue trn-dev-volcano-nightly"}
+    made = {called(thing["urn"]): thing for thing in life.rig.inventory()}
+    assert made[f"NodeGroup {GROUP}-nodes"]["inputs"]["instanceTypes"] == ["trn1n.32xlarge"]
+    assert made["LustreFileSystem trn-dev-fsx-file-system"]["outputs"]["storageCapacity"] == 2400
+    assert succeeded(life.rig.preview("dev", "--expect-no-changes")).changes() == {}
+
+
+def test_destroy_leaves_nothing_but_what_is_kept_on_purpose(life: Life) -> None:
+    kept = {resource.urn for resource in life.rig.recorded("dev").resources if resource.options.retain_on_delete}
+    succeeded(life.rig.destroy("dev"))
+    assert life.rig.resources("dev") == ()
+    assert {thing["urn"] for thing in life.rig.inventory()} == {
+        urn for urn in kept if urn.rpartition("$")[2].startswith("aws:")
+    }
+    assert {called(thing["urn"]) for thing in life.rig.inventory()} == {
+        "Alias trn-dev-key-alias",
+        "Key trn-dev-key-key",
+        "KeyPolicy trn-dev-key-policy",
+    }
+
+
+def assert_planned_as_recorded(rig: Rig, stack: str) -> None:
+    run = succeeded(rig.preview(stack))
+    assert set(run.changes()) == {"create"}
+    states = {step.urn: step.state for step in run.steps}
+    assert list(same.differences(rig.recorded(stack, dry_run=True), states, first_preview=True)) == []
+
+
+def succeeded(run: Run) -> Run:
+    assert run.code == 0, run.messages[-5000:]
+    return run
+
+
+def key(thing: Mapping[str, Any]) -> tuple[str, str]:
+    return thing["type"], thing["id"]

@@ -1,0 +1,135 @@
+"""``trn verify`` against a real API server, with nodes that kwok keeps Ready and volumes that Kubernetes binds."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
+
+from trainium_eks.cli.verify import Request, run
+from trainium_eks.local.api import Api
+from trainium_eks.local.nodes import NodePool, Nodes, pool_of
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.versions import KUBERNETES
+
+Checks = dict[str, dict[str, Any]]
+Verify = Callable[..., tuple[int, Checks]]
+
+
+@pytest.fixture
+def pool(api: Api) -> Iterator[NodePool]:
+    """Two nodes of trn1.32xlarge in a group of the test's own."""
+    inputs = {
+        "instanceTypes": ["trn1.32xlarge"],
+        "scalingConfig": {"minSize": 0, "desiredSize": 2, "maxSize": 4},
+        "labels": CATALOGUE.node_labels("trn1.32xlarge"),
+        "subnetIds": ["subnet-1"],
+        "version": KUBERNETES,
+    }
+    computed = {"nodeGroupName": f"verified-{uuid.uuid4().hex[:8]}"}
+    made = pool_of(inputs, computed, zones={"subnet-1": "usw2-az4"}, region="us-west-2", catalogue=CATALOGUE)
+    nodes = Nodes(api)
+    nodes.apply(made)
+    yield made
+    nodes.delete(made.key)
+
+
+@pytest.fixture
+def claim(api: Api, namespace: str) -> Iterator[str]:
+    """The volume of a team in the test's namespace, as LustreVolumes and TrainingNamespace make it, and its claim."""
+    name = f"verified-{namespace}"
+    spec = {
+        **volume()["spec"],
+        "accessModes": ["ReadWriteMany"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "",
+        "claimRef": {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": namespace,
+            "name": "fsx-claim",
+        },
+    }
+    spec["csi"]["volumeHandle"] = f"{FILE_SYSTEM}::{namespace}"
+    api.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    wants = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "volumeName": name,
+        "resources": {"requests": {"storage": "1200Gi"}},
+    }
+    metadata = {"name": "fsx-claim", "namespace": namespace}
+    api.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": wants})
+    yield namespace
+    api.request("DELETE", f"/api/v1/persistentvolumes/{name}")
+
+
+@pytest.fixture
+def trn_verify(paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
+    """The checks by id, of the cluster against outputs with these changes."""
+
+    def call(timeout_seconds: float = 0, **changes: Any) -> tuple[int, Checks]:
+        file = tmp_path / "outputs-of-the-stack.json"
+        file.write_text(json.dumps({**outputs().model_dump(by_alias=True), **changes}))
+        capsys.readouterr()
+        waits = timeout_seconds > 0
+        asked = Request(
+            "dev",
+            outputs=file,
+            kubeconfig=paths.kubeconfig,
+            as_json=True,
+            wait=waits,
+            timeout_seconds=timeout_seconds,
+        )
+        code = run(asked)
+        return code, {check["id"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+
+    return call
+
+
+def _status(found: Checks, *ids: str) -> list[str]:
+    return [found[id_]["status"] for id_ in ids]
+
+
+def test_real_nodes_are_counted_and_their_devices_too(trn_verify: Verify, pool: NodePool) -> None:
+    _, found = trn_verify(nodeGroups=[group("ng1", NEURON, 8, 2, eksName=pool.key)])
+    ids = ("server/version", "server/kubelets", "nodes/ng1", "nodes/ng1/labels")
+    assert _status(found, *ids, f"devices/ng1/{NEURON}", f"devices/ng1/{EFA}") == ["pass"] * 6, found
+
+
+def test_a_real_node_that_lost_its_efa_interfaces_is_named(trn_verify: Verify, pool: NodePool, api: Api) -> None:
+    [first, _] = api.list("v1", "Node", labels=f"eks.amazonaws.com/nodegroup={pool.key}")
+    name = first["metadata"]["name"]
+    api.request(
+        "PATCH",
+        f"/api/v1/nodes/{name}/status",
+        {"status": {"allocatable": {EFA: "3"}, "capacity": {EFA: "3"}}},
+        content_type="application/merge-patch+json",
+    )
+    code, found = trn_verify(nodeGroups=[group("ng1", NEURON, 8, 2, eksName=pool.key)])
+    assert (code, found[f"devices/ng1/{EFA}"]["faults"]) == (1, [f"{name}: {EFA} has 3, wants 8"])
+    assert _status(found, f"devices/ng1/{NEURON}") == ["pass"]
+
+
+def test_nodes_that_the_stack_does_not_have_fail(trn_verify: Verify, pool: NodePool) -> None:
+    code, found = trn_verify(nodeGroups=[group("ng1", NEURON, 8, 1, eksName=pool.key)])
+    assert (code, found["nodes/ng1"]["detail"]) == (1, "2 of 2 Ready, wants 1 (0 to 4)")
+
+
+def test_a_claim_that_kubernetes_bound_passes_and_only_for_its_own_file_system(trn_verify: Verify, claim: str) -> None:
+    team = {"name": claim, "queues": ["test"], "serviceAccount": "default", "claim": "fsx-claim"}
+    _, found = trn_verify(2, namespaces=[team])  # Kubernetes binds within moments
+    assert _status(found, f"storage/claim/{claim}", f"namespaces/{claim}") == ["pass", "pass"], found
+    other = outputs().model_dump(by_alias=True)["sharedVolume"] | {"fileSystemId": "fs-other"}
+    _, found = trn_verify(namespaces=[team], sharedVolume=other)
+    assert _status(found, f"storage/claim/{claim}") == ["fail"]
+
+
+def test_what_the_cluster_does_not_have_fails(trn_verify: Verify) -> None:
+    code, found = trn_verify(namespaces=[], queues={"no-such-queue": {}}, nodeGroups=[])
+    assert code == 1
+    assert _status(found, "queues/no-such-queue", "storage/class/fsx", "plugins/vpc-cni/aws-node") == ["fail"] * 3

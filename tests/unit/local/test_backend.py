@@ -1,0 +1,188 @@
+"""Who answers for the providers in the local cloud, with makers that make nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pytest
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recorder import RecordingError, record_program
+from trainium_eks.graph.simulation import Simulation
+from trainium_eks.local.backend import LocalBackend
+from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.ledger import Ledger
+from trainium_eks.local.makers import Asked, kind_of, seconds
+
+KINDS = ("object", "release", "nodes", "addon", "simulated")
+
+
+@dataclass
+class Maker:
+    """Remembers what it was asked for, and refuses one."""
+
+    refused: str = ""
+    asked: list[Asked] = field(default_factory=list)
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"name": asked.registration.name}
+
+    def apply(self, asked: Asked) -> Applied:
+        self.asked.append(asked)
+        if asked.registration.name == self.refused:
+            raise LocalError(f"the server refuses {self.refused}")
+        real = kind_of(asked.registration.type) == "object"
+        return Applied(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        raise AssertionError(reference)
+
+
+@dataclass
+class Cloud:
+    """A backend and what it told."""
+
+    backend: LocalBackend
+    makers: Mapping[str, Maker]
+    ledger: Ledger
+    events: list[Mapping[str, Any]]
+
+    def run(self, program: Any) -> Graph:
+        return record_program(program, backend=self.backend)
+
+    def told(self, kind: str) -> list[str]:
+        return [event["urn"].rpartition("::")[2] for event in self.events if event["event"] == kind]
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Cloud:
+    return _cloud(tmp_path)
+
+
+def _cloud(directory: Path, refused: str = "") -> Cloud:
+    makers = {kind: Maker(refused) for kind in KINDS}
+    ledger = Ledger.open(directory / "ledger")
+    ledger.begin()
+    events: list[Mapping[str, Any]] = []
+    backend = LocalBackend(Simulation(), ledger, events.append)
+    backend.connect(makers, endpoint="https://127.0.0.1:1", authority="Q0E=")
+    return Cloud(backend, makers, ledger, events)
+
+
+def _namespace(name: str, *after: pulumi.Resource) -> k8s.core.v1.Namespace:
+    return k8s.core.v1.Namespace(name, metadata={"name": name}, opts=pulumi.ResourceOptions(depends_on=list(after)))
+
+
+def test_each_type_goes_to_its_maker() -> None:
+    assert kind_of("kubernetes:core/v1:Namespace") == "object"
+    assert kind_of("kubernetes:helm.sh/v3:Release") == "release"
+    assert kind_of("aws:eks/nodeGroup:NodeGroup") == "nodes"
+    assert kind_of("aws:eks/addon:Addon") == "addon"
+    assert kind_of("aws:ec2/vpc:Vpc") == "simulated"
+    assert kind_of("pulumi:providers:kubernetes") == "simulated"
+
+
+def test_what_is_real_answers_for_itself_and_the_rest_is_simulated(cloud: Cloud) -> None:
+    def program() -> None:
+        aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16")
+        pulumi.export("phase", _namespace("room").status.phase)
+
+    graph = cloud.run(program)
+    assert graph.outputs["phase"] == "Active"
+    assert "aws" in graph.simulated
+    assert "kubernetes" not in graph.simulated
+
+
+def test_what_is_about_to_be_made_is_written_down_before(tmp_path: Path) -> None:
+    cloud = _cloud(tmp_path, refused="room")
+    with pytest.raises(RecordingError):
+        cloud.run(lambda: _namespace("room"))
+    (holding,) = [each for each in Ledger.open(tmp_path / "ledger").holdings if each.kind == "object"]
+    assert (holding.reference, holding.done) == ({"name": "room"}, False)
+
+
+def test_what_is_made_is_written_down_as_done_with_what_it_came_after(cloud: Cloud, tmp_path: Path) -> None:
+    def program() -> None:
+        _namespace("second", _namespace("first"))
+
+    cloud.run(program)
+    held = {each.urn.rpartition("::")[2]: each for each in Ledger.open(tmp_path / "ledger").holdings}
+    assert held["first"].done
+    assert held["first"].urn in held["second"].after
+
+
+def test_the_first_failure_is_told_and_nothing_begins_after_it(tmp_path: Path) -> None:
+    cloud = _cloud(tmp_path, refused="bad")
+
+    def program() -> None:
+        bad = _namespace("bad")
+        _namespace("after", bad)
+
+    with pytest.raises(RecordingError, match="the server refuses bad"):
+        cloud.run(program)
+    assert cloud.told("failed") == ["bad"]
+    assert "after" not in cloud.told("begun")
+    assert "after" not in [asked.registration.name for asked in cloud.makers["object"].asked]
+
+
+def test_an_input_that_the_sdk_does_not_take_is_refused_before_anything_is_made(cloud: Cloud) -> None:
+    class Odd(pulumi.CustomResource):
+        def __init__(self) -> None:
+            super().__init__("aws:ec2/vpc:Vpc", "odd", {"cidrBlok": "10.0.0.0/16"})
+
+    with pytest.raises(RecordingError, match="cidrBlok"):
+        cloud.run(Odd)
+    assert cloud.makers["simulated"].asked == []
+
+
+def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(cloud: Cloud) -> None:
+    def program() -> None:
+        subnet = aws.ec2.Subnet("s", vpc_id="vpc-1", cidr_block="10.0.0.0/24", availability_zone_id="usw2-az4")
+        template = aws.ec2.LaunchTemplate("t", user_data="eA==")
+        aws.eks.NodeGroup(
+            "n",
+            cluster_name="c",
+            node_role_arn="arn:aws:iam::000000000000:role/r",
+            subnet_ids=[subnet.id],
+            scaling_config={"desired_size": 1, "min_size": 0, "max_size": 1},
+            launch_template={"id": template.id, "version": "1"},
+        )
+
+    cloud.run(program)
+    (asked,) = cloud.makers["nodes"].asked
+    (subnet_id,) = asked.registration.inputs["subnetIds"]
+    assert asked.made[subnet_id]["availabilityZoneId"] == "usw2-az4"
+    assert asked.made[asked.registration.inputs["launchTemplate"]["id"]]["userData"] == "eA=="
+
+
+def test_the_cluster_is_the_one_on_this_machine(cloud: Cloud) -> None:
+    def program() -> None:
+        cluster = aws.eks.Cluster("c", role_arn="arn:aws:iam::000000000000:role/r", vpc_config={"subnet_ids": ["s"]})
+        pulumi.export("endpoint", cluster.endpoint)
+        pulumi.export("authority", cluster.certificate_authority.data)
+
+    assert cloud.run(program).outputs == {"endpoint": "https://127.0.0.1:1", "authority": "Q0E="}
+
+
+def test_what_a_resource_held_before_is_known_to_its_maker(tmp_path: Path) -> None:
+    _cloud(tmp_path).run(lambda: _namespace("room"))
+    again = _cloud(tmp_path)
+    again.run(lambda: _namespace("room"))
+    (asked,) = again.makers["object"].asked
+    assert asked.held is not None
+    assert asked.held.done
+
+
+@pytest.mark.parametrize(("text", "expected"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400)])
+def test_durations_are_gos(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "5 minutes", "1d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(LocalError, match="no duration"):
+        seconds(text)
