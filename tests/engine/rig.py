@@ -6,7 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class Run:
     code: int
     steps: tuple[Step, ...]
     messages: str
-    """What it said."""
+    """What it said: errors and warnings."""
 
     def of(self, *operations: str) -> set[str]:
         """The resources of these operations."""
@@ -90,8 +90,9 @@ class Rig:
         self._state = root / "state"
         for directory in (self.project, self._home, self._state):
             directory.mkdir(parents=True)
-        for name in ("__main__.py", "charts", "components", "trainium_eks"):
-            (self.project / name).symlink_to(REPOSITORY / name)
+        shutil.copy2(REPOSITORY / "__main__.py", self.project)
+        for name in ("charts", "components", "trainium_eks"):
+            shutil.copytree(REPOSITORY / name, self.project / name, ignore=shutil.ignore_patterns("__pycache__"))
         settings = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
         settings["runtime"]["options"]["virtualenv"] = sys.prefix
         (self.project / "Pulumi.yaml").write_text(yaml.safe_dump(settings))
@@ -108,12 +109,6 @@ class Rig:
         self.configure(stack)
         self.pulumi("stack", "init", stack)
 
-    def forget(self, stack: str) -> None:
-        """Back to nothing, without asking anybody: an empty state and an empty inventory."""
-        self.pulumi("stack", "rm", "--yes", "--force", "--preserve-config", stack)
-        self.inventory_file.unlink(missing_ok=True)
-        self.pulumi("stack", "init", stack)
-
     def preview(self, stack: str, *arguments: str, forgetful: bool = False) -> Run:
         """What an update would do."""
         done = self._run("preview", "--json", "--stack", stack, *arguments, forgetful=forgetful)
@@ -127,8 +122,7 @@ class Rig:
             )
             for step in answer.get("steps", ())
         )
-        said = "\n".join(each["message"] for each in answer.get("diagnostics", ()) if each["severity"] != "debug")
-        return Run(done.returncode, steps, f"{said}\n{done.stderr}")
+        return Run(done.returncode, steps, f"{_said(answer.get('diagnostics', ()))}\n{done.stderr}")
 
     def up(self, stack: str, *arguments: str, failing: str = "") -> Run:
         """An update, without a preview before it."""
@@ -175,10 +169,9 @@ class Rig:
         done = self._run(*arguments, failing=failing)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         metadata = [line["resourcePreEvent"]["metadata"] for line in lines if "resourcePreEvent" in line]
-        said = [line["diagnosticEvent"] for line in lines if "diagnosticEvent" in line]
+        said = _said(line["diagnosticEvent"] for line in lines if "diagnosticEvent" in line)
         steps = tuple(Step(each["op"], each["urn"], tuple(sorted(each.get("detailedDiff") or {}))) for each in metadata)
-        shown = "".join(each["message"] for each in said if each["severity"] != "debug")
-        return Run(done.returncode, steps, f"{shown}\n{done.stderr}")
+        return Run(done.returncode, steps, f"{said}\n{done.stderr}")
 
     def _run(self, *arguments: str, failing: str = "", forgetful: bool = False) -> "subprocess.CompletedProcess[str]":
         """The clouds run for as long as the command: what exists is in the file alone."""
@@ -206,3 +199,7 @@ class Rig:
 def missing_tools() -> Sequence[str]:
     """What has to be on PATH and is not."""
     return [tool for tool in TOOLS if shutil.which(tool) is None]
+
+
+def _said(diagnostics: Iterable[Mapping[str, str]]) -> str:
+    return "\n".join(each["message"] for each in diagnostics if each["severity"] in ("error", "warning"))

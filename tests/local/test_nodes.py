@@ -135,6 +135,17 @@ def test_a_label_that_somebody_took_away_comes_back(api: Api, nodes: Nodes, pool
     assert live(api, pool)[2]["metadata"]["labels"]["trainium-eks/pool"] == "ng1"
 
 
+def test_a_taint_that_somebody_took_away_comes_back_and_kubernetes_own_stay(
+    api: Api, nodes: Nodes, pool: NodePool
+) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    theirs = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+    patch(api, live(api, pool)[1], {"spec": {"taints": [theirs]}})
+    assert nodes.apply(pool, TIMEOUT_SECONDS).notes == ("nodes: 1 changed",)
+    own = {"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}
+    assert live(api, pool)[1]["spec"]["taints"] == [own, theirs]
+
+
 def test_what_a_type_has_changes_on_the_running_nodes(api: Api, nodes: Nodes, pool: NodePool) -> None:
     nodes.apply(pool, TIMEOUT_SECONDS)
     before = uids(live(api, pool))
@@ -203,9 +214,12 @@ def test_only_the_deleted_groups_nodes_go(api: Api, nodes: Nodes, pool: NodePool
         nodes.delete(other.key)
 
 
-def test_nodes_that_are_not_ready_in_time_are_an_error(nodes: Nodes, pool: NodePool) -> None:
-    with pytest.raises(LocalError, match=rf"node group {pool.key}: \d+ of 20 nodes were not Ready after \d+ s \(i-sim"):
-        nodes.apply(replace(pool, size=20, max_size=20), 0)
+def test_nodes_that_nobody_takes_care_of_are_an_error(
+    nodes: Nodes, pool: NodePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainium_eks.local.node_pools.KWOK_ANNOTATION", "example.com/nobody")
+    with pytest.raises(LocalError, match=rf"node group {pool.key}: 2 of 2 nodes were not Ready after \d+ s \(i-sim"):
+        nodes.apply(pool, 1)
 
 
 def test_a_refused_node_is_an_error_in_the_api_servers_words(nodes: Nodes, pool: NodePool) -> None:

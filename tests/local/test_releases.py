@@ -1,6 +1,7 @@
 """Helm releases on a real API server: what the real ``helm`` makes of them, and what is left after a kill."""
 
 import http.server
+import json
 import os
 import shutil
 import signal
@@ -17,11 +18,15 @@ from typing import Any
 import psutil
 import pytest
 
+from components.volcano_stack import VolcanoStackArgs, volcano_values
+from trainium_eks.local import processes
 from trainium_eks.local.api import Api, ApiError, Reference
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.helm import Releases
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.placeholders import LABEL
+from trainium_eks.local.volcano import DEPLOYMENTS
+from trainium_eks.model.versions import CHARTS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "http://127.0.0.1:9"
@@ -98,7 +103,9 @@ QUEUE_DEFINITION = """
         - name: v1beta1
           served: true
           storage: true
-          schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {real: {type: string}}}}}}
+          schema:
+            openAPIV3Schema:
+              {type: object, properties: {spec: {type: object, properties: {real: {type: string}}}}}
 """
 
 
@@ -231,7 +238,9 @@ def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place: Place) -> 
     write_chart(
         place.root / "thing", it=CONFIG_MAP, bad="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n"
     )
-    with pytest.raises(LocalError, match=rf"Helm release {place.namespace}/r: .*Bad_Name.*must consist of lower case"):
+    with pytest.raises(
+        LocalError, match=rf"(?s)Helm release {place.namespace}/r: .*Bad_Name.*must consist of lower case"
+    ):
         place.apply()
     assert place.get("ConfigMap", "it") is None
 
@@ -276,8 +285,7 @@ def test_all_that_is_stopped_ends_helm(place: Place) -> None:
     assert time.monotonic() - started < SECONDS / 2
 
 
-@pytest.mark.parametrize("installed", [False, True])
-@pytest.mark.parametrize("helm_too", [False, True])
+@pytest.mark.parametrize(("installed", "helm_too"), [(False, True), (True, True), (False, False)])
 def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> None:
     """Whether or not Helm goes with ``trn``: one that is left behind must not go on beside the next."""
     write_chart(place.root / "thing", it=CONFIG_MAP, web=DEPLOYMENT)
@@ -291,7 +299,7 @@ def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> N
         "releases.apply(json.loads(inputs), timeout_seconds=60)"
     )
     inputs = place.inputs(values={"node": "none", "value": "b"})
-    arguments = [str(place.paths.root), str(place.helm), str(place.root), _json(inputs)]
+    arguments = [str(place.paths.root), str(place.helm), str(place.root), json.dumps(inputs)]
     killed = subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=REPOSITORY)
     until(lambda: "pending-" in place.helm_says("list", "--all"), SECONDS)
     helms = [child for child in psutil.Process(killed.pid).children() if Path(child.cmdline()[0]).name == "helm"]
@@ -301,12 +309,23 @@ def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> N
     if helm_too:
         for helm in helms:
             helm.kill()
-    applied = place.apply()
+    told: list[tuple[str, bool]] = []
+    releases = Releases(
+        place.paths, place.helm, place.api, place.root, waiting=lambda line: told.append((line, any(map(_runs, helms))))
+    )
+    applied = releases.apply(place.inputs(), timeout_seconds=SECONDS)
     assert applied.outputs["status"]["status"] == "deployed"
-    assert not [helm for helm in helms if helm.is_running() and helm.status() != psutil.STATUS_ZOMBIE]
+    # Before anything of the release is touched, nobody else works on it any more.
+    assert [(line.partition(" was left pending-")[0], runs) for line, runs in told[:1]] == [
+        (f"{place.namespace}/r", False)
+    ]
     found = place.get("ConfigMap", "it")
     assert found is not None
     assert found["data"] == {"value": "a"}
+
+
+def _runs(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 # --- Repositories -------------------------------------------------------------------------------------------------
@@ -375,7 +394,6 @@ def queue(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q"}, "spec": spec}
 
 
-@pytest.mark.xdist_group("volcano")
 def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
     inputs = {"name": "volcano", "repositoryOpts": {"repo": NOBODY}, "version": "1.0.0"}
     applied = place.apply("volcano", **inputs)
@@ -388,7 +406,7 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
     for wrong, words in (
         ({"wieght": 1}, "wieght"),
         ({"weight": 0}, "greater than or equal to 1"),
-        ({"parent": "A_"}, ""),
+        ({"parent": "A_"}, "should match"),
     ):
         with pytest.raises(ApiError, match=words):
             place.api.apply(queue(**wrong))
@@ -403,7 +421,6 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
     until(lambda: _accepts(place.api, queue(real="yes")))
 
 
-@pytest.mark.xdist_group("volcano")
 def test_placeholders_go_with_their_release(place: Place) -> None:
     place.apply("volcano", name="volcano", repositoryOpts={"repo": NOBODY}, version="1.0.0")
     assert place.api.get(QUEUES) is not None
@@ -446,7 +463,43 @@ def _accepts(api: Api, manifest: Mapping[str, Any]) -> bool:
     return True
 
 
-def _json(data: object) -> str:
-    import json
+# --- Volcano ------------------------------------------------------------------------------------------------------
 
-    return json.dumps(data)
+
+def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(place: Place) -> None:
+    """With the real programs and the real chart, where a machine has them."""
+    missing = [name for name in DEPLOYMENTS if shutil.which(name) is None]
+    version = CHARTS["volcano"].version
+    if missing or not list(Path(os.environ.get("TRN_CHARTS") or place.root).glob(f"volcano-{version}.tgz")):
+        pytest.skip(f"put {', '.join(DEPLOYMENTS)} on PATH and volcano-{version}.tgz into the directory TRN_CHARTS")
+    inputs = {
+        "name": "volcano",
+        "repositoryOpts": {"repo": NOBODY},
+        "version": version,
+        "values": volcano_values(VolcanoStackArgs()),
+    }
+    environment = {"TRN_CHARTS": os.environ["TRN_CHARTS"]}
+    applied = place.apply("volcano", environment=environment, **inputs)
+    assert any("runs for real (started" in note for note in applied.notes)
+    place.api.apply(queue(weight=1, reclaimable=True))
+    with pytest.raises(ApiError, match="validatequeue"):
+        place.api.apply(queue(weight=1, parent="nowhere"))
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"for": place.namespace},
+        "containers": [{"name": "c", "image": "x"}],
+    }
+    task = {"name": "w", "replicas": 2, "template": {"spec": pod}}
+    job = Reference("batch.volcano.sh/v1alpha1", "Job", place.namespace, "gang")
+    metadata = {"name": "gang", "namespace": place.namespace}
+    spec = {"queue": "q", "minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
+    place.api.apply({"apiVersion": job.api_version, "kind": "Job", "metadata": metadata, "spec": spec})
+    until(lambda: ((place.api.get(job) or {}).get("status") or {}).get("running") == 2, SECONDS)
+
+    scheduler = next(each for each in processes.running(place.paths) if each.name == "vc-scheduler")
+    os.kill(scheduler.pid, signal.SIGKILL)
+    again = place.apply("volcano", environment=environment, **inputs)
+    assert again.change is Change.SAME
+    assert any("(started vc-scheduler)" in note for note in again.notes)
+    place.releases().delete("volcano", place.namespace)
+    assert not [each.name for each in processes.running(place.paths) if each.name in DEPLOYMENTS]

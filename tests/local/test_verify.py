@@ -130,6 +130,7 @@ def test_a_claim_that_kubernetes_bound_passes_and_only_for_its_own_file_system(t
 
 
 def test_what_the_cluster_does_not_have_fails(trn_verify: Verify) -> None:
-    code, found = trn_verify(namespaces=[], queues={"no-such-queue": {}}, nodeGroups=[])
-    assert code == 1
-    assert _status(found, "queues/no-such-queue", "storage/class/fsx", "plugins/vpc-cni/aws-node") == ["fail"] * 3
+    team = {"name": "no-such-team", "queues": ["test"], "serviceAccount": "default", "claim": "fsx-claim"}
+    code, found = trn_verify(namespaces=[team], queues={"no-such-queue": {}}, nodeGroups=[group("ng1", NEURON, 8, 1)])
+    ids = ("queues/no-such-queue", "namespaces/no-such-team", "storage/claim/no-such-team", "nodes/ng1")
+    assert (code, _status(found, *ids)) == (1, ["fail"] * 4)

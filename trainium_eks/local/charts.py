@@ -30,7 +30,7 @@ PULL_SECONDS = 20.0
 # 403, a certificate of a proxy) is a repository that this machine cannot reach.
 _NOT_THERE = re.compile(
     r"\bnot found in \S+ (index|repository)|no chart (name|version) found|improper constraint|"
-    r"(manifest|name) unknown|/manifests/\S+: not found|: not found$",
+    r"(manifest|name) unknown|/manifests/\S+: not found|: (404 )?not found$",
     re.IGNORECASE,
 )
 

@@ -253,6 +253,7 @@ class _Pods:
         self._waiting = waiting
         self._since = time.monotonic()
         self._reasons: list[str] = []
+        self._told: list[str] = []
 
     def look(self) -> None:
         """Looks, and tells what is new. With ``atomic`` the pods are gone when Helm says that it has failed.
@@ -266,7 +267,8 @@ class _Pods:
             reasons = self._found()
         except LocalError:
             return  # Helm will say it better
-        if reasons and reasons != self._reasons and time.monotonic() - self._since > _QUIET_SECONDS:
+        if reasons and reasons != self._told and time.monotonic() - self._since > _QUIET_SECONDS:
+            self._told = reasons
             self._waiting("; ".join(reasons[:3]))
         self._reasons = reasons or self._reasons
 

@@ -193,7 +193,7 @@ class HelmCli:
                     found.append(process)
             except (psutil.Error, OSError):
                 continue
-        # Told to end, Helm notes that the release has failed, and with --atomic it cleans up; a kill is recovered.
+        # Told to end, Helm says so first, to nobody, and is ended by that (SIGPIPE): what it began is left begun.
         _, left = psutil.wait_procs(found, timeout=_END_SECONDS)
         for process in left:
             process.kill()

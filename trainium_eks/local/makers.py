@@ -137,6 +137,12 @@ class _Objects:
         return reference.to_json()
 
     def apply(self, asked: Asked) -> Applied:
+        type_ = asked.registration.type
+        if type_.endswith("Patch") and not str(asked.registration.inputs.get("kind", "")).endswith("Patch"):
+            raise LocalError(
+                f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
+                "object itself"
+            )
         return self._objects.apply(_manifest(asked), timeout_seconds=asked.timeout_seconds)
 
     def delete(self, reference: Mapping[str, Any]) -> None:

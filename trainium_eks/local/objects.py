@@ -274,21 +274,21 @@ def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(wanted: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether an apply changed nothing that is ours.
+    """Whether an apply changed nothing that is ours: the fields that we own, and their values.
 
-    One that changes nothing leaves our entry of ``managedFields`` as it is, its time too, whatever others change
-    meanwhile. One that repairs what somebody else changed takes a field back, so that what is ours differs. As the time
-    counts in seconds, what we want is compared also by its values.
+    One that repairs what somebody else changed takes a field back, so that what is ours differs. The time of our entry
+    in ``managedFields`` tells nothing: after a controller's first status it is new although the object is the same (a
+    ValidatingAdmissionPolicy on 1.35), and two changes within a second have the same.
     """
     ours = {key: value for key, value in wanted.items() if key != "status"}
     return _owned(before) == _owned(after) and _part(ours, before) == _part(ours, after)
 
 
-def _owned(live: Mapping[str, Any]) -> list[tuple[object, object]]:
-    """When we last changed an object, and which of its fields are ours."""
+def _owned(live: Mapping[str, Any]) -> list[object]:
+    """Which fields of an object are ours."""
     entries = live["metadata"].get("managedFields") or ()
     return [
-        (entry.get("time"), entry.get("fieldsV1"))
+        entry.get("fieldsV1")
         for entry in entries
         if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource")
     ]

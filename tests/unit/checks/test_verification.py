@@ -148,7 +148,9 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     assert (report.missing("volcano"), report.missing("neuron")) == ("no chart", "")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({**REPORT, "schemaVersion": 2})])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", json.dumps({**REPORT, "schemaVersion": 2}), json.dumps({**REPORT, "local": False})]
+)
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(text)
