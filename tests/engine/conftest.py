@@ -6,6 +6,11 @@ import pytest
 from engine.rig import Rig, missing_tools
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker of the long tests."""
+    config.addinivalue_line("markers", "engine_full: takes most of an hour; runs only with -m engine_full")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The long tests run only when they are asked for: ``-m engine_full``."""
     if "engine_full" in str(config.option.markexpr):

@@ -21,7 +21,8 @@ from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.regions import eks_image_registry
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE, Workload
 
-TIMEOUT_SECONDS = 300.0
+TIMEOUT_SECONDS = 1200.0
+"""What the AWS provider gives an add-on. On 1,000 nodes, six agents each take minutes of two cores."""
 
 REPLICAS = 2
 """Of every Deployment among the add-ons, as EKS has them."""
@@ -252,6 +253,9 @@ def _pod_spec(workload: Workload, pod: Pod, version: str, region: str) -> dict[s
         container["resources"] = {"requests": requests}
     spec: dict[str, Any] = {
         "serviceAccountName": pod.service_account,
+        # Nobody uses the token, and its volume makes a pod cost 64 ms of processor time instead of 38 (measured on
+        # 300 nodes, all processes together). There are six of these pods on each node.
+        "automountServiceAccountToken": False,
         "priorityClassName": "system-node-critical" if workload.kind == "DaemonSet" else "system-cluster-critical",
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "containers": [container],

@@ -90,7 +90,7 @@ def makers(
     """
     api = Api.connect(paths.kubeconfig)
     objects = Objects(api, waiting, stopping)
-    releases = Releases(paths, helm, api, project, environment=os.environ, waiting=waiting)
+    releases = Releases(paths, helm, api, project, environment=os.environ, waiting=waiting, stopping=stopping)
     return {
         "object": _Objects(objects),
         "release": _Releases(releases),
@@ -131,9 +131,7 @@ class _Objects:
     def reference(self, asked: Asked) -> Mapping[str, Any]:
         manifest = _manifest(asked)
         metadata = manifest["metadata"]
-        reference = Reference(
-            manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"]
-        )
+        reference = Reference(manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"])
         return reference.to_json()
 
     def apply(self, asked: Asked) -> Applied:

@@ -287,6 +287,10 @@ def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds: Cl
     assert planned["vpcConfig"] == {**outputs["vpcConfig"], "subnetIds": [UNKNOWN]}
     assert planned["tagsAll"] == {"a": UNKNOWN}
     assert planned["endpoint"] == outputs["endpoint"]
+    alias, before = "aws:kms/alias:Alias", {"name": "alias/a", "targetKeyId": "k"}
+    identity, outputs = aws.made(alias, before)
+    planned = aws.update(alias, identity, before, {**before, "targetKeyId": UNKNOWN}, preview=True)
+    assert (planned["targetKeyArn"], planned["arn"]) == (UNKNOWN, outputs["arn"])
 
 
 def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve: Serve) -> None:

@@ -126,6 +126,10 @@ def test_the_agents_of_a_node_together_leave_room_for_a_job() -> None:
     assert (millicpu, memory_mib) == (220, 254)
 
 
+def test_no_pod_carries_a_token() -> None:
+    assert [name for name, spec in pod_specs() if spec["automountServiceAccountToken"]] == []
+
+
 def test_images_come_from_where_eks_has_them_at_the_add_ons_version() -> None:
     assert pod_spec("coredns")["containers"][0]["image"] == (
         f"602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/coredns:{ADDONS['coredns']}"
