@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -67,16 +68,25 @@ class LocalProject:
             check=False,
         )
 
-    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Begins to run `trn` in the project, in a process group of its own; its output comes line by line."""
-        return subprocess.Popen(
+    def kill_when(self, said: str, *arguments: str) -> None:
+        """Runs `trn` until it says something, and kills it at once."""
+        process = subprocess.Popen(
             self.command(*arguments),
             cwd=self.path,
             env=self.surroundings(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         )
+        with process:
+            assert process.stderr is not None
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if said in line:
+                    break
+            process.kill()
+        assert process.returncode == -signal.SIGKILL, f"it ended before it said {said!r}:\n{''.join(lines)}"
 
     def kubectl(self, stack: str, *arguments: str) -> str:
         """What kubectl prints."""

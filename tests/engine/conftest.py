@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from engine.rig import Rig, missing_tools
+from engine.rig import Rig, why_not
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,9 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def new_rig(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Rig]:
     """Makes a rig of its own."""
-    missing = missing_tools()
-    if missing:
-        pytest.skip(f"no {' and no '.join(missing)} on PATH: install the Pulumi CLI >= 3.231 to run tests/engine")
+    if missing := why_not():
+        pytest.skip(missing)
     return lambda: Rig(tmp_path_factory.mktemp("engine"))
 
 

@@ -6,7 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,9 +196,11 @@ class Rig:
             )
 
 
-def missing_tools() -> Sequence[str]:
-    """What has to be on PATH and is not."""
-    return [tool for tool in TOOLS if shutil.which(tool) is None]
+def why_not() -> str:
+    """Why there is no engine here, in one line with what to do; empty when there is one."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    named = " and ".join(f"no {tool}" for tool in missing)
+    return f"{named} on PATH: install the Pulumi CLI >= 3.231 to run tests/engine" if missing else ""
 
 
 def _said(diagnostics: Iterable[Mapping[str, str]]) -> str:

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from engine import config_changes, same
 from engine.config_changes import Change
-from engine.rig import Rig, Run, called
+from engine.rig import Rig, Run, called, why_not
 
 from trainium_eks.graph.diff import compare
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.replacements import NODE_GROUP
+
+if missing := why_not():
+    pytest.skip(missing, allow_module_level=True)
 
 pytestmark = pytest.mark.xdist_group("engine")
 

@@ -54,15 +54,37 @@ def test_an_object_that_the_api_server_refuses_is_shown_with_its_urn_and_the_ser
     assert "a lowercase RFC 1123 subdomain" in said
 
 
+DEFINITION = """\
+schema = {
+    "type": "object",
+    "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+}
+definition = k8s.apiextensions.v1.CustomResourceDefinition(
+    "things",
+    metadata={"name": "things.example.com"},
+    spec={
+        "group": "example.com",
+        "names": {"kind": "Thing", "plural": "things"},
+        "scope": "Cluster",
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+    },
+    opts=opts,
+)
+k8s.apiextensions.CustomResource(
+    "thing",
+    api_version="example.com/v1",
+    kind="Thing",
+    metadata={"name": "thing"},
+    spec={"sise": 1},
+    opts=pulumi.ResourceOptions(provider=provider, depends_on=[definition]),
+)
+"""
+
+
 def test_a_field_that_does_not_exist_is_refused_by_strict_validation(project: LocalProject) -> None:
-    said = up(
-        project,
-        GOOD
-        + 'k8s.apiextensions.CustomResource("odd", api_version="networking.k8s.io/v1", kind="NetworkPolicy", '
-        + 'metadata={"name": "odd", "namespace": "room"}, spec={"podSelector": {}, "policyTypo": []}, opts=opts)\n',
-    )
-    assert "policyTypo" in said
-    assert "::odd" in said
+    said = up(project, GOOD + DEFINITION)
+    assert ".spec.sise" in said
+    assert "::thing" in said
 
 
 def test_a_kind_that_the_cluster_lacks_is_named(project: LocalProject) -> None:
@@ -120,6 +142,21 @@ def test_a_protected_resource_that_left_the_program_stops_the_deletion(project: 
     assert "room" in {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
     (project.path / "__main__.py").write_text(START + GOOD)
     assert project.trn("local", "up", "--stack", "dev").returncode == 0
+
+
+@pytest.mark.parametrize("moment", ["Reading", "Starting Kubernetes", "Starting etcd", "started in"])
+def test_an_up_that_was_killed_at_its_start_is_finished_by_the_next(
+    binaries: Mapping[str, Path], tmp_path: Path, moment: str
+) -> None:
+    project = LocalProject.small(tmp_path / "project", START + GOOD)
+    try:
+        project.kill_when(moment, "local", "up", "--stack", "dev")
+        shown = project.trn("local", "up", "--stack", "dev")
+        assert shown.returncode == 0, shown.stderr
+        assert "room" in {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
+    finally:
+        project.trn("local", "down", "--stack", "dev")
+    assert project.processes("dev") == []
 
 
 def test_an_invalid_program_starts_nothing(binaries: Mapping[str, Path], tmp_path: Path) -> None:

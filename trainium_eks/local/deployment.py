@@ -19,7 +19,6 @@ from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import ControlPlane, Started
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
-from trainium_eks.local.makers import makers
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.scale import with_nodes
 from trainium_eks.model.versions import KUBERNETES
@@ -289,6 +288,9 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
         listed = "\n".join(f"  {urn}" for urn in protected)
         raise UpFailed(f"these left the program but are protected, so nothing was deleted:\n{listed}")
     if left:
+        # Importing the Kubernetes client takes a second, which most calls need not pay.
+        from trainium_eks.local.makers import makers
+
         made = makers(paths, project, programs["helm"])
 
         def delete(holding: Holding) -> None:
