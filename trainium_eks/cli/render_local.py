@@ -106,7 +106,9 @@ class ConsoleReporter:
         if kind == "simulated" or (change is Change.SAME and not not_installed):
             return
         if not_installed:
-            line = Text("· ", "yellow").append(_subject(urn)).append(f"  not installed: {not_installed}", "yellow")
+            # The whole reason stands at the end, once.
+            short = not_installed.partition(" (")[0]
+            line = Text("· ", "yellow").append(_subject(urn)).append(f"  not installed: {short}", "yellow")
         else:
             mark, color = _MARKS[change]
             line = Text(f"{mark} ", color).append(_subject(urn), "default")
@@ -163,11 +165,11 @@ def _closing(result: Result, stack: str) -> RenderableType:
             f"✓ {stack} is as its program says: {', '.join(parts) or 'no resource changed'} ({result.seconds:.1f} s)."
         )
     next_ = [
-        f"./trn local kubectl{option} get nodes",
-        f"./trn verify --stack {stack}",
-        "make local-down" if stack == "local" else f"./trn local down{option}",
+        ("look", f"trn local kubectl{option} get nodes"),
+        ("check", f"trn verify --stack {stack}"),
+        ("end", f"trn local down{option}"),
     ]
-    return Group(Text(said, "bold green"), Text("Next: " + "   ".join(next_), "dim"))
+    return Group(Text(said, "bold green"), _rows(next_))
 
 
 def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:

@@ -257,10 +257,11 @@ class _Tally:
     def __call__(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "done":
-                self.changes.setdefault(event["kind"], Counter())[event["change"]] += 1
                 self.notes += event["notes"]
                 if event["notInstalled"]:
                     self.not_installed[event["name"]] = event["notInstalled"]
+                else:
+                    self.changes.setdefault(event["kind"], Counter())[event["change"]] += 1
             case "deleted":
                 self.changes.setdefault(event["kind"], Counter())[Change.DELETED] += 1
             case "failed":
