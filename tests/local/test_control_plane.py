@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_project import ROOT
 
 from trainium_eks.local import processes
 from trainium_eks.local.api import Api, ApiError
@@ -48,7 +49,7 @@ def start_elsewhere(paths: Paths, binaries: Mapping[str, Path], prelude: str = "
     """Starts the control plane in a process of its own, as ``trn`` does."""
     names = json.dumps({name: str(path) for name, path in binaries.items()})
     command = [sys.executable, "-c", prelude + START, str(paths.root), names]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def pids(paths: Paths) -> dict[str, int]:

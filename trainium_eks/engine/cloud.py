@@ -10,9 +10,9 @@ from trainium_eks.engine.differences import differences
 from trainium_eks.engine.inventory import AlreadyExists, Inventory, Thing
 from trainium_eks.graph import replacements, wire
 from trainium_eks.graph.backend import Registration, SimulationError
-from trainium_eks.graph.diff import _NO_NEW_VERSION
+from trainium_eks.graph.diff import NO_NEW_VERSION
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Options, Resource
-from trainium_eks.graph.monitor import _preview
+from trainium_eks.graph.monitor import preview_state
 from trainium_eks.graph.simulation import DEFAULT_REGION, Simulation, known
 
 _LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -114,7 +114,7 @@ class Cloud:
         """What a creation would give, as far as a preview knows."""
         inputs = asked.plain
         _, computed = _answer(account, asked, asked.urn)
-        return _encoded({**inputs, **_preview(computed, inputs)}, asked)
+        return _encoded({**inputs, **preview_state(computed, inputs)}, asked)
 
     def create(self, account: Account, asked: Asked) -> tuple[str, struct_pb2.Struct]:
         """Makes a thing: its id and outputs.
@@ -274,7 +274,7 @@ def _versions(asked: Asked, thing: Thing, before: Mapping[str, Any], *, preview:
     """A launch template has a new version when more than its tags change."""
     latest, default = thing.outputs.get("latestVersion", 1), thing.outputs.get("defaultVersion", 1)
     resource = Resource(asked.urn, asked.type, asked.name, inputs=asked.plain)
-    if any(change.top not in _NO_NEW_VERSION for change in differences(resource, before)):
+    if any(change.top not in NO_NEW_VERSION for change in differences(resource, before)):
         latest = UNKNOWN if preview else latest + 1
         default = latest if asked.plain.get("updateDefaultVersion") else default
     return {"latestVersion": latest, "defaultVersion": asked.plain.get("defaultVersion", default)}

@@ -17,7 +17,7 @@ Kind = Literal["create", "delete", "replace", "update"]
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
 _LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-_NO_NEW_VERSION = (*_TAGS, "defaultVersion", "updateDefaultVersion")
+NO_NEW_VERSION = (*_TAGS, "defaultVersion", "updateDefaultVersion")
 """What changes a launch template without a new version. ``tagSpecifications`` is part of the version: a tag given
 to instances and volumes reaches them by new nodes only."""
 _OTHER_VPC = "EKS cannot move a cluster to another VPC"
@@ -314,7 +314,7 @@ def _new_version(resource: Resource, changes: Mapping[str, Change]) -> Iterator[
         change = changes.get(urn)
         if change is None or change.kind != "update" or change.resource.type != _LAUNCH_TEMPLATE:
             continue
-        if any(not any(replacements.covers(each, path.path) for each in _NO_NEW_VERSION) for path in change.paths):
+        if any(not any(replacements.covers(each, path.path) for each in NO_NEW_VERSION) for path in change.paths):
             yield PathChange("launchTemplate.version", cause=urn)
             return
 

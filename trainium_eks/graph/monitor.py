@@ -241,7 +241,7 @@ class Recorder(mocks.MockMonitor):
         finally:
             self.in_flight.discard(subject)
         identity = resource.options.import_id or ("" if self.dry_run else identity)
-        state = {**inputs, **(_preview(computed, inputs) if self.dry_run else computed)}
+        state = {**inputs, **(preview_state(computed, inputs) if self.dry_run else computed)}
         shown = {
             key: value if key not in secret else resource.inputs[key] if value == inputs.get(key) else SECRET
             for key, value in state.items()
@@ -316,12 +316,12 @@ class Recorder(mocks.MockMonitor):
         return _replaced(value, re.compile("|".join(re.escape(text) for text in hidden)))
 
 
-def _preview(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What of an answer a first preview knows: the inputs. The rest is computed by the provider later."""
 
     def known(answer: Any, given: Any) -> Any:
         if isinstance(answer, Mapping) and isinstance(given, Mapping):
-            return _preview(answer, given)
+            return preview_state(answer, given)
         if isinstance(answer, list) and isinstance(given, list) and len(answer) == len(given):
             return [known(item, sent) for item, sent in zip(answer, given, strict=True)]
         return given

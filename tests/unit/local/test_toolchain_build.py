@@ -144,24 +144,30 @@ def test_built_tool_with_another_version_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path: Path) -> None:
-    fakes.go(tmp_path / "bin", build="sleep 1")
-    said: dict[str, list[str]] = {"one": [], "two": []}
+    # The build goes on until the second has said that it waits.
+    told = tmp_path / "told"
+    fakes.go(tmp_path / "bin", build=f"for n in $(seq 600); do [ -e {told} ] && break; sleep 0.1; done")
+    building = threading.Event()
+    waiting: list[str] = []
     origins: list[str] = []
 
-    def need(name: str) -> None:
-        there = provide(
-            "1.35", progress=said[name].append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache"
-        )
+    def need(progress: Callable[[str], None]) -> None:
+        there = provide("1.35", progress=progress, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
         origins.append(there["kwok"].origin)
 
-    threads = [threading.Thread(target=need, args=(name,)) for name in said]
-    for thread in threads:
-        thread.start()
+    def second(line: str) -> None:
+        if line.startswith("waits for process"):
+            waiting.append(line)
+            told.touch()
+
+    threads = [threading.Thread(target=need, args=(progress,)) for progress in (lambda _: building.set(), second)]
+    threads[0].start()
+    assert building.wait(30)
+    threads[1].start()
     for thread in threads:
         thread.join()
-    assert sorted(origins) == ["build", "cache"]
+    assert origins == ["build", "cache"]
     assert fakes.calls(tmp_path / "bin").count("build") == 1
-    waiting = [line for lines in said.values() for line in lines if line.startswith("waits for process")]
     assert waiting == [f"waits for process {os.getpid()}, which provides binaries in {tmp_path / 'cache' / 'bin'} now"]
 
 

@@ -17,6 +17,7 @@ def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.chdir(tmp_path)  # `run` changes the directory; this brings it back for the tests after
     return tmp_path
 
 

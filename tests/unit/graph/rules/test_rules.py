@@ -1,8 +1,8 @@
 """Every rule: passes on a whole environment, fails where it must and only there, and does not apply to nothing."""
 
 import pytest
-from builder import DROP, Program, environment, node_group, policy, release, user_data
-from faults import FAULTS, Fault, both, drop, open_endpoint, option, put, values
+from rule_faults import FAULTS, Fault, both, drop, open_endpoint, option, put, values
+from rule_programs import DROP, Program, environment, node_group, policy, release, user_data
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
 from trainium_eks.graph.rules import (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from builder import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
+from rule_programs import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
 
 Change = Callable[[Program], Any]
 
