@@ -36,13 +36,13 @@ types: $(VENV)/.dev
 	@$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	@$(BIN)/pytest -n 2 $(ARGS)
+	@$(BIN)/pytest -n 3 $(ARGS)
 
 test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
 	@$(BIN)/pytest -n 0 tests/engine $(ARGS)
 
 test-engine-full: $(VENV)/.dev ## There, fail one resource of each type and let the next run converge (most of an hour)
-	@$(BIN)/pytest -n 2 -m engine_full tests/engine $(ARGS)
+	@$(BIN)/pytest -n 2 --dist=load -m engine_full tests/engine $(ARGS)
 
 format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .

@@ -1,15 +1,31 @@
 """What every test may use."""
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recorder import record_program
+from trainium_eks.model.versions import KUBERNETES
 
 # What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.
 _AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_")
+
+
+# Importing the SDKs makes a million objects that stay. Going through them again and again, looking for garbage, would
+# take a quarter of the tests' time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and garbage is collected from now on."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -28,4 +44,31 @@ def record() -> Callable[..., Graph]:
     Takes the keyword arguments of :func:`trainium_eks.graph.recorder.record_program`. Pulumi's state lives in a
     context of the recording's own, so nothing is left for the next test.
     """
-    return record_program
+
+    def recorded(*arguments: Any, **options: Any) -> Graph:
+        # For each resource Pulumi's SDK notes the whole stack, of which pytest makes most. A thread begins a new one.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(record_program, *arguments, **options).result()
+
+    return recorded
+
+
+@pytest.fixture(scope="session")
+def binaries(request: pytest.FixtureRequest) -> Mapping[str, Path]:
+    """The programs of the control plane, kubectl and helm, by their names; without them the tests are skipped.
+
+    The first time on a machine they are built, which takes minutes: progress is shown.
+    """
+    # Most tests do without, and it takes a while to import.
+    from trainium_eks.local.toolchain import Unavailable, provide
+
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def progress(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
+
+    try:
+        return {name: binary.path for name, binary in provide(KUBERNETES, progress=progress).items()}
+    except Unavailable as error:
+        pytest.skip(error.summary)

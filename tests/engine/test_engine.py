@@ -19,7 +19,6 @@ from trainium_eks.graph.replacements import NODE_GROUP
 if missing := why_not():
     pytest.skip(missing, allow_module_level=True)
 
-pytestmark = pytest.mark.xdist_group("engine")
 
 GROUP = "trn-dev-cluster-trn1-32xl-ng1"
 

@@ -9,26 +9,6 @@ import pytest
 from trainium_eks.local.api import Api
 from trainium_eks.local.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.toolchain import Unavailable, provide
-from trainium_eks.model.versions import KUBERNETES
-
-
-@pytest.fixture(scope="session")
-def binaries(request: pytest.FixtureRequest) -> Mapping[str, Path]:
-    """The programs of the control plane, kubectl and helm, by their names; without them the tests are skipped.
-
-    The first time on a machine they are built, which takes minutes: progress is shown.
-    """
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def progress(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
-
-    try:
-        return {name: binary.path for name, binary in provide(KUBERNETES, progress=progress).items()}
-    except Unavailable as error:
-        pytest.skip(error.summary)
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from local_project import LocalProject
 
-pytestmark = pytest.mark.xdist_group("stack")
-
 START = """\
 import pulumi
 import pulumi_kubernetes as k8s
@@ -142,21 +140,6 @@ def test_a_protected_resource_that_left_the_program_stops_the_deletion(project: 
     assert "room" in {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
     (project.path / "__main__.py").write_text(START + GOOD)
     assert project.trn("local", "up", "--stack", "dev").returncode == 0
-
-
-@pytest.mark.parametrize("moment", ["Reading", "Starting Kubernetes", "Starting etcd", "started in"])
-def test_an_up_that_was_killed_at_its_start_is_finished_by_the_next(
-    binaries: Mapping[str, Path], tmp_path: Path, moment: str
-) -> None:
-    project = LocalProject.small(tmp_path / "project", START + GOOD)
-    try:
-        project.kill_when(moment, "local", "up", "--stack", "dev")
-        shown = project.trn("local", "up", "--stack", "dev")
-        assert shown.returncode == 0, shown.stderr
-        assert "room" in {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
-    finally:
-        project.trn("local", "down", "--stack", "dev")
-    assert project.processes("dev") == []
 
 
 def test_an_invalid_program_starts_nothing(binaries: Mapping[str, Path], tmp_path: Path) -> None:

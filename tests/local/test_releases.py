@@ -342,7 +342,7 @@ def repository(place: Place) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     url = f"http://127.0.0.1:{server.server_port}"
     place.helm_says("repo", "index", str(served), "--url", url)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield url
     server.shutdown()
 

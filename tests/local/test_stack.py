@@ -10,8 +10,6 @@ import pytest
 import yaml
 from local_project import ROOT, LocalProject
 
-pytestmark = pytest.mark.xdist_group("stack")
-
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
 
 GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"][
@@ -119,48 +117,31 @@ def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalP
     assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 3
     assert {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")} >= {"second"}
 
+    # What somebody else deleted meanwhile is made again.
+    project.kubectl("local", "delete", "limitrange", "-n", "training", "defaults")
     smaller = [{**GROUPS[0], "desiredSize": 1}, *GROUPS[1:]]
     project.configure("local", nodeGroups=smaller)
     shown = project.trn("local", "up")
     assert shown.returncode == 0, shown.stderr
+    assert "1 created" in shown.stdout
     assert "1 deleted" in shown.stdout
     assert "trn-local-volcano-second" in shown.stderr
+    assert project.get("local", "limitranges", "-n", "training")
     assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 1
     names = {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")}
     assert "test" in names
     assert "second" not in names
 
 
-def test_drift_is_repaired(project: LocalProject) -> None:
-    project.configure("local")
-    project.kubectl("local", "delete", "limitrange", "-n", "training", "defaults")
-    shown = project.trn("local", "up")
-    assert shown.returncode == 0, shown.stderr
-    assert "1 created" in shown.stdout
-    assert project.get("local", "limitranges", "-n", "training")
-
-
-@pytest.mark.parametrize("moment", ["Namespace", "Release"])
-def test_an_up_that_was_killed_among_its_resources_is_finished_by_the_next(project: LocalProject, moment: str) -> None:
-    stack = f"killed-{moment.lower()}"
-    project.configure(stack)
-    try:
-        project.kill_when(f"+ {moment}", "local", "up", "--stack", stack)
-        shown = project.trn("local", "up", "--stack", stack)
-        assert shown.returncode == 0, shown.stderr
-        assert project.processes(stack) == CONTROL_PLANE
-        again = project.trn("local", "up", "--stack", stack)
-        assert "Nothing has changed" in again.stdout, again.stderr
-    finally:
-        project.trn("local", "down", "--stack", stack)
-    assert project.processes(stack) == []
-
-
-def test_two_stacks_run_side_by_side_and_one_ends_without_the_other(project: LocalProject) -> None:
+def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_ends_alone(
+    project: LocalProject,
+) -> None:
     project.configure("other", queues=[{"name": "elsewhere"}], namespaces=[{"name": "team", "queues": ["elsewhere"]}])
     try:
+        project.kill_when("+ Release", "local", "up", "--stack", "other")
         shown = project.trn("local", "up", "--stack", "other")
         assert shown.returncode == 0, shown.stderr
+        assert project.processes("other") == CONTROL_PLANE
         assert project.outputs("other")["queueNames"] == ["elsewhere"]
         assert {each["metadata"]["name"] for each in project.get("local", "namespaces")} >= {"training"}
         assert "training" not in {each["metadata"]["name"] for each in project.get("other", "namespaces")}

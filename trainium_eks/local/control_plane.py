@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainium_eks.local import pki, processes
 from trainium_eks.local.changes import LocalError
@@ -109,6 +110,14 @@ class ControlPlane:
                 attempted.undo()
                 raise
         return Started(self.server, version, tuple(attempted.started), tuple(moved), time.monotonic() - begun)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """What the API server answers to a path.
+
+        Raises:
+            LocalError: it does not answer, or with an error.
+        """
+        return _api(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get(path)
 
     def stop(self) -> list[str]:
         """Ends every process of the stack, also those that others started for it; their names."""

@@ -21,6 +21,7 @@ from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.scale import with_nodes
+from trainium_eks.local.settling import settle
 from trainium_eks.model.versions import KUBERNETES
 
 REPORT_VERSION = 1
@@ -179,7 +180,8 @@ def up(asked: Request, reporter: Reporter) -> Result:
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
-        started = ControlPlane(paths, programs, kubernetes_minor=minor).start(reporter.phase)
+        plane = ControlPlane(paths, programs, kubernetes_minor=minor)
+        started = plane.start(reporter.phase)
         reporter.started(started)
         begun = time.monotonic()
         ledger = Ledger.open(paths.ledger)
@@ -194,6 +196,7 @@ def up(asked: Request, reporter: Reporter) -> Result:
         }
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
+        tally.notes += settle(plane.get, reporter.phase)
         outputs = _outputs(graph, paths, asked.stack)
         result = Result(
             graph=graph,

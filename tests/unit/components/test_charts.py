@@ -1,5 +1,6 @@
-"""The local charts: parsed always, rendered and checked where a helm binary is on PATH."""
+"""The local charts: parsed, and rendered by the real Helm."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -25,12 +26,15 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
     "torchx-etcd": {"image": versions.IMAGES["etcd"], "clientNamespaces": ["training", "research"]},
 }
 
-needs_helm = pytest.mark.skipif(
-    shutil.which("helm") is None, reason="no helm on PATH; install helm 3 to render the charts"
-)
-needs_kubectl = pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="no kubectl on PATH; install it to build the kustomization"
-)
+
+@pytest.fixture
+def programs(binaries: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """helm and kubectl on PATH: the ones of the local cloud."""
+    for name in ("helm", "kubectl"):
+        monkeypatch.setenv("PATH", str(binaries[name].parent), prepend=os.pathsep)
+
+
+needs_programs = pytest.mark.usefixtures("programs")
 
 
 def values_of(chart: str) -> dict[str, Any]:
@@ -98,7 +102,7 @@ def test_etcd_has_the_v2_api_and_a_version_that_still_has_it() -> None:
     assert "--enable-v2=true" in dict(templates("torchx-etcd"))["statefulset.yaml"]
 
 
-@needs_helm
+@needs_programs
 @pytest.mark.parametrize("chart", HELM_CHARTS)
 def test_chart_passes_helms_lint(chart: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
@@ -108,14 +112,14 @@ def test_chart_passes_helms_lint(chart: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@needs_helm
+@needs_programs
 @pytest.mark.parametrize("chart", HELM_CHARTS)
 def test_rendered_objects_are_valid_kubernetes(chart: str, tmp_path: Path) -> None:
     for manifest in rendered(chart, tmp_path).values():
         kubernetes_validate.validate(manifest, versions.KUBERNETES, strict=True)
 
 
-@needs_helm
+@needs_programs
 def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path: Path) -> None:
     pod = rendered("neuron-monitor", tmp_path)["DaemonSet", "neuron-monitor"]["spec"]["template"]["spec"]
     (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -129,13 +133,13 @@ def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path: Pat
     assert set(container["resources"]) == {"requests", "limits"}
 
 
-@needs_helm
+@needs_programs
 def test_a_monitor_for_no_type_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="instanceTypes is empty"):
         rendered("neuron-monitor", tmp_path, instanceTypes=[])
 
 
-@needs_helm
+@needs_programs
 def test_etcd_is_reached_under_torchxs_names_and_meets_the_restricted_level(tmp_path: Path) -> None:
     objects = rendered("torchx-etcd", tmp_path)
     pod = objects["StatefulSet", "etcd-server"]["spec"]["template"]
@@ -153,7 +157,7 @@ def test_etcd_is_reached_under_torchxs_names_and_meets_the_restricted_level(tmp_
     assert "--quota-backend-bytes=268435456" in container["args"]
 
 
-@needs_helm
+@needs_programs
 def test_etcd_is_open_to_its_own_and_the_named_namespaces_alone(tmp_path: Path) -> None:
     policy = rendered("torchx-etcd", tmp_path)["NetworkPolicy", "etcd-server"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -193,7 +197,7 @@ def test_the_operator_that_starts_gangs_is_the_same_with_one_flag_more() -> None
     }
 
 
-@needs_kubectl
+@needs_programs
 @pytest.mark.parametrize("flags", [[], ["--gang-scheduler-name=volcano"]])
 def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path, flags: list[str]) -> None:
     """Upstream's objects, reduced to what the patches aim at; the real ones are fetched at `up`."""

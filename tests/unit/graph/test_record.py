@@ -175,7 +175,7 @@ def test_what_hangs_is_named(tmp_path: Path) -> None:
         aws.ec2.Vpc("v", cidr_block=pulumi.Output.from_input(never))
     """
     with pytest.raises(ProgramTimedOut) as caught:
-        record(project(tmp_path, program), "dev", timeout_seconds=15)
+        record(project(tmp_path, program), "dev", timeout_seconds=8)
     assert caught.value.pending == ("aws:ec2/vpc:Vpc v (waiting for: cidr_block)",)
 
 
@@ -194,7 +194,7 @@ def test_a_process_that_cannot_even_say_so_is_killed(tmp_path: Path, monkeypatch
     monkeypatch.setattr(record_module, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimedOut, match="did not say"):
-        record(project(tmp_path, program), "dev", timeout_seconds=15)
+        record(project(tmp_path, program), "dev", timeout_seconds=8)
 
 
 def test_a_killed_process_names_the_signal(tmp_path: Path) -> None:

@@ -508,19 +508,3 @@ def test_page_of_the_rules_is_current() -> None:
 
     written = (Path(__file__).parents[4] / "docs" / "rules.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m trainium_eks.graph.rules > docs/rules.md"
-
-
-def test_four_hundred_resources_are_judged_at_once() -> None:
-    import time
-
-    program = environment()
-    for index in range(150):
-        node_group(program, f"pool-{index}", "trn1.32xlarge", efa=8)
-    graph = program.graph()
-    assert len(graph.resources) > 390
-    taken = []
-    for _ in range(3):
-        start = time.process_time()
-        judge(graph)
-        taken.append(time.process_time() - start)
-    assert min(taken) < 0.2
