@@ -35,7 +35,10 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 
+# Building the local cloud's programs, once on a machine, shows its progress here; what cannot be had is said twice, and
+# the tests that need it are skipped.
 unit: $(VENV)/.dev
+	@$(BIN)/python -m trainium_eks.local.toolchain >/dev/null || true
 	@$(BIN)/pytest -n 3 $(ARGS)
 
 test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)

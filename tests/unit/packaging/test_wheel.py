@@ -1,5 +1,6 @@
 """The wheel: built from the tree, installed without its heavy dependencies, used from somewhere else."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -67,6 +68,9 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
         "trainium_eks/components/network.py",
         "trainium_eks/charts/neuron-monitor/Chart.yaml",
         "trainium_eks/charts/torchx-etcd/Chart.yaml",
+        "trainium_eks/local/kwok_stages.yaml",
+        "trainium_eks/local/toolchain/go.mod",
+        "trainium_eks/local/toolchain/go.sum",
     }
     assert wanted <= names
     assert not [name for name in names if name.startswith(("components/", "tests/", "charts/"))]
@@ -90,8 +94,30 @@ def test_wheel_finds_its_charts(installed: Path, tmp_path: Path) -> None:
     assert {"neuron-monitor", "torchx-etcd"} <= set(json.loads(shown.stdout))
 
 
-def test_dependencies_of_the_wheel_are_those_of_requirements_txt() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    assert declared == [line for line in lines if line and not line.startswith("#")]
-    assert all("<" in dependency for dependency in declared), "every dependency has an upper bound"
+def test_dependencies_of_the_wheel_are_those_of_the_requirements_files() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert declared["dependencies"] == _required("requirements.txt")
+    assert declared["optional-dependencies"]["local"] == _required("requirements-local.txt")
+    every = [*declared["dependencies"], *declared["optional-dependencies"]["local"]]
+    assert all("<" in dependency for dependency in every), "every dependency has an upper bound"
+
+
+def _required(name: str) -> list[str]:
+    lines = (ROOT / name).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith(("#", "-r"))]
+
+
+def test_types_are_checked_in_the_parts_of_the_aws_sdk_that_are_used() -> None:
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    [checked] = [set(each["module"]) for each in overrides if each["follow_imports"] == "normal"]
+    files = [*(ROOT / "components").glob("*.py"), *(ROOT / "trainium_eks").rglob("*.py")]
+    used = {
+        node.attr
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "aws"
+    }
+    assert len(used) > 5
+    assert {f"pulumi_aws.{module}.*" for module in used if module.islower()} == {
+        each for each in checked if each.endswith(".*")
+    }

@@ -29,7 +29,7 @@ PACKAGES = {
 _MODULE = Path(__file__).parent
 _OLDEST_GO = (1, 21)
 """The first that fetches a newer one by itself."""
-_COMPUTING_MINUTES = 15
+_COMPUTING_MINUTES = 14
 """Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine."""
 _SHOWN_LINES = 12
 
@@ -160,6 +160,8 @@ class _Builder:
         self._run(
             [
                 *("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false"),
+                # Nobody debugs these; leaving that out saves a tenth of the time.
+                "-gcflags=all=-dwarf=false",
                 *("-ldflags", link_flags(pins), "-o", f"out{os.sep}", *packages),
             ],
             lambda counts: f"builds: {counts.packages} of at most {needed} packages compiled",
