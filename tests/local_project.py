@@ -13,6 +13,9 @@ from typing import Any
 import psutil
 import yaml
 
+from trainium_eks.local.toolchain import provide
+from trainium_eks.model.versions import KUBERNETES
+
 ROOT = Path(__file__).resolve().parent.parent
 
 TIMEOUT_SECONDS = 400
@@ -89,8 +92,11 @@ class LocalProject:
         assert process.returncode == -signal.SIGKILL, f"it ended before it said {said!r}:\n{''.join(lines)}"
 
     def kubectl(self, stack: str, *arguments: str) -> str:
-        """What kubectl prints."""
-        shown = self.trn("local", "kubectl", "--stack", stack, *arguments)
+        """What kubectl prints; called as itself, which takes a third of the time of `trn local kubectl`."""
+        program = provide(KUBERNETES, progress=lambda _: None)["kubectl"].path
+        kubeconfig = self.path / ".local" / stack / "kubeconfig"
+        command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
 

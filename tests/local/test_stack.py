@@ -97,6 +97,12 @@ def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
     assert "runs already" in shown.stderr
 
 
+def test_kubectl_is_the_stacks(project: LocalProject) -> None:
+    shown = project.trn("local", "kubectl", "get", "namespace", "training", "-o", "name")
+    assert (shown.returncode, shown.stdout) == (0, "namespace/training\n"), shown.stderr
+    assert project.trn("local", "kubectl", "get", "namespace", "nowhere").returncode == 1
+
+
 def test_status_names_every_process(project: LocalProject) -> None:
     shown = project.trn("local", "status")
     assert shown.returncode == 0

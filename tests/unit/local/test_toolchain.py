@@ -237,6 +237,14 @@ def test_command_fails_when_something_cannot_be_had(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
+def test_command_that_only_tries_leaves_the_word_to_others(tmp_path: Path) -> None:
+    done = _command(offline(tmp_path, TRN_CACHE=str(tmp_path / "cache")), "--try")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    fakes.tools(tmp_path / "bin")
+    done = _command(offline(tmp_path / "bin", TRN_CACHE=str(tmp_path / "cache")), "--try")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_command_refuses_what_is_no_minor_version(tmp_path: Path) -> None:
     done = _command(offline(tmp_path), "--kubernetes", "1.35.4")
     assert done.returncode == 2

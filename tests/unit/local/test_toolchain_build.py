@@ -71,6 +71,7 @@ def test_go_is_told_to_trust_go_sum_only_and_to_say_the_right_versions(tmp_path:
         "-mod=readonly",
         "-trimpath",
         "-buildvcs=false",
+        "-gcflags=all=-dwarf=false",
         "-X k8s.io/component-base/version.gitVersion=v1.35.4",
         "-X k8s.io/component-base/version.gitMinor=35",
         "-X helm.sh/helm/v3/internal/version.version=v3.19.5",
@@ -101,7 +102,7 @@ def test_progress_is_in_phases_and_numbers(tmp_path: Path, monkeypatch: pytest.M
     fakes.go(tmp_path / "bin")
     said: list[str] = []
     provide("1.35", progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
-    assert said[0].startswith("builds kwok from source with go1.25.1: about 8 minutes on 2 cores, once")
+    assert said[0].startswith("builds kwok from source with go1.25.1: about 7 minutes on 2 cores, once")
     assert said[3].startswith("builds: 3 of at most 2")
     assert said[3].endswith(" modules downloaded")
     assert "builds: has the sources, compiles at most 4 packages" in said

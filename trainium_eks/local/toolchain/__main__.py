@@ -10,21 +10,32 @@ from trainium_eks.model.versions import KUBERNETES
 
 
 def main() -> int:
-    """0 when everything is there, 1 when something cannot be had."""
+    """0 when everything is there or was only tried, 1 when something cannot be had."""
     parser = argparse.ArgumentParser(
         prog="python -m trainium_eks.local.toolchain",
         description="Finds, downloads or builds the programs of the local cloud, and shows where they are.",
     )
     parser.add_argument("--kubernetes", default=KUBERNETES, metavar="MINOR", help="default: %(default)s")
-    minor = parser.parse_args().kubernetes
+    parser.add_argument(
+        "--try",
+        action="store_true",
+        dest="attempt",
+        help="show progress only, and leave it to whoever needs the programs to say what cannot be had",
+    )
+    asked = parser.parse_args()
+    minor = asked.kubernetes
     if not re.fullmatch(r"1\.\d+", minor):
         parser.error(f"{minor!r} is no minor version of Kubernetes such as {KUBERNETES}")
     began = time.monotonic()
     try:
         binaries = provide(minor, progress=_say)
     except Unavailable as error:
+        if asked.attempt:
+            return 0
         sys.stderr.write(f"{error}\n")
         return 1
+    if asked.attempt:
+        return 0
     rows = [("NAME", "VERSION", "ORIGIN", "PATH")]
     rows += [(binary.name, binary.version, binary.origin, str(binary.path)) for binary in binaries.values()]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
