@@ -227,7 +227,7 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
     while not (mark.is_file() and mark.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
     caller.send_signal(signal.SIGINT)
-    _, printed = caller.communicate(timeout=10)
+    _, printed = caller.communicate(timeout=60)
     assert b"KeyboardInterrupt" in printed
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
