@@ -12,12 +12,8 @@ HOST = "127.0.0.1"
 SERVICE_RANGE = "10.100.0.0/16"
 """Addresses of services: one of the two ranges that EKS chooses from."""
 
-ADMISSION_PLUGINS = ("ExtendedResourceToleration", "EventRateLimit")
-"""Enabled beside the defaults. EKS has the first: pods that ask for a device tolerate that device's taint. The second
-keeps a thousand nodes from being held up by news of themselves."""
-
-ADMISSION = Path(__file__).with_name("admission.yaml")
-"""The plugins' configuration."""
+ADMISSION_PLUGINS = ("ExtendedResourceToleration",)
+"""Enabled beside the defaults. EKS has it: pods that ask for a device tolerate that device's taint."""
 
 NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
 """Annotation of the nodes that kwok plays."""
@@ -85,7 +81,6 @@ def _api_server(paths: Paths, ports: Mapping[str, int]) -> list[str]:
         f"--client-ca-file={pki.certificate(paths, 'ca')}",
         "--authorization-mode=Node,RBAC",
         f"--enable-admission-plugins={','.join(ADMISSION_PLUGINS)}",
-        f"--admission-control-config-file={ADMISSION}",
         "--allow-privileged=true",  # as EKS: drivers' and device plugins' pods are
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={pki.service_account_public_key(paths)}",

@@ -8,6 +8,7 @@ something else (type, zones, AMI release, launch template) has new names, so tha
 
 import base64
 import hashlib
+import ipaddress
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -181,13 +182,22 @@ def manifest(pool: NodePool, number: int) -> dict[str, Any]:
         "status": {
             "capacity": capacity,
             "allocatable": allocatable,
-            "addresses": [{"type": "Hostname", "address": name}, {"type": "InternalDNS", "address": name}],
+            "addresses": [
+                {"type": "InternalIP", "address": _address(name)},
+                {"type": "Hostname", "address": name},
+                {"type": "InternalDNS", "address": name},
+            ],
             "nodeInfo": _node_info(pool, instance_id),
         },
     }
     digest = hashlib.sha256(json.dumps(node, sort_keys=True).encode()).hexdigest()
     node["metadata"]["annotations"] = {KWOK_ANNOTATION: "fake", MANIFEST_ANNOTATION: digest}
     return node
+
+
+def _address(name: str) -> str:
+    """One of the range that carriers share, where nothing answers; always the same for the same node."""
+    return str(ipaddress.ip_network("100.64.0.0/10")[int(hashlib.sha256(name.encode()).hexdigest()[:5], 16) + 1])
 
 
 def zone_name(region: str, zone_id: str) -> str:

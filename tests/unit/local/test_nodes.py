@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -74,6 +75,16 @@ def test_names_are_the_same_each_time_and_like_ec2s() -> None:
     assert second["metadata"]["name"].startswith(f"{pool().stem}000002.")
     (virginia,) = sized(1, region="us-east-1")
     assert virginia["metadata"]["name"].endswith("000001.ec2.internal")
+
+
+def test_a_node_has_an_address_of_its_own_outside_of_any_vpc() -> None:
+    """So that pods on its network have one, too."""
+    nodes = sized(400)
+    found = [{each["type"]: each["address"] for each in node["status"]["addresses"]} for node in nodes]
+    assert all(each["Hostname"] == each["InternalDNS"] for each in found)
+    addresses = {ip_address(each["InternalIP"]) for each in found}
+    assert len(addresses) > 395
+    assert all(each in ip_network("100.64.0.0/10") for each in addresses)
 
 
 def test_two_groups_share_no_name() -> None:
