@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # On a new machine pip keeps one core busy for minutes and Go the others: they run side by side.
-SIDE_BY_SIDE := $(MAKE) --no-print-directory -j2 programs
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --silent -j2 programs
 
 local: ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
 	@$(SIDE_BY_SIDE) $(VENV)/.local

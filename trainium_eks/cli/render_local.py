@@ -1,5 +1,6 @@
 """``trn local`` for people: what goes on while it works, and what there is afterwards."""
 
+import shutil
 import sys
 import time
 from collections import Counter
@@ -164,10 +165,12 @@ def _closing(result: Result, stack: str) -> RenderableType:
         said = (
             f"✓ {stack} is as its program says: {', '.join(parts) or 'no resource changed'} ({result.seconds:.1f} s)."
         )
+    # In a clone the command lies beside the program; where the package is installed it is on PATH.
+    trn = "trn" if shutil.which("trn") else "./trn"
     next_ = [
-        ("look", f"trn local kubectl{option} get nodes"),
-        ("check", f"trn verify --stack {stack}"),
-        ("end", f"trn local down{option}"),
+        ("look", f"{trn} local kubectl{option} get nodes"),
+        ("check", f"{trn} verify --stack {stack}"),
+        ("end", f"{trn} local down{option}"),
     ]
     return Group(Text(said, "bold green"), _rows(next_))
 
