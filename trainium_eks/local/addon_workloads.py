@@ -22,7 +22,7 @@ from trainium_eks.model.regions import eks_image_registry
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE, Workload
 
 TIMEOUT_SECONDS = 1200.0
-"""What the AWS provider gives an add-on. On 1,000 nodes, six agents each take minutes of two cores."""
+"""What the AWS provider gives an add-on."""
 
 REPLICAS = 2
 """Of every Deployment among the add-ons, as EKS has them."""
