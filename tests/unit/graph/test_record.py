@@ -221,7 +221,12 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
     directory = project(
         tmp_path, f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
     )
-    call = "import sys, pathlib, trainium_eks.graph.record as r; r.record(pathlib.Path(sys.argv[1]), 'dev')"
+    # Tests that a shell runs in the background have inherited that interrupts are ignored.
+    call = (
+        "import sys, pathlib, signal, trainium_eks.graph.record as r\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "r.record(pathlib.Path(sys.argv[1]), 'dev')"
+    )
     caller = subprocess.Popen([sys.executable, "-c", call, str(directory)], cwd=ROOT, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 20
     while not (mark.is_file() and mark.read_text()) and time.monotonic() < deadline:
