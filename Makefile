@@ -9,6 +9,9 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$python; break; }; done)
 
+# Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help local local-down verify plan test checked programs lint types unit test-engine test-engine-full format docs golden preview up destroy clean
 
 help: ## Show this list
