@@ -48,6 +48,11 @@ def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) ->
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines) if piped else captured.get())
 
 
+def shortened(reason: str) -> str:
+    """A reason why something is not installed, without what stands behind it in brackets: several may share it."""
+    return reason.partition(" (")[0]
+
+
 def sections(plan: Plan) -> Iterable[RenderableType]:
     """The parts of the plan, in order. A comparison stands in the place of the tree, which would drown it."""
     yield header(plan.graph)

@@ -108,8 +108,8 @@ class ConsoleReporter:
             return
         if not_installed:
             # The whole reason stands at the end, once.
-            short = not_installed.partition(" (")[0]
-            line = Text("· ", "yellow").append(_subject(urn)).append(f"  not installed: {short}", "yellow")
+            short = f"  not installed: {render.shortened(not_installed)}"
+            line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:
             mark, color = _MARKS[change]
             line = Text(f"{mark} ", color).append(_subject(urn), "default")

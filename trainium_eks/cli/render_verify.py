@@ -10,7 +10,7 @@ from rich.text import Text
 
 from trainium_eks.checks.check import Check, Status
 from trainium_eks.checks.verify import Verification
-from trainium_eks.cli.render import show_sections
+from trainium_eks.cli.render import shortened, show_sections
 
 FAULTS = 5
 """Most faulty objects shown for one check; ``--json`` has all."""
@@ -46,7 +46,7 @@ def _sections(found: Verification) -> Iterable[RenderableType]:
         yield Group(Text(_HEADINGS[section], "bold underline"), Padding(_table([*checks]), (0, 0, 0, 2), expand=False))
 
     reasons = {check.detail for check in found.checks if check.status is Status.NOT_INSTALLED}
-    if long := sorted(reason for reason in reasons if _shortened(reason) != reason):
+    if long := sorted(reason for reason in reasons if shortened(reason) != reason):
         lines = [Padding(Text(reason, "yellow"), (0, 0, 0, 2), expand=False) for reason in long]
         yield Group(Text("Not installed, in full", "bold underline"), *lines)
 
@@ -74,7 +74,7 @@ def _table(checks: Sequence[Check]) -> Table:
 
 def _found(check: Check) -> Iterable[Text]:
     if check.status is Status.NOT_INSTALLED:
-        yield Text(f"not installed: {_shortened(check.detail)}", "yellow")
+        yield Text(f"not installed: {shortened(check.detail)}", "yellow")
         return
     yield Text(check.detail, {Status.FAIL: "red", Status.NOT_APPLICABLE: "dim"}.get(check.status, ""))
     shown = check.faults if len(check.faults) <= FAULTS else check.faults[: FAULTS - 1]
@@ -83,11 +83,6 @@ def _found(check: Check) -> Iterable[Text]:
         yield Text(f"and {len(check.faults) - len(shown)} more", "dim")
     if check.remedy:
         yield Text(f"→ {check.remedy}", "cyan")
-
-
-def _shortened(reason: str) -> str:
-    """A reason without what stands behind it in brackets: many checks may have the same one."""
-    return reason.partition(" (")[0]
 
 
 def _summary(found: Verification) -> Text:

@@ -133,7 +133,7 @@ class ControlPlane:
         return found.issuperset(wanted) and _is_ready(self._paths, settings.ports["kube-apiserver"])
 
     def _checked_version(self) -> str:
-        found = _api(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get("/version")
+        found = self.get("/version")
         # Cloud providers write "35+".
         minor = f"{found['major']}.{str(found['minor']).rstrip('+')}"
         if minor != self._kubernetes_minor:

@@ -223,24 +223,22 @@ def test_a_deployed_stack_is_asked_from_pulumi(
     assert out.startswith("dev · trn-dev\n")
 
 
-def test_pulumis_refusal_is_shown(
-    trn_verify: Verify, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("pulumi", "words"),
+    [
+        ("import sys\nsys.exit('error: no stack named dev found')", "no stack named dev found"),
+        ("print('{}')", "has its `up` ended?"),
+    ],
+    ids=["refusal", "no outputs"],
+)
+def test_why_pulumi_gives_no_outputs_is_shown(
+    trn_verify: Verify, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pulumi: str, words: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    _program(tmp_path / "bin", "pulumi", "import sys\nsys.exit('error: no stack named dev found')")
+    _program(tmp_path / "bin", "pulumi", pulumi)
     code, _, err = trn_verify(directory=project.path)
     assert code == 2
-    assert "no stack named dev found" in err
-
-
-def test_a_stack_without_outputs_is_told_apart(
-    trn_verify: Verify, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    _program(tmp_path / "bin", "pulumi", "print('{}')")
-    code, _, err = trn_verify(directory=project.path)
-    assert code == 2
-    assert "has its `up` ended?" in err
+    assert words in err
 
 
 def test_an_unknown_stack_is_wrong_usage(trn_verify: Verify, project: Project) -> None:
