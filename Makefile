@@ -65,7 +65,7 @@ format: $(VENV)/.dev ## Format the code
 
 docs: $(VENV)/.runtime ## Write what is generated: Pulumi.yaml's config, the README's plan and tables, docs/rules.md, docs/components
 	@$(BIN)/python -m trainium_eks.model.schema write
-	@$(BIN)/python -m trainium_eks.graph.rules > docs/rules.md
+	@$(BIN)/python -m trainium_eks.graph.judging.rules > docs/rules.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
 golden: $(VENV)/.runtime ## Accept the URNs and replace-class inputs of the environments as they are now

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.record import record
-from trainium_eks.graph.replacements import replacing_values
+from trainium_eks.graph.recording.record import record
+from trainium_eks.graph.resource_types.replacements import replacing_values
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "golden_plans"

@@ -12,9 +12,9 @@ from engine import config_changes, same
 from engine.config_changes import Change
 from engine.rig import Rig, Run, called, why_not
 
-from trainium_eks.graph.diff import compare
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.replacements import NODE_GROUP
+from trainium_eks.graph.judging.diff import compare
+from trainium_eks.graph.resource_types.replacements import NODE_GROUP
 
 if missing := why_not():
     pytest.skip(missing, allow_module_level=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainium_eks.local.api import Api
-from trainium_eks.local.control_plane import ControlPlane
+from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 
 

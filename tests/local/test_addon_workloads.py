@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.addon_workloads import AddonWorkloads, manifests
-from trainium_eks.local.api import Api
 from trainium_eks.local.changes import Change
-from trainium_eks.local.nodes import Nodes, pool_of
-from trainium_eks.local.objects import Objects
+from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
+from trainium_eks.local.nodes.simulated import Nodes, pool_of
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model import workloads
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.versions import ADDONS

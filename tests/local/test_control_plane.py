@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 from local_project import ROOT
 
-from trainium_eks.local import processes
-from trainium_eks.local.api import Api, ApiError
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.control_plane import ControlPlane
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.control_plane.ports import Settings
+from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.ports import Settings
 
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
 START = """
 import json, sys
 from pathlib import Path
-from trainium_eks.local.control_plane import ControlPlane
+from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
 binaries = {name: Path(path) for name, path in json.loads(sys.argv[2]).items()}
 ControlPlane(Paths(Path(sys.argv[1])), binaries).start(lambda line: print(line, flush=True))
@@ -126,7 +126,7 @@ def _etcd_answers(paths: Paths, client: str) -> bool:
     import http.client
     import ssl
 
-    from trainium_eks.local import pki
+    from trainium_eks.local.control_plane import pki
 
     context = ssl.create_default_context(cafile=str(pki.certificate(paths, "etcd-ca")))
     context.load_cert_chain(pki.certificate(paths, client), pki.key(paths, client))
@@ -307,7 +307,7 @@ def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned
     """Killed right after so many processes were started."""
     prelude = (
         "import os\n"
-        "from trainium_eks.local import processes\n"
+        "from trainium_eks.local.control_plane import processes\n"
         f"left, spawn = [{spawned}], processes.start\n"
         "def killing(*arguments):\n"
         "    if not left[0]: os.kill(os.getpid(), 9)\n"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.api import Api
 from trainium_eks.local.changes import Change, LocalError
-from trainium_eks.local.nodes import NodePool, Nodes, pool_of
+from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
+from trainium_eks.local.objects.api import Api
 from trainium_eks.model.instances import CATALOGUE, Taint
 
 TIMEOUT_SECONDS = 60.0
@@ -217,7 +217,7 @@ def test_only_the_deleted_groups_nodes_go(api: Api, nodes: Nodes, pool: NodePool
 def test_nodes_that_nobody_takes_care_of_are_an_error(
     nodes: Nodes, pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainium_eks.local.node_pools.KWOK_ANNOTATION", "example.com/nobody")
+    monkeypatch.setattr("trainium_eks.local.nodes.node_pools.KWOK_ANNOTATION", "example.com/nobody")
     with pytest.raises(LocalError, match=rf"node group {pool.key}: 2 of 2 nodes were not Ready after \d+ s \(i-sim"):
         nodes.apply(pool, 1)
 

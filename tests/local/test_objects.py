@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local import api as api_module
-from trainium_eks.local.api import Api, ApiError, Reference, in_parallel
 from trainium_eks.local.changes import Change, LocalError
-from trainium_eks.local.objects import Objects
+from trainium_eks.local.objects import api as api_module
+from trainium_eks.local.objects.api import Api, ApiError, Reference, in_parallel
+from trainium_eks.local.objects.apply import Objects
 
 Manifest = dict[str, Any]
 

@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 from components.volcano_stack import VolcanoStackArgs, volcano_values
-from trainium_eks.local import processes
-from trainium_eks.local.api import Api, ApiError, Reference
 from trainium_eks.local.changes import Applied, Change, LocalError
-from trainium_eks.local.helm import Releases
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.objects.api import Api, ApiError, Reference
+from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.placeholders import LABEL
-from trainium_eks.local.volcano import DEPLOYMENTS
+from trainium_eks.local.releases.helm import Releases
+from trainium_eks.local.releases.volcano import DEPLOYMENTS
 from trainium_eks.model.versions import CHARTS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -292,8 +292,8 @@ def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> N
     if installed:
         place.apply()
     program = (
-        "import json, sys; from pathlib import Path; from trainium_eks.local.api import Api;"
-        "from trainium_eks.local.helm import Releases; from trainium_eks.local.paths import Paths;"
+        "import json, sys; from pathlib import Path; from trainium_eks.local.objects.api import Api;"
+        "from trainium_eks.local.releases.helm import Releases; from trainium_eks.local.paths import Paths;"
         "root, helm, project, inputs = sys.argv[1:]; paths = Paths(Path(root));"
         "releases = Releases(paths, Path(helm), Api.connect(paths.kubeconfig), Path(project));"
         "releases.apply(json.loads(inputs), timeout_seconds=60)"

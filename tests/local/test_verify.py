@@ -11,8 +11,8 @@ import pytest
 from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
 
 from trainium_eks.cli.verify import Request, run
-from trainium_eks.local.api import Api
-from trainium_eks.local.nodes import NodePool, Nodes, pool_of
+from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
+from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.versions import KUBERNETES

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from trainium_eks.checks.cluster import Object, Refused
-from trainium_eks.local.api import Api
-from trainium_eks.local.api_types import ApiError, NoSuchKind
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.objects.api_types import ApiError, NoSuchKind
 
 VERSION_SECONDS = 20
 """How long the first answer may take; a server that is there gives it in milliseconds."""

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import typer
 
-from trainium_eks.graph import cost
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging import cost
 
 PARALLEL = 32
 """Operations at a time. Pulumi's default is 4 for each CPU: on two CPUs the long waits (node groups, add-ons,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from trainium_eks.graph import cost
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging import cost
 
 Facts = Callable[[Graph, Resource], Iterable[str]]
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.graph import record as recorder
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.project import InvalidConfig, ProjectError, load_project
+from trainium_eks.graph.recording import record as recorder
+from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, load_project
 
 
 def find_project(directory: Path | None) -> Path:

@@ -15,10 +15,10 @@ from rich.tree import Tree
 
 from trainium_eks.cli import facts, render_changes
 from trainium_eks.cli.report import Plan
-from trainium_eks.graph.cost import ComponentCost, Cost
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
-from trainium_eks.graph.rules import Verdict, stale_waivers
-from trainium_eks.graph.timeline import BAR, Timeline
+from trainium_eks.graph.judging.cost import ComponentCost, Cost
+from trainium_eks.graph.judging.rules import Verdict, stale_waivers
+from trainium_eks.graph.judging.timeline import BAR, Timeline
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
 PIPED_WIDTH = 100

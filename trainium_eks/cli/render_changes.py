@@ -12,10 +12,10 @@ from rich.text import Text
 
 from trainium_eks.cli import facts
 from trainium_eks.cli.report import Comparison, Plan
-from trainium_eks.graph.cost import Cost
-from trainium_eks.graph.diff import Change, Changes, PathChange
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.replacements import NODE_GROUP, STATEFUL
+from trainium_eks.graph.judging.cost import Cost
+from trainium_eks.graph.judging.diff import Change, Changes, PathChange
+from trainium_eks.graph.resource_types.replacements import NODE_GROUP, STATEFUL
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
 _SIGNS = {"create": ("+", "green"), "delete": ("-", "red"), "replace": ("±", "magenta"), "update": ("~", "yellow")}

@@ -17,9 +17,10 @@ from rich.text import Text
 
 from trainium_eks.cli import facts, render
 from trainium_eks.graph.graph import Graph
-from trainium_eks.local import processes, toolchain
+from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change
-from trainium_eks.local.control_plane import ControlPlane, Started
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
 from trainium_eks.local.deployment import Report, Result
 from trainium_eks.local.paths import Paths
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.graph import cost, diff, rules, timeline
-from trainium_eks.graph.cost import Cost
-from trainium_eks.graph.diff import Changes
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.rules import Verdict
-from trainium_eks.graph.timeline import Step, Timeline
+from trainium_eks.graph.judging import cost, diff, rules, timeline
+from trainium_eks.graph.judging.cost import Cost
+from trainium_eks.graph.judging.diff import Changes
+from trainium_eks.graph.judging.rules import Verdict
+from trainium_eks.graph.judging.timeline import Step, Timeline
 
 
 @dataclass(frozen=True)

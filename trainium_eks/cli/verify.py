@@ -114,7 +114,7 @@ def _local(stack: str, paths: Paths, kubeconfig: Path | None) -> _Source:
 
 
 def _running(paths: Paths) -> set[str]:
-    from trainium_eks.local import processes
+    from trainium_eks.local.control_plane import processes
 
     return {each.name for each in processes.running(paths)}
 
@@ -200,7 +200,7 @@ def _looks(source: _Source, kubeconfig: Path) -> Look:
 
     try:
         from trainium_eks.checks.api_reader import ApiReader
-        from trainium_eks.local.api import Api
+        from trainium_eks.local.objects.api import Api
     except ModuleNotFoundError as error:
         title = f"the Python package {error.name} is missing; make local installs it, or requirements-local.txt"
         raise Failure(WRONG_USAGE, title) from None

@@ -11,7 +11,7 @@ from types import FrameType
 
 from trainium_eks.engine.inventory import InventoryError
 from trainium_eks.engine.server import FAILURE, CannotServe, serving
-from trainium_eks.graph.backend import SimulationError
+from trainium_eks.graph.recording.backend import SimulationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,12 +8,13 @@ from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
 from trainium_eks.engine.differences import differences
 from trainium_eks.engine.inventory import AlreadyExists, Inventory, Thing
-from trainium_eks.graph import replacements, wire
-from trainium_eks.graph.backend import Registration, SimulationError
-from trainium_eks.graph.diff import NO_NEW_VERSION
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Options, Resource
-from trainium_eks.graph.monitor import preview_state
-from trainium_eks.graph.simulation import DEFAULT_REGION, Simulation, known
+from trainium_eks.graph.judging.diff import NO_NEW_VERSION
+from trainium_eks.graph.recording import wire
+from trainium_eks.graph.recording.backend import Registration, SimulationError
+from trainium_eks.graph.recording.monitor import preview_state
+from trainium_eks.graph.resource_types import replacements
+from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation, known
 
 _LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 

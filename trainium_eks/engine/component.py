@@ -1,6 +1,6 @@
 """Components that another process builds: their children are registered with the engine that asks.
 
-The children of ``eks:index:Cluster`` are those of :mod:`trainium_eks.graph.eks_cluster`, from which a plan has them.
+The children of ``eks:index:Cluster`` are those of :mod:`trainium_eks.graph.recording.eks_cluster`, as in a plan.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from trainium_eks.engine.cloud import texts
-from trainium_eks.graph import eks_cluster, wire
-from trainium_eks.graph.backend import SimulationError
 from trainium_eks.graph.graph import STACK_TYPE, UNKNOWN, Options, Resource
+from trainium_eks.graph.recording import eks_cluster, wire
+from trainium_eks.graph.recording.backend import SimulationError
 
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
 
 _READ_LATER = ("arn", "certificateAuthority", "endpoint", "id", "identities", "name", "vpcConfig")
-"""What :mod:`~trainium_eks.graph.eks_cluster` reads of children, for previews where a provider says nothing of it."""
+"""What ``eks_cluster`` reads of children, for previews where a provider says nothing of it."""
 
 
 class ChildFailed(Exception):  # noqa: N818 (what happened)

@@ -7,8 +7,8 @@ from typing import Any
 
 from pulumi.runtime.proto import provider_pb2
 
-from trainium_eks.graph import replacements
 from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.resource_types import replacements
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 

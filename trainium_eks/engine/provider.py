@@ -15,10 +15,11 @@ from trainium_eks.engine import component, differences
 from trainium_eks.engine.cloud import Account, Asked, Cloud, Refused, type_of
 from trainium_eks.engine.component import ChildFailed
 from trainium_eks.engine.inventory import InventoryError
-from trainium_eks.graph import schema, wire
-from trainium_eks.graph.backend import SimulationError
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.simulation import known
+from trainium_eks.graph.recording import wire
+from trainium_eks.graph.recording.backend import SimulationError
+from trainium_eks.graph.resource_types import sdk_inputs
+from trainium_eks.graph.resource_types.simulation import known
 
 # What the engine adds to a provider's inputs for itself.
 _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__internal"})
@@ -186,7 +187,7 @@ def _checked(request: provider_pb2.CheckRequest, inputs: Mapping[str, Any]) -> p
     if not known(type_):
         reason = f"there is no simulated answer for the resource type {type_}"
         failures.append(provider_pb2.CheckFailure(reason=reason))
-    for fault in schema.faults(type_, inputs):
+    for fault in sdk_inputs.faults(type_, inputs):
         path, _, reason = fault.partition(": ")
         failures.append(provider_pb2.CheckFailure(property=path, reason=reason))
     return provider_pb2.CheckResponse(inputs=request.news, failures=failures)

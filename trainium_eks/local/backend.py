@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.backend import Answer, Registration, SimulationError
-from trainium_eks.graph.simulation import DEFAULT_REGION, Simulation
-from trainium_eks.local import pki
+from trainium_eks.graph.recording.backend import Answer, Registration, SimulationError
+from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.local.changes import Applied, LocalError
+from trainium_eks.local.control_plane import pki
 from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.makers import Asked, Maker, kind_of, makers
 from trainium_eks.local.paths import Paths
@@ -78,7 +78,7 @@ class LocalBackend:
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
     def simulates(self, type_: str) -> bool:
-        """See :class:`~trainium_eks.graph.backend.Backend`."""
+        """See :class:`~trainium_eks.graph.recording.backend.Backend`."""
         return kind_of(type_) in ("simulated", "nodes", "addon")
 
     def waiting(self, reason: str) -> None:
@@ -86,7 +86,7 @@ class LocalBackend:
         self._emit({"event": "waiting", "urn": getattr(self._thread, "urn", ""), "reason": reason})
 
     def create(self, registration: Registration) -> Answer:
-        """See :class:`~trainium_eks.graph.backend.Backend`.
+        """See :class:`~trainium_eks.graph.recording.backend.Backend`.
 
         Raises:
             SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.project import load_project
-from trainium_eks.graph.record import Live, ProgramFailed, ProgramTimedOut, record
-from trainium_eks.local import processes, toolchain
+from trainium_eks.graph.recording.project import load_project
+from trainium_eks.graph.recording.record import Live, ProgramFailed, ProgramTimedOut, record
+from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalError
-from trainium_eks.local.control_plane import ControlPlane, Started
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
+from trainium_eks.local.nodes.scale import with_nodes
+from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.scale import with_nodes
-from trainium_eks.local.settling import settle
 from trainium_eks.model.versions import KUBERNETES
 
 REPORT_VERSION = 1

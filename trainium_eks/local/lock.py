@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.processes import unwritable
 
 _LOOK_SECONDS = 0.05
 

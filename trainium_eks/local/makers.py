@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainium_eks.graph.backend import Registration
-from trainium_eks.graph.simulation import DEFAULT_REGION
-from trainium_eks.local.addon_workloads import AddonWorkloads
-from trainium_eks.local.api import Api
+from trainium_eks.graph.recording.backend import Registration
+from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION
 from trainium_eks.local.changes import Applied, Change, LocalError
-from trainium_eks.local.helm import Releases
 from trainium_eks.local.ledger import Holding, digest
-from trainium_eks.local.node_pools import pool_key, pool_of
-from trainium_eks.local.nodes import Nodes
-from trainium_eks.local.objects import Objects, Reference
+from trainium_eks.local.nodes.addon_workloads import AddonWorkloads
+from trainium_eks.local.nodes.node_pools import pool_key, pool_of
+from trainium_eks.local.nodes.simulated import Nodes
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.objects.apply import Objects, Reference
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.helm import Releases
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 
 ADDON = "aws:eks/addon:Addon"

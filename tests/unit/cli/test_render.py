@@ -10,9 +10,9 @@ from hand_built import changed, environment, optioned, waiting, without
 from typer.testing import Result
 
 from trainium_eks.cli import report
-from trainium_eks.graph import rules
 from trainium_eks.graph.graph import Graph, Options
-from trainium_eks.graph.rules import Finding, Verdict
+from trainium_eks.graph.judging import rules
+from trainium_eks.graph.judging.rules import Finding, Verdict
 
 Planned = Callable[..., Result]
 

@@ -12,9 +12,9 @@ from components._args import ArgumentError
 from components.cluster import TrainiumCluster
 from components.encryption_key import EncryptionKey
 from components.network import Network
-from trainium_eks.graph.edges import check_edges
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.order import order
+from trainium_eks.graph.judging.edges import check_edges
+from trainium_eks.graph.judging.order import order
 from trainium_eks.model import addresses, versions
 from trainium_eks.model.config import StackConfig
 

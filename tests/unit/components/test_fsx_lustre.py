@@ -9,7 +9,7 @@ import pytest
 
 from components import ArgumentError, FsxLustre, FsxLustreArgs
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.replacements import replacing_values
+from trainium_eks.graph.resource_types.replacements import replacing_values
 
 FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"

@@ -14,7 +14,7 @@ import pytest
 from engine.client import Clouds
 
 from trainium_eks.engine.server import FAILURE, serving
-from trainium_eks.graph.backend import SimulationError
+from trainium_eks.graph.recording.backend import SimulationError
 
 
 @contextmanager

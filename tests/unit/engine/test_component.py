@@ -12,10 +12,10 @@ from google.protobuf import empty_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
-from trainium_eks.graph import wire
-from trainium_eks.graph.backend import Registration
 from trainium_eks.graph.graph import UNKNOWN, Graph, Options
-from trainium_eks.graph.simulation import Simulation
+from trainium_eks.graph.recording import wire
+from trainium_eks.graph.recording.backend import Registration
+from trainium_eks.graph.resource_types.simulation import Simulation
 
 CLUSTER = "eks:index:Cluster"
 INPUTS: Mapping[str, Any] = {

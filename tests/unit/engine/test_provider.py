@@ -11,8 +11,8 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
 
-from trainium_eks.graph import wire
 from trainium_eks.graph.graph import UNKNOWN
+from trainium_eks.graph.recording import wire
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"

@@ -6,9 +6,9 @@ import golden
 import pytest
 from kubernetes_schemas import schema_faults
 
-from trainium_eks.graph import cost, timeline
 from trainium_eks.graph.graph import UNKNOWN, Graph
-from trainium_eks.graph.rules import judge
+from trainium_eks.graph.judging import cost, timeline
+from trainium_eks.graph.judging.rules import judge
 from trainium_eks.model import bill
 from trainium_eks.model import config as model
 from trainium_eks.model.outputs import StackOutputs

@@ -1,0 +1,349 @@
+"""What changes between two programs, and what is lost by it."""
+
+from dataclasses import replace
+
+import pytest
+from hand_built import changed, environment, optioned, urn, without
+
+from trainium_eks.graph.graph import Graph, Options
+from trainium_eks.graph.judging import diff
+from trainium_eks.graph.judging.diff import Change, Changes
+from trainium_eks.graph.resource_types import replacements
+
+
+def _compare(after: Graph, before: Graph | None = None) -> Changes:
+    return diff.compare(before or environment(), after)
+
+
+def _names(changes: tuple[Change, ...]) -> list[str]:
+    return [change.resource.name for change in changes]
+
+
+def _of(changes: Changes, name: str) -> Change:
+    [found] = [change for change in changes.items if change.resource.name == name]
+    return found
+
+
+def test_the_same_program_changes_nothing() -> None:
+    assert not _compare(environment())
+
+
+def test_new_and_gone_resources_are_created_and_deleted() -> None:
+    assert _names(_compare(environment(), before=without(environment(), "sts")).created) == ["sts"]
+    assert _names(_compare(without(environment(), "sts")).deleted) == ["sts"]
+
+
+def test_an_update_names_the_path_and_both_values() -> None:
+    sizes = {"minSize": 0, "desiredSize": 3, "maxSize": 4}
+    change = _of(_compare(changed(environment(), "trn1", scalingConfig=sizes)), "trn1")
+    assert change.kind == "update"
+    [path] = change.paths
+    assert (path.path, path.before, path.after, path.replaces) == ("scalingConfig.desiredSize", 2, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "path"),
+    [
+        ("trn1", {"subnetIds": ["other"]}, "subnetIds[0]"),
+        ("trn1", {"amiType": "AL2023_x86_64_NVIDIA"}, "amiType"),
+        ("trn1", {"capacityType": "SPOT"}, "capacityType"),
+        ("trn1", {"launchTemplate": {"id": "other", "version": "1"}}, "launchTemplate.id"),
+        ("trn1", {"instanceTypes": ["trn1.2xlarge"]}, "instanceTypes"),
+        ("lustre", {"deploymentType": "SCRATCH_2"}, "deploymentType"),
+        ("lustre", {"storageCapacity": 1200}, "storageCapacity"),
+        ("control-plane", {"name": "other"}, "name"),
+        ("subnet", {"cidrBlock": "10.0.64.0/18"}, "cidrBlock"),
+        ("queue-test", {"metadata": {"name": "other"}}, "metadata.name"),
+        ("volcano-release", {"namespace": "other"}, "namespace"),
+    ],
+)
+def test_a_replacing_property_replaces(name: str, inputs: dict[str, object], path: str) -> None:
+    change = _of(_compare(changed(environment(), name, **inputs)), name)
+    assert change.kind == "replace"
+    assert [each.path for each in change.paths if each.replaces] == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("trn1", {"releaseVersion": "1.35.0-20260801"}),
+        ("trn1", {"launchTemplate": {"id": "sim-template", "version": "2"}}),
+        ("trn1", {"taints": []}),
+        ("lustre", {"storageCapacity": 4800}),
+        ("lustre", {"perUnitStorageThroughput": 500}),
+        ("control-plane", {"version": "1.36"}),
+        ("cni", {"addonVersion": "v1.22.4"}),
+        ("volcano-release", {"version": "1.15.1"}),
+        ("queue-test", {"spec": {"capability": {"aws.amazon.com/neuron": 32}}}),
+    ],
+)
+def test_what_can_change_in_place_is_updated(name: str, inputs: dict[str, object]) -> None:
+    assert _of(_compare(changed(environment(), name, **inputs)), name).kind == "update"
+
+
+def test_replacing_the_vpc_replaces_all_that_is_in_it() -> None:
+    changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
+    assert {"vpc", "subnet", "lustre", "trn1", "system", "fsx-group"} <= set(_names(changes.replaced))
+    assert _of(changes, "subnet").follows == urn("vpc", environment())
+    assert "control-plane" not in _names(changes.replaced)
+
+
+def test_replacing_the_cluster_replaces_everything_in_kubernetes() -> None:
+    changes = _compare(changed(environment(), "control-plane", name="other"))
+    assert {"k8s", "volcano-release", "queue-test", "cni", "trn1"} <= set(_names(changes.replaced))
+    assert _of(changes, "queue-test").follows == urn("k8s", environment())
+
+
+def test_a_changed_launch_template_rolls_its_group_and_no_other() -> None:
+    changes = _compare(changed(environment(), "trn1-template", userData="bmV3"))
+    assert set(_names(changes.items)) == {"trn1-template", "trn1"}
+    assert _of(changes, "trn1").follows == urn("trn1-template", environment())
+    assert _names(changes.rolled) == ["trn1"]
+
+
+def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too() -> None:
+    """A tag of the whole environment changes group and template at once; the group's part must not hide the roll."""
+    tagged = changed(environment(), "trn1-template", tagSpecifications=[{"tags": {"Team": "x"}}], tags={"Team": "x"})
+    changes = _compare(changed(tagged, "trn1", tags={"Team": "x"}))
+    group = _of(changes, "trn1")
+    assert (group.kind, group.tags_only, group.rolls_nodes) == ("update", False, True)
+    assert [(path.path, path.cause) for path in group.paths] == [
+        ("tags", ""),
+        ("launchTemplate.version", urn("trn1-template", environment())),
+    ]
+    assert group.follows == urn("trn1-template", environment())
+
+
+@pytest.mark.parametrize("inputs", [{"tags": {"Team": "x"}}, {"updateDefaultVersion": True}])
+def test_what_makes_no_new_version_of_a_template_rolls_nothing(inputs: dict[str, object]) -> None:
+    changes = _compare(changed(environment(), "trn1-template", **inputs))
+    assert _names(changes.items) == ["trn1-template"]
+    group_too = _compare(changed(changed(environment(), "trn1-template", **inputs), "trn1", tags={"Team": "x"}))
+    assert _of(group_too, "trn1").tags_only
+
+
+def test_a_version_that_is_given_is_not_counted_twice() -> None:
+    after = changed(environment(), "trn1-template", userData="bmV3")
+    after = changed(after, "trn1", launchTemplate={"id": "sim-template", "version": "2"})
+    [path] = _of(_compare(after), "trn1").paths
+    assert (path.path, path.before, path.after) == ("launchTemplate.version", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rolls"),
+    [
+        ({"releaseVersion": "1.35.0-20260801"}, True),
+        ({"version": "1.36"}, True),
+        ({"launchTemplate": {"id": "sim-template", "version": "2"}}, True),
+        ({"taints": []}, False),
+        ({"tags": {"Team": "x"}}, False),
+        ({"amiType": "x"}, False),
+    ],
+)
+def test_only_what_eks_rolls_rolls(inputs: dict[str, object], rolls: bool) -> None:
+    changes = _compare(changed(environment(), "trn1", **inputs))
+    assert _names(changes.rolled) == (["trn1"] if rolls else [])
+
+
+def test_rolling_running_nodes_is_dangerous_and_resting_ones_is_not() -> None:
+    rolled = changed(environment(), "trn1", releaseVersion="1.35.0-20260801")
+    assert _names(_compare(rolled).dangerous) == ["trn1"]
+    resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    changes = _compare(changed(resting, "trn1", releaseVersion="1.35.0-20260801"), before=resting)
+    assert (_names(changes.dangerous), _names(changes.rolled)) == ([], ["trn1"])
+
+
+def test_who_takes_a_new_id_in_place_is_updated() -> None:
+    changes = _compare(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"))
+    cluster = _of(changes, "control-plane")
+    assert (cluster.kind, cluster.follows) == ("update", urn("subnet", environment()))
+    [path] = cluster.paths
+    assert (path.path, path.cause, path.replaces) == ("vpcConfig", urn("subnet", environment()), False)
+    assert "trn1-template" not in _names(changes.items), "an updated cluster keeps its id"
+
+
+def test_a_taken_id_is_found_inside_the_input() -> None:
+    before = environment()
+    with_id = replace(
+        before,
+        resources=tuple(
+            replace(each, outputs={"id": "sim-subnet"}) if each.name == "subnet" else each for each in before.resources
+        ),
+    )
+    changes = _compare(changed(with_id, "subnet", cidrBlock="10.0.64.0/18"), before=with_id)
+    assert [path.path for path in _of(changes, "control-plane").paths] == ["vpcConfig.subnetIds"]
+
+
+def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
+    before = environment()
+    before = replace(
+        before,
+        resources=tuple(
+            replace(each, property_dependencies={"vpcSecurityGroupIds": (urn("fsx-group", before),)})
+            if each.name == "trn1-template"
+            else each
+            for each in before.resources
+        ),
+    )
+    changes = _compare(changed(before, "fsx-group", description="new"), before=before)
+    assert _of(changes, "trn1-template").kind == "update"
+    assert _names(changes.rolled) == ["trn1"]
+
+
+def test_an_ignored_input_takes_no_new_id() -> None:
+    before = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
+    changes = _compare(changed(before, "subnet", cidrBlock="10.0.64.0/18"), before=before)
+    assert "control-plane" not in _names(changes.items)
+
+
+def test_a_cluster_that_keeps_its_subnets_whatever_happens_is_not_refused() -> None:
+    before = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
+    after = changed(changed(before, "vpc", cidrBlock="10.1.0.0/16"), "control-plane", version="1.36")
+    assert not _of(_compare(after, before=before), "control-plane").refused
+
+
+def test_a_cluster_cannot_move_to_another_vpc() -> None:
+    changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
+    assert changes.items[0].resource.name == "control-plane"
+    assert changes.dangerous[0].refused == "EKS cannot move a cluster to another VPC"
+    assert [item["name"] for item in changes.to_json()["items"] if item["refused"]] == ["control-plane"]
+
+
+def test_a_cluster_cannot_move_to_a_vpc_made_elsewhere() -> None:
+    after = changed(without(environment(), "vpc", "subnet"), "control-plane", vpcConfig={"subnetIds": ["subnet-1"]})
+    assert _of(_compare(after), "control-plane").refused
+    assert _of(_compare(environment(), before=after), "control-plane").refused
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("subnet", {"cidrBlock": "10.0.64.0/18"}),
+        ("control-plane", {"version": "1.36"}),
+        ("control-plane", {"vpcConfig": {"subnetIds": ["sim-subnet"], "endpointPublicAccess": False}}),
+    ],
+)
+def test_a_cluster_that_stays_in_its_vpc_is_not_refused(name: str, inputs: dict[str, object]) -> None:
+    changes = _compare(changed(environment(), name, **inputs))
+    assert _of(changes, "control-plane").kind == "update"
+    assert not any(change.refused for change in changes.items)
+
+
+def test_a_new_cluster_in_a_new_vpc_is_not_refused() -> None:
+    after = changed(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"), "control-plane", name="other")
+    assert not any(change.refused for change in _compare(after).items)
+
+
+def test_lost_data_comes_first_replaced_before_deleted() -> None:
+    after = without(changed(environment(), "lustre", deploymentType="SCRATCH_2", tags={"a": "b"}), "key")
+    changes = _compare(changed(after, "queue-test", metadata={"name": "a"}))
+    assert _names(changes.items)[:2] == ["lustre", "key"]
+    assert _names(changes.dangerous) == ["lustre", "key"]
+
+
+def test_a_group_without_nodes_is_no_loss() -> None:
+    resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    assert not _of(_compare(changed(resting, "trn1", amiType="x"), before=resting), "trn1").stateful
+    assert _of(_compare(changed(environment(), "trn1", amiType="x")), "trn1").stateful
+
+
+def test_loss_is_judged_by_what_stands_today() -> None:
+    """Scaling to zero and replacing in one change still takes the running nodes away."""
+    sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
+    assert _of(_compare(changed(environment(), "trn1", amiType="x", scalingConfig=sizes)), "trn1").stateful
+
+
+def test_protect_blocks_a_replacement() -> None:
+    assert _of(_compare(changed(environment(), "lustre", deploymentType="SCRATCH_2")), "lustre").blocked
+    assert not _of(_compare(changed(environment(), "subnet", cidrBlock="10.0.64.0/18")), "subnet").blocked
+
+
+def test_removing_protect_weakens() -> None:
+    [option] = _compare(optioned(environment(), "lustre", Options())).options
+    assert (option.option, option.before, option.after, option.weakens) == ("protect", True, False, True)
+
+
+def test_adding_a_guard_does_not_weaken() -> None:
+    options = Options(protect=True, retain_on_delete=True)
+    [option] = _compare(optioned(environment(), "lustre", options)).options
+    assert option.option == "retainOnDelete"
+    assert not option.weakens
+
+
+def test_tags_alone_are_known_as_such() -> None:
+    assert _of(_compare(changed(environment(), "vpc", tags={"Name": "net", "Owner": "x"})), "vpc").tags_only
+    both = changed(environment(), "vpc", tags={"Name": "other"}, enableDnsSupport=True)
+    assert not _of(_compare(both), "vpc").tags_only
+
+
+def test_ignored_paths_do_not_count() -> None:
+    ignoring = optioned(environment(), "trn1", Options(ignore_changes=("scalingConfig.desiredSize",)))
+    sizes = {"minSize": 0, "desiredSize": 3, "maxSize": 4}
+    assert not _compare(changed(ignoring, "trn1", scalingConfig=sizes), before=ignoring)
+    sizes = {"minSize": 0, "desiredSize": 2, "maxSize": 8}
+    assert _compare(changed(ignoring, "trn1", scalingConfig=sizes), before=ignoring)
+
+
+def test_replace_on_changes_replaces() -> None:
+    before = optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",)))
+    assert _of(_compare(changed(before, "cni", addonVersion="v2"), before=before), "cni").kind == "replace"
+
+
+def test_an_alias_makes_a_new_name_the_old_resource() -> None:
+    before = environment()
+    old = urn("sts", before)
+    renamed = replace(
+        before,
+        resources=tuple(
+            replace(each, urn=f"{old}-2", name="sts-2", options=Options(aliases=(old,))) if each.urn == old else each
+            for each in before.resources
+        ),
+    )
+    assert not diff.compare(before, renamed).items
+    bare = replace(
+        before,
+        resources=tuple(
+            replace(each, urn=f"{old}-2", name="sts-2") if each.urn == old else each for each in before.resources
+        ),
+    )
+    assert {change.kind for change in diff.compare(before, bare).items} == {"create", "delete"}
+
+
+def test_components_are_no_resources_of_the_account() -> None:
+    after = replace(
+        environment(), resources=tuple(each for each in environment().resources if each.name != "fsx" and each.custom)
+    )
+    assert "fsx" not in _names(_compare(after).items)
+
+
+def test_other_changes_are_grouped_by_component() -> None:
+    after = changed(
+        changed(changed(environment(), "sts", policy="{}"), "cni", addonVersion="v2"), "nat", tags={"a": "b"}
+    )
+    assert [change.component for change in _compare(after).items] == ["eks", "net", "net"]
+
+
+def test_an_equal_number_of_another_kind_is_no_change() -> None:
+    before = changed(environment(), "vpc", enableDnsSupport=1)
+    assert not _compare(changed(before, "vpc", enableDnsSupport=1.0), before=before)
+
+
+def test_json_says_the_same() -> None:
+    data = _compare(changed(environment(), "lustre", deploymentType="SCRATCH_2")).to_json()
+    [item] = data["items"]
+    assert (item["kind"], item["stateful"], item["blockedByProtect"]) == ("replace", True, True)
+    assert item["paths"] == [
+        {"path": "deploymentType", "before": "PERSISTENT_2", "after": "SCRATCH_2", "replaces": True, "cause": ""}
+    ]
+
+
+def test_json_says_which_groups_are_rolled() -> None:
+    items = _compare(changed(environment(), "trn1-template", userData="bmV3")).to_json()["items"]
+    assert {item["name"]: item["rollsNodes"] for item in items} == {"trn1": True, "trn1-template": False}
+
+
+def test_the_values_that_replace_are_given_by_path() -> None:
+    [group] = [each for each in environment().resources if each.name == "trn1"]
+    values = replacements.replacing_values(group)
+    assert values["launchTemplate.id"] == "sim-template"
+    assert "launchTemplate" not in values

@@ -1,0 +1,26 @@
+"""What kwok makes of nodes and pods. `tests/local` has the real kwok play them."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from trainium_eks.local.control_plane.flags import STAGES
+
+DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all(STAGES.read_text()))
+BY_NAME = {each["metadata"]["name"]: each for each in DOCUMENTS if each["kind"] == "Stage"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "begins", "ends"),
+    [("pod-ready", "Pending", "Running"), ("pod-of-job-succeeded", "Running", "Succeeded")],
+)
+def test_a_stage_of_a_pod_ends_what_it_begins_with(stage: str, begins: str, ends: str) -> None:
+    """Or kwok would play it again with each renewal of the node's lease: 1,000 nodes then never come to rest."""
+    spec = BY_NAME[stage]["spec"]
+    assert {"key": ".status.phase", "operator": "In", "values": [begins]} in spec["selector"]["matchExpressions"]
+    assert f"phase: {ends}\n" in spec["next"]["statusTemplate"]
+
+
+def test_nodes_say_that_they_live_by_leases_and_seldom_by_their_status() -> None:
+    assert BY_NAME["node-heartbeat"]["spec"]["delay"]["durationMilliseconds"] >= 600_000

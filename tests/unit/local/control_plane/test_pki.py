@@ -1,0 +1,197 @@
+"""Certificates: whole, for the right names, kept while they can be used."""
+
+import base64
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import pki
+from trainium_eks.local.paths import Paths
+
+SERVER = "https://127.0.0.1:4321"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    paths = Paths.of(tmp_path, "dev")
+    assert pki.ensure(paths)
+    return paths
+
+
+def read(paths: Paths, name: str) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pki.certificate(paths, name).read_bytes())
+
+
+def contents(paths: Paths) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in paths.pki.iterdir()}
+
+
+def test_certificates_are_made_once(paths):
+    before = contents(paths)
+    assert not pki.ensure(paths)
+    assert contents(paths) == before
+
+
+def test_only_the_owner_can_read_keys(paths):
+    pki.write_kubeconfigs(paths, SERVER)
+    files = [*paths.pki.iterdir(), paths.kubeconfig]
+    assert len(files) > 15
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE(paths.pki.stat().st_mode) == 0o700
+
+
+def test_the_api_server_is_trusted_at_each_of_its_addresses(paths):
+    names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "kubernetes.default.svc" in names.get_values_for_type(x509.DNSName)
+    assert "localhost" in names.get_values_for_type(x509.DNSName)
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "10.100.0.1"]
+
+
+def test_the_administrator_is_in_the_group_of_administrators(paths):
+    subject = read(paths, "admin").subject
+    assert [each.value for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)] == ["system:masters"]
+
+
+def test_a_client_certificate_is_none_for_a_server(paths):
+    purposes = read(paths, "admin").extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
+def test_a_client_of_the_api_server_is_none_of_etcd(paths):
+    etcd = read(paths, "etcd-ca")
+    read(paths, "etcd-client").verify_directly_issued_by(etcd)
+    with pytest.raises(ValueError, match="issuer"):
+        read(paths, "kube-scheduler").verify_directly_issued_by(etcd)
+
+
+def test_certificates_are_valid_for_a_year(paths):
+    for name in ("ca", "etcd-ca", "kube-apiserver", "admin"):
+        left = read(paths, name).not_valid_after_utc - datetime.now(UTC)
+        assert timedelta(days=364) < left <= timedelta(days=365)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.unlink(),
+        lambda file: file.write_bytes(b""),
+        lambda file: file.write_bytes(file.read_bytes()[:100]),
+        lambda file: (file.unlink(), file.mkdir()),
+    ],
+    ids=["missing", "empty", "cut off", "a directory"],
+)
+@pytest.mark.parametrize(
+    "name", ["ca.crt", "ca.key", "etcd-ca.key", "kube-apiserver.crt", "kwok.key", "service-account.pub"]
+)
+def test_what_cannot_be_used_is_made_anew(paths, name: str, spoil: Callable[[Path], object]):
+    spoil(paths.pki / name)
+    assert pki.ensure(paths)
+    assert not pki.ensure(paths)
+
+
+def test_a_key_of_another_certificate_is_noticed(paths):
+    pki.key(paths, "kwok").write_bytes(pki.key(paths, "admin").read_bytes())
+    assert pki.ensure(paths)
+
+
+def test_a_certificate_of_a_former_authority_is_noticed(tmp_path, paths):
+    former = Paths.of(tmp_path, "former")
+    pki.ensure(former)
+    for file in ("kube-apiserver.crt", "kube-apiserver.key"):
+        (paths.pki / file).write_bytes((former.pki / file).read_bytes())
+    assert pki.ensure(paths)
+
+
+def test_a_certificate_of_another_user_is_noticed(paths):
+    for file in ("crt", "key"):
+        (paths.pki / f"kube-scheduler.{file}").write_bytes((paths.pki / f"admin.{file}").read_bytes())
+    assert pki.ensure(paths)
+
+
+@pytest.mark.parametrize(("valid_days", "renewed"), [(-1, True), (6, True), (8, False)])
+def test_certificates_are_renewed_a_week_before_they_expire(paths, monkeypatch, valid_days, renewed):
+    # The clock is what differs: in a year less some days.
+    now = datetime.now(UTC) + pki.VALID - timedelta(days=valid_days)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):  # noqa: ARG003 (the signature is datetime's)
+            return now
+
+    monkeypatch.setattr(pki, "datetime", Clock)
+    assert pki.ensure(paths) is renewed
+
+
+def test_a_kill_while_they_are_made_leaves_nothing_half_made(tmp_path):
+    """Killed after each write in turn: the next one has a whole set."""
+    paths = Paths.of(tmp_path, "dev")
+    code = (
+        "import os, sys; from pathlib import Path; from trainium_eks.local.control_plane import pki;"
+        "from trainium_eks.local.paths import Paths\n"
+        "left = [int(sys.argv[2])]\n"
+        "write = pki._write\n"
+        "def killing(*arguments):\n"
+        "    left[0] -= 1\n"
+        "    if left[0] < 0: os.kill(os.getpid(), 9)\n"
+        "    write(*arguments)\n"
+        "pki._write = killing\n"
+        "pki.ensure(Paths(Path(sys.argv[1])))"
+    )
+    for writes in (0, 1, 7, 15):
+        killed = subprocess.run([sys.executable, "-c", code, paths.root, str(writes)], check=False)
+        assert killed.returncode == -9
+        assert not paths.pki.exists()
+    assert pki.ensure(paths)
+    assert not pki.ensure(paths)
+    assert [file.name for file in paths.root.iterdir()] == ["pki"]
+
+
+def test_a_kubeconfig_holds_everything_it_needs(paths):
+    pki.write_kubeconfigs(paths, SERVER)
+    document = json.loads(paths.kubeconfig.read_text())
+    assert document["current-context"] == "trn-dev"
+    assert document["contexts"] == [{"name": "trn-dev", "context": {"cluster": "trn-dev", "user": "trn-dev"}}]
+    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    assert cluster == {"server": SERVER, "certificate-authority-data": pki.certificate_authority_data(paths)}
+    decoded = base64.b64decode(user["client-certificate-data"])
+    assert decoded == pki.certificate(paths, "admin").read_bytes()
+    assert base64.b64decode(user["client-key-data"]) == pki.key(paths, "admin").read_bytes()
+
+
+def test_a_kubeconfig_follows_the_server(paths):
+    pki.write_kubeconfigs(paths, SERVER)
+    pki.write_kubeconfigs(paths, "https://127.0.0.1:9")
+    for name in ("admin", "kube-scheduler", "kwok", "kube-controller-manager"):
+        document = json.loads(pki.kubeconfig(paths, name).read_text())
+        assert document["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:9"
+
+
+def test_a_servers_certificate_is_kept_until_its_hosts_or_authority_change(paths):
+    certificate, key, authority = pki.serving_certificate(paths, "webhook", ["127.0.0.1", "webhook.svc"])
+    made = certificate.read_bytes()
+    read(paths, "webhook").verify_directly_issued_by(x509.load_pem_x509_certificate(authority.read_bytes()))
+    assert key.exists()
+    pki.serving_certificate(paths, "webhook", ["127.0.0.1", "webhook.svc"])
+    assert certificate.read_bytes() == made
+    pki.serving_certificate(paths, "webhook", ["127.0.0.1"])
+    assert certificate.read_bytes() != made
+    made = certificate.read_bytes()
+    pki.certificate(paths, "ca").unlink()
+    pki.ensure(paths)
+    pki.serving_certificate(paths, "webhook", ["127.0.0.1"])
+    assert certificate.read_bytes() != made
+
+
+def test_a_directory_that_cannot_be_written_is_said_with_path_and_reason(tmp_path):
+    (tmp_path / ".local").write_text("a file")
+    with pytest.raises(LocalError, match=r"cannot be written: .*\.local.*: Not a directory"):
+        pki.ensure(Paths.of(tmp_path, "dev"))

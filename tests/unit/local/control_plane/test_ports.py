@@ -1,0 +1,110 @@
+"""Ports that are remembered, and replaced when others have them."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane.flags import PORTS, commands
+from trainium_eks.local.control_plane.ports import Settings, is_free
+from trainium_eks.local.paths import Paths
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    paths = Paths.of(tmp_path, "dev")
+    paths.root.mkdir(parents=True)
+    return paths
+
+
+@pytest.fixture
+def settings() -> Settings:
+    found, moved = Settings().settled(lambda _name, _port: False)
+    assert moved == []
+    return found
+
+
+@pytest.fixture
+def taken(settings: Settings) -> Iterator[int]:
+    port = settings.ports["etcd"]
+    with socket.create_server(("127.0.0.1", port)):
+        yield port
+
+
+def test_each_listener_has_a_port_of_its_own(settings):
+    assert set(settings.ports) == set(PORTS)
+    assert len(set(settings.ports.values())) == len(PORTS)
+    assert all(20000 <= port < 32768 for port in settings.ports.values())
+
+
+def test_ports_are_remembered(paths, settings):
+    settings.save(paths)
+    assert Settings.load(paths) == settings
+    assert settings.settled(lambda _name, _port: False) == (settings, [])
+
+
+def test_a_taken_port_is_replaced_and_said(settings, taken):
+    found, (moved,) = settings.settled(lambda _name, _port: False)
+    assert (moved.name, moved.before, moved.now) == ("etcd", taken, found.ports["etcd"])
+    assert found.ports["etcd"] != taken
+    assert is_free(found.ports["etcd"])
+    assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]
+    assert f"{taken} of etcd is taken" in str(moved)
+
+
+def test_a_port_whose_listener_is_just_ending_is_kept(settings):
+    listener = socket.create_server(("127.0.0.1", settings.ports["etcd"]))
+    ending = threading.Timer(0.2, listener.close)
+    ending.start()
+    assert settings.settled(lambda _name, _port: False) == (settings, [])
+    ending.join()
+
+
+def test_a_port_that_we_ourselves_have_is_kept(settings, taken):
+    assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
+
+
+def test_a_port_of_a_closed_listener_is_free_again(settings):
+    port = settings.ports["etcd"]
+    with socket.create_server(("127.0.0.1", port)) as server:
+        client = socket.create_connection(("127.0.0.1", port))
+        connection, _ = server.accept()
+        connection.close()  # the server's side goes first, and its connection times out for a minute
+        client.close()
+        assert not is_free(port)
+    assert is_free(port)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}'])
+def test_settings_that_cannot_be_read_are_none(paths, text):
+    paths.settings.write_text(text)
+    assert Settings.load(paths) == Settings()
+
+
+def test_settings_with_impossible_ports_are_none(paths, settings):
+    for port in (0, 70000, "80", None):
+        ports = {**settings.ports, "etcd": port}
+        paths.settings.write_text(json.dumps({"ports": ports, "complete": True}))
+        assert Settings.load(paths) == Settings()
+
+
+def test_settings_that_cannot_be_written_are_said(tmp_path, settings):
+    (tmp_path / ".local").write_text("a file")
+    with pytest.raises(LocalError, match=r"cannot be written: .*control-plane\.(part|json): Not a directory"):
+        settings.save(Paths.of(tmp_path, "dev"))
+
+
+def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
+    binaries = {name: Path("/bin") / name for name in ("etcd", "kwok")} | {
+        f"kube-{name}": Path("/bin") / f"kube-{name}" for name in ("apiserver", "controller-manager", "scheduler")
+    }
+    lines = commands(paths, binaries, settings.ports)
+    assert list(lines) == ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
+    for name, line in lines.items():
+        assert line[0] == f"/bin/{name}"
+        assert any(f"={paths.root}/" in argument for argument in line)
+        assert not any("0.0.0.0" in argument for argument in line)

@@ -1,0 +1,50 @@
+"""Definitions that stand in for a chart's."""
+
+from typing import Any
+
+from components.volcano_stack import queue_spec
+from trainium_eks.local.objects.placeholders import definitions
+from trainium_eks.model.queues import QueueConfig
+
+
+def schema() -> dict[str, Any]:
+    (definition,) = definitions("volcano")
+    (version,) = definition["spec"]["versions"]
+    properties: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]
+    return properties
+
+
+def test_only_volcano_has_placeholders() -> None:
+    assert definitions("neuron-helm-chart") == []
+    assert [each["metadata"]["name"] for each in definitions("volcano")] == ["queues.scheduling.volcano.sh"]
+
+
+def test_the_queue_is_of_the_cluster_and_has_a_status_of_its_own() -> None:
+    (definition,) = definitions("volcano")
+    assert definition["spec"]["scope"] == "Cluster"
+    assert definition["spec"]["versions"][0]["name"] == "v1beta1"
+    assert definition["spec"]["versions"][0]["subresources"] == {"status": {}}
+
+
+def test_all_that_the_stack_says_of_a_queue_is_defined() -> None:
+    queue = QueueConfig(
+        name="q",
+        parent="p",
+        capability={"aws.amazon.com/neuron": 32},
+        deserved={"aws.amazon.com/neuron": 16},
+        guarantee={"aws.amazon.com/neuron": 16},
+    )
+    spec = queue_spec(queue)
+    properties = schema()["spec"]["properties"]
+    assert set(spec) <= set(properties)
+    assert set(spec["guarantee"]) <= set(properties["guarantee"]["properties"])
+
+
+def test_unknown_fields_are_nowhere_kept() -> None:
+    def check(node: Any) -> None:
+        if isinstance(node, dict):
+            assert "x-kubernetes-preserve-unknown-fields" not in node
+            for each in node.values():
+                check(each)
+
+    check(schema())

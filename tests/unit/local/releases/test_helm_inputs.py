@@ -1,0 +1,71 @@
+"""Pulumi's inputs of a release, as Helm takes them."""
+
+from typing import Any
+
+import pulumi_kubernetes as k8s
+import pytest
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.releases.release_inputs import FLAGS, wanted
+
+MINIMAL: dict[str, Any] = {"name": "r", "namespace": "n", "chart": "./c"}
+
+
+def read(**inputs: Any) -> Any:
+    return wanted({**MINIMAL, **inputs}, timeout_seconds=600)
+
+
+def test_what_the_components_ask_for_is_honoured() -> None:
+    release = read(
+        compat="true",
+        atomic=True,
+        cleanupOnFail=True,
+        timeout=120.0,
+        maxHistory=5.0,
+        version="1.0.0",
+        repositoryOpts={"repo": "https://r"},
+        values={"a": 1},
+    )
+    assert set(release.flags) == {"--atomic", "--cleanup-on-fail", "--wait", "--history-max=5"}
+    assert (release.timeout_seconds, release.version, release.repository) == (120, "1.0.0", {"repo": "https://r"})
+    assert release.values == {"a": 1}
+
+
+@pytest.mark.parametrize(("key", "flag"), FLAGS.items())
+def test_each_flag_is_set_only_where_it_is_asked_for(key: str, flag: str) -> None:
+    assert flag in read(**{key: True}).flags
+    assert flag not in read(**{key: False}).flags
+
+
+def test_every_honoured_input_is_one_of_pulumis() -> None:
+    known = set(k8s.helm.v3.ReleaseArgs.__init__.__annotations__)
+    words = {"".join(f"_{c.lower()}" if c.isupper() else c for c in key) for key in FLAGS}
+    assert words <= known
+
+
+def test_an_input_that_is_not_honoured_is_refused_by_name() -> None:
+    with pytest.raises(LocalError, match=r"n/r: the local cloud does not honour lint, verify, repositoryOpts\.proxy"):
+        read(verify=True, lint=True, repositoryOpts={"repo": "https://r", "proxy": "p"})
+
+
+@pytest.mark.parametrize("key", ["name", "chart"])
+def test_what_is_needed_is_asked_for(key: str) -> None:
+    with pytest.raises(LocalError, match=f"has no {key}"):
+        read(**{key: ""})
+
+
+def test_without_awaiting_helm_does_not_wait() -> None:
+    assert "--wait" not in read(skipAwait=True).flags
+
+
+def test_helm_never_waits_longer_than_it_may() -> None:
+    assert wanted({**MINIMAL, "timeout": 600}, timeout_seconds=30).timeout_seconds == 30
+
+
+def test_values_are_as_pulumi_hands_them_over() -> None:
+    values = {"port": 8080.0, "half": 0.5, "gone": None, "list": [1.0, {"x": None, "y": 2.0}], "on": True}
+    after = read(values=values).values
+    assert after == {"port": 8080, "half": 0.5, "list": [1, {"y": 2}], "on": True}
+    assert isinstance(after["port"], int)
+    assert after["on"] is True
+    assert read(values=values, allowNullValues=True).values["gone"] is None

@@ -1,0 +1,72 @@
+"""Volcano's processes, as the chart describes them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.releases.volcano import described
+
+DIRECTORY = Path("/state/volcano")
+
+
+def deployment(name: str, args: list[str], **container: Any) -> dict[str, Any]:
+    volumes = [
+        {"name": "conf", "configMap": {"name": "vol-conf"}},
+        {"name": "certs", "secret": {"secretName": "vol-secret"}},
+    ]
+    mounts = [{"name": "conf", "mountPath": "/conf"}, {"name": "certs", "mountPath": "/certs"}]
+    pod = {"containers": [{"name": "c", "args": args, "volumeMounts": mounts, **container}], "volumes": volumes}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": pod}},
+    }
+
+
+def manifest(*deployments: dict[str, Any], **files: str) -> str:
+    data = {name.replace("_", "."): text for name, text in files.items()}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "vol-conf"}, "data": data}
+    return yaml.safe_dump_all([config_map, *deployments])
+
+
+def test_a_process_is_told_what_its_container_is_told() -> None:
+    body = deployment("vol-scheduler", ["--kube-api-qps=2000", "-v=3", "--logtostderr"])
+    process = described("vol", manifest(body), DIRECTORY)["vc-scheduler"]
+    assert process.arguments == ("--kube-api-qps=2000", "-v=3", "--logtostderr")
+
+
+def test_what_is_this_machines_own_is_left_out() -> None:
+    args = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
+    process = described("vol", manifest(deployment("vol-admission", args)), DIRECTORY)["vc-webhook-manager"]
+    assert process.arguments == ()
+
+
+def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
+    body = deployment("vol-scheduler", ["--scheduler-conf=/conf/s.conf"])
+    process = described("vol", manifest(body, s_conf="actions: allocate\n"), DIRECTORY)["vc-scheduler"]
+    assert process.arguments == ("--scheduler-conf=/state/volcano/vc-scheduler/s.conf",)
+    assert process.files == {DIRECTORY / "vc-scheduler" / "s.conf": "actions: allocate\n"}
+
+
+def test_a_file_that_the_chart_does_not_bring_is_an_error() -> None:
+    body = deployment("vol-scheduler", ["--scheduler-conf=/conf/other.conf"])
+    with pytest.raises(LocalError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no other\.conf"):
+        described("vol", manifest(body, s_conf=""), DIRECTORY)
+
+
+def test_variables_with_a_value_are_passed_on_and_those_of_the_pod_are_not() -> None:
+    env = [
+        {"name": "KUBE_POD_NAMESPACE", "value": "volcano-system"},
+        {"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}},
+    ]
+    process = described("vol", manifest(deployment("vol-controllers", [], env=env)), DIRECTORY)["vc-controller-manager"]
+    assert process.environment == {"KUBE_POD_NAMESPACE": "volcano-system"}
+
+
+def test_a_component_that_the_chart_leaves_out_does_not_run_and_webhooks_start_first() -> None:
+    text = manifest(deployment("vol-scheduler", []), deployment("vol-admission", []), deployment("other", []))
+    assert list(described("vol", text, DIRECTORY)) == ["vc-webhook-manager", "vc-scheduler"]

@@ -1,0 +1,128 @@
+"""What a chart's webhooks become before Helm installs them."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainium_eks.local.releases import webhooks
+from trainium_eks.local.releases.helm_cli import python_file
+
+CONFIG_MAP = "# Source: chart/templates/a.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: v\n"
+PROCESS = {"url": "https://127.0.0.1:20001", "caBundle": "Q0E="}
+
+
+def configuration(*services: str, kind: str = "ValidatingWebhookConfiguration") -> dict[str, Any]:
+    hooks = []
+    for place in services:
+        namespace, _, name = place.partition("/")
+        service = {"namespace": namespace, "name": name, "path": "/queues/validate", "port": 443}
+        hooks.append({"name": f"{name}.example.com", "clientConfig": {"service": service}, "failurePolicy": "Fail"})
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": "conf"},
+        "webhooks": hooks,
+    }
+
+
+def manifest(*objects: dict[str, Any]) -> str:
+    return "".join(f"---\n{text}" for text in (CONFIG_MAP, *(yaml.safe_dump(each) for each in objects)))
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [body for body in yaml.safe_load_all(text) if body]
+
+
+@pytest.mark.parametrize("kind", webhooks.WEBHOOK_KINDS)
+def test_a_webhook_of_a_simulated_pod_is_left_out_and_named(kind: str) -> None:
+    after = webhooks.rewritten(manifest(configuration("ns/svc", kind=kind)), {})
+    assert [body["kind"] for body in objects(after)] == ["ConfigMap"]
+    assert webhooks.left_out(after) == [f"{kind} conf"]
+
+
+def test_a_webhook_of_a_real_process_is_sent_there() -> None:
+    after = webhooks.rewritten(manifest(configuration("ns/svc")), {"ns/svc": PROCESS})
+    (hook,) = objects(after)[1]["webhooks"]
+    assert hook["clientConfig"] == {"url": "https://127.0.0.1:20001/queues/validate", "caBundle": "Q0E="}
+    assert hook["failurePolicy"] == "Fail"
+    assert webhooks.left_out(after) == []
+
+
+def test_only_the_webhooks_that_nobody_answers_are_left_out_of_a_configuration() -> None:
+    after = webhooks.rewritten(manifest(configuration("ns/svc", "other/gone")), {"ns/svc": PROCESS})
+    assert [hook["name"] for hook in objects(after)[1]["webhooks"]] == ["svc.example.com"]
+    assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf (gone.example.com)"]
+
+
+def test_a_service_of_the_same_name_elsewhere_is_another() -> None:
+    after = webhooks.rewritten(manifest(configuration("elsewhere/svc")), {"ns/svc": PROCESS})
+    assert len(webhooks.left_out(after)) == 1
+
+
+def test_a_webhook_outside_the_cluster_stays() -> None:
+    body = configuration("ns/svc")
+    body["webhooks"][0]["clientConfig"] = {"url": "https://example.com/x"}
+    after = webhooks.rewritten(manifest(body), {})
+    assert objects(after)[1] == body
+    assert webhooks.left_out(after) == []
+
+
+def test_an_api_service_of_a_simulated_pod_is_left_out_and_a_local_one_stays() -> None:
+    def api(name: str, **spec: object) -> dict[str, Any]:
+        return {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
+    after = webhooks.rewritten(
+        manifest(api("v1.a", service={"name": "s", "namespace": "n"}), api("v1.b", group="b")), {}
+    )
+    assert [body["metadata"]["name"] for body in objects(after)] == ["a", "v1.b"]
+    assert webhooks.left_out(after) == ["APIService v1.a"]
+
+
+def test_what_is_no_webhook_is_left_to_the_byte() -> None:
+    text = manifest()
+    assert webhooks.rewritten(text, {}) == text
+
+
+def test_a_chart_of_nothing_but_webhooks_becomes_a_manifest_without_objects() -> None:
+    after = webhooks.rewritten(yaml.safe_dump(configuration("ns/svc")), {})
+    assert objects(after) == []
+    assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]
+
+
+def test_the_file_is_a_post_renderer_of_its_own() -> None:
+    command = python_file(Path(webhooks.__file__), json.dumps({"ns/svc": PROCESS}))
+    text = manifest(configuration("ns/svc"))
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout == webhooks.rewritten(text, {"ns/svc": PROCESS})
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        (CONFIG_MAP, "a"),
+        ("metadata:\n  labels: {x: y}\n  name: b\nspec:\n  kind: Inner\nkind: K\napiVersion: g/v1\n", "b"),
+        (
+            "metadata:\n# a comment\n  name: c\n\n  namespace: n\nkind: K\napiVersion: v1\ndata:\n  t: |\n    'open\n",
+            "c",
+        ),
+        ('{"apiVersion": "v1", "kind": "K", "metadata": {"name": "d"}}', "d"),
+    ],
+)
+def test_the_head_of_a_document_is_its_own(document: str, name: str) -> None:
+    top = webhooks.head(document)
+    assert top["metadata"]["name"] == name
+    assert top["kind"] in ("K", "ConfigMap")
+    assert top["apiVersion"]
+
+
+def test_documents_of_comments_alone_are_none() -> None:
+    assert len(list(webhooks.documents("# only\n---\n# Source: x\n---\nkind: A\n---\n\n"))) == 1

@@ -1,0 +1,124 @@
+"""The rules: what a good environment looks like, judged from the recorded program.
+
+Standard library and the plain model only, so that the plan, the policy pack and a test can all run them. Each rule is a
+function over the graph that says something about every resource it met; a rule that met none does not apply.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.judging.rules import (
+    buckets,
+    cluster,
+    efa,
+    hygiene,
+    kubernetes,
+    network,
+    nodes,
+    scheduling,
+    storage,
+)
+from trainium_eks.graph.judging.rules._read import mapping
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, Severity
+
+__all__ = [
+    "NOT_JUDGED",
+    "RULES",
+    "STANDING_WAIVERS",
+    "Finding",
+    "Rule",
+    "Severity",
+    "Status",
+    "Verdict",
+    "judge",
+    "stale_waivers",
+]
+
+Status = Literal["pass", "fail", "waived", "n/a"]
+
+_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, scheduling, hygiene)
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)
+)
+"""Every rule that a plan can judge, by id."""
+
+NOT_JUDGED: Mapping[str, str] = {
+    "R64": "Resource names stay the same from release to release. One plan cannot show it: the tests hold each"
+    " environment's URNs against the last release's list, and `trn plan --against` compares two plans.",
+}
+"""Rules that need more than one recorded program, each with where it is checked."""
+
+STANDING_WAIVERS: Mapping[str, str] = {
+    "R07": "pulumi-eks always makes the cluster's creator an administrator (pulumi-eks#2373); access entries are"
+    " the only way in besides.",
+}
+"""Waivers of the library itself, in force everywhere, each with its reason."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one rule says about a program."""
+
+    id: str
+    title: str
+    severity: Severity
+    source: str
+    status: Status
+    reason: str
+    """Why it is waived, or that its waiver is stale; otherwise empty."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that are not well; a waived rule keeps them."""
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+
+def judge(graph: Graph, waivers: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
+    """Every rule's verdict on a program, by id.
+
+    Args:
+        graph: the recorded program, with simulated answers; recorded with ``dry_run``, ids are unknown and rules that
+            follow them fail for what they cannot see.
+        waivers: rule id to reason; the environment's own (``waivers`` of its config) when None. The library's
+            :data:`STANDING_WAIVERS` hold besides.
+    """
+    own = _waivers(graph) if waivers is None else dict(waivers)
+    return tuple(_verdict(rule, tuple(rule.check(graph)), own) for rule in RULES)
+
+
+def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """One line for each waiver of the environment's config that excuses nothing: its rule passes, does not apply,
+    is not judged from a plan, or does not exist."""
+    status = {verdict.id: verdict.status for verdict in verdicts}
+    lines = []
+    for id_ in sorted(_waivers(graph)):
+        if id_ in NOT_JUDGED:
+            lines.append(f"{id_}: waived, but not judged from a plan; remove the waiver")
+        elif id_ not in status:
+            lines.append(f"{id_}: waived, but there is no such rule; remove the waiver")
+        elif status[id_] in ("pass", "n/a"):
+            what = "passes" if status[id_] == "pass" else "does not apply"
+            lines.append(f"{id_}: waived, but the rule {what}; remove the waiver")
+    return tuple(lines)
+
+
+def _waivers(graph: Graph) -> dict[str, str]:
+    return {str(id_): str(reason) for id_, reason in mapping(graph.config.get("waivers")).items()}
+
+
+def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) -> Verdict:
+    waiver = own.get(rule.id) or STANDING_WAIVERS.get(rule.id, "")
+    status: Status
+    if not findings:
+        status, reason = "n/a", ""
+    elif all(finding.ok for finding in findings):
+        status, reason = "pass", ""
+    else:
+        status, reason = ("waived", waiver) if waiver else ("fail", "")
+    if status in ("n/a", "pass") and rule.id in own:
+        reason = f"stale waiver: {own[rule.id]}"
+    return Verdict(rule.id, rule.title, rule.severity, rule.source, status, reason, findings)

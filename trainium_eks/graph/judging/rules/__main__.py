@@ -1,0 +1,42 @@
+"""Writes ``docs/rules.md`` from the rules: ``python -m trainium_eks.graph.judging.rules > docs/rules.md``."""
+
+import sys
+
+from trainium_eks.graph.judging.rules import NOT_JUDGED, RULES, STANDING_WAIVERS
+
+HEADER = """# Rules
+
+What every environment is held to. `trn plan` judges them from the recorded program and shows which fail, are waived,
+pass or do not apply; a failing rule makes the plan exit with 1. An environment that breaks a rule on purpose says so in
+its config, with a reason:
+
+```yaml
+config:
+  trainium-eks:waivers:
+    R06: torn down every night
+```
+
+A waiver whose rule passes or does not apply is reported as stale. A rule that met no resource does not apply; it never
+passes for want of something to judge.
+
+This page is generated (`python -m trainium_eks.graph.judging.rules > docs/rules.md`).
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    lines = [HEADER, "| Rule | Severity | What is wanted | Also known as |", "| --- | --- | --- | --- |"]
+    for rule in RULES:
+        lines.append(f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity} | {rule.title} | {rule.source} |")
+    lines += ["", "## Why", ""]
+    for rule in RULES:
+        lines += [f"### {rule.id}", "", f"**{rule.title}.** {rule.explanation}", ""]
+    lines += ["## Waived everywhere", ""]
+    lines += [f"- **{id_}**: {reason}" for id_, reason in STANDING_WAIVERS.items()]
+    lines += ["", "## Not judged from a plan", ""]
+    lines += [f"- **{id_}**: {reason}" for id_, reason in NOT_JUDGED.items()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,60 @@
+"""What a rule is: an id, why it exists, and a check that says what it met."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging.rules._view import View
+
+Severity = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule says about one resource."""
+
+    urn: str
+    ok: bool
+    message: str
+    """For a fault: the property path, the value found and what is wanted. For the rest: what was seen."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. No finding means that it does not apply, never that it passes."""
+
+    id: str
+    title: str
+    """Imperative and short."""
+    severity: Severity
+    source: str
+    """Ids of the same demand elsewhere (Checkov, Trivy, CIS, Security Hub), or where it was learned."""
+    check: Callable[[Graph], Iterable[Finding]]
+
+    @property
+    def explanation(self) -> str:
+        """Why the rule exists and how it is judged, in one paragraph."""
+        return " ".join((self.check.__doc__ or "").split())
+
+
+def rule(
+    id_: str, title: str, severity: Severity, source: str
+) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
+    """Makes a :class:`Rule` of a function over a :class:`View`; its docstring is the rule's explanation."""
+
+    def make(judge: Callable[[View], Iterator[Finding]]) -> Rule:
+        @functools.wraps(judge)
+        def check(graph: Graph) -> Iterable[Finding]:
+            return tuple(judge(View(graph)))
+
+        return Rule(id_, title, severity, source, check)
+
+    return make
+
+
+def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Finding]:
+    """One failing finding for each fault; without any, one that passes and says what was seen."""
+    found = [Finding(resource.urn, False, fault) for fault in faults]
+    yield from found or [Finding(resource.urn, True, good)]

@@ -1,0 +1,284 @@
+"""R01-R11: the control plane, its logs and its key."""
+
+import datetime
+import os
+import re
+from collections.abc import Iterator
+
+from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.judging.rules._facts import SUBNET, ControlPlane
+from trainium_eks.graph.judging.rules._read import (
+    Json,
+    allows,
+    at,
+    differs,
+    given,
+    items,
+    known,
+    mapping,
+    number,
+    principals,
+    show,
+    statements,
+    text,
+    true,
+)
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model import versions
+
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+ANYWHERE = ("0.0.0.0/0", "::/0")
+LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+KEY_POLICY = "aws:kms/keyPolicy:KeyPolicy"
+CALLER_CONDITIONS = (
+    "kms:CallerAccount",
+    "aws:PrincipalAccount",
+    "aws:PrincipalArn",
+    "aws:PrincipalOrgID",
+    "aws:SourceAccount",
+    "aws:SourceArn",
+)
+"""Condition keys that name the caller where a key policy's principal is a star."""
+
+
+@rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
+def control_plane_logs(view: View) -> Iterator[Finding]:
+    """Without audit and authenticator logs nobody can say later who did what; all five types are on."""
+    for plane in view.control_planes:
+        path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
+        lacking = [each for each in LOG_TYPES if each not in items(found)]
+        faults = [f"{path} is {show(found)}, wanted also {', '.join(lacking)}"] if lacking else []
+        yield from judged(plane.resource, faults, "all five log types are on")
+
+
+@rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
+def public_ranges(view: View) -> Iterator[Finding]:
+    """A public endpoint names the ranges that reach it; EKS opens it to 0.0.0.0/0 when nothing is named."""
+    for plane in view.control_planes:
+        if not _public(plane):
+            yield Finding(plane.resource.urn, True, "the public endpoint is off")
+        else:
+            yield from judged(plane.resource, _open_ranges(plane), "the public endpoint names its ranges")
+
+
+@rule(
+    "R03",
+    "In production, keep the private endpoint on and the public one off or limited",
+    "high",
+    "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
+)
+def production_endpoint(view: View) -> Iterator[Finding]:
+    """Production is reached from inside the VPC, or from named ranges where its owner chose them as the way in."""
+    if not view.production:
+        return
+    for plane in view.control_planes:
+        path, private = plane.read("vpcConfig.endpointPrivateAccess", "endpointPrivateAccess")
+        faults = [] if true(private) else [f"{path} is {show(private)}, wanted true"]
+        if _public(plane):
+            faults += _open_ranges(plane)
+        yield from judged(plane.resource, faults, "reached from the VPC or from named ranges only")
+
+
+@rule("R04", "Encrypt Kubernetes secrets with an own key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
+def secrets_key(view: View) -> Iterator[Finding]:
+    """Envelope encryption by a key of this account: without it, a copy of etcd's disk holds the tokens."""
+    for plane in view.control_planes:
+        path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
+        faults = [] if given(key) else [f"{path} is unset, wanted the ARN of a KMS key"]
+        resources = at(plane.cluster.inputs, "encryptionConfig.resources") if plane.cluster else None
+        if given(key) and path != "encryptionConfigKeyArn" and "secrets" not in items(resources):
+            faults.append(f'encryptionConfig.resources is {show(resources)}, wanted ["secrets"]')
+        yield from judged(plane.resource, faults, "secrets are encrypted with a KMS key")
+
+
+@rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
+def standard_support(view: View) -> Iterator[Finding]:
+    """Extended support costs 0.60 USD an hour instead of 0.10, and ends. Judged against the pinned table of
+    support dates and today."""
+    for plane in view.control_planes:
+        path, version = plane.read("version", "version")
+        support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
+        known_versions = ", ".join(sorted(versions.KUBERNETES_STANDARD_SUPPORT))
+        if support is None:
+            faults = [f"{path} is {show(version)}, wanted one of {known_versions}"]
+        else:
+            ended = _today() > datetime.date.fromisoformat(support.standard_end)
+            faults = (
+                [f"{path} is {show(version)}, whose standard support ended {support.standard_end}"] if ended else []
+            )
+        yield from judged(plane.resource, faults, f"version {show(version)} is in standard support")
+
+
+@rule("R06", "Protect the cluster from deletion", "medium", "own")
+def deletion_protection(view: View) -> Iterator[Finding]:
+    """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), which also makes a
+    preview fail that would replace the cluster. Environments that are torn down waive this."""
+    for plane in view.control_planes:
+        path, found = plane.read("deletionProtection", "deletionProtection")
+        faults = [] if true(found) else [f"{path} is {show(found)}, wanted true"]
+        if not plane.protected:
+            faults.append("options.protect is false, wanted true")
+        yield from judged(plane.resource, faults, "EKS and Pulumi both refuse to delete it")
+
+
+@rule("R07", "Grant access by access entries only", "medium", "CIS 4.1.7, CIS 5.5.1")
+def access_entries(view: View) -> Iterator[Finding]:
+    """One way in (authentication mode API), and nobody is an administrator for having run the first `up`."""
+    for plane in view.control_planes:
+        path, mode = plane.read("accessConfig.authenticationMode", "authenticationMode")
+        faults = [] if mode == "API" else [f'{path} is {show(mode)}, wanted "API"']
+        creator = plane.cluster and at(plane.cluster.inputs, "accessConfig.bootstrapClusterCreatorAdminPermissions")
+        if creator is not False:
+            shown = "true, hard-coded by pulumi-eks" if plane.component else show(creator)
+            faults.append(f"accessConfig.bootstrapClusterCreatorAdminPermissions is {shown}, wanted false")
+        yield from judged(plane.resource, faults, "access entries only, and the creator is no administrator")
+
+
+@rule(
+    "R08",
+    "Make the log groups first, keep them a year and encrypt them",
+    "medium",
+    "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
+)
+def log_groups(view: View) -> Iterator[Finding]:
+    """EKS makes its own log group, without key or retention, when none is there; so ours exists before the
+    cluster, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key."""
+    groups = view.of(LOG_GROUP)
+    for plane in view.control_planes:
+        pattern = re.escape(plane.name) if plane.name else ".+"
+        named = [each for each in groups if re.fullmatch(f"/aws/eks/{pattern}/cluster", text(each.inputs.get("name")))]
+        before = view.upstream(*plane.members)
+        faults = []
+        if not named:
+            faults.append(f"no log group named /aws/eks/{plane.name or '<cluster>'}/cluster, wanted one")
+        elif not any(each.urn in before for each in named):
+            faults.append(f"does not depend on its log group {named[0].name}, wanted the group first")
+        yield from judged(plane.resource, faults, "its log group exists before it")
+    for group in groups:
+        days = group.inputs.get("retentionInDays")
+        kept = number(days)
+        short = kept is None or (kept != 0 and kept < 365)
+        faults = [f"retentionInDays is {show(days)}, wanted 365 or more"] if short else []
+        if not given(group.inputs.get("kmsKeyId")):
+            faults.append("kmsKeyId is unset, wanted a KMS key")
+        yield from judged(group, faults, "kept a year or longer, encrypted")
+
+
+@rule("R09", "Say which support policy holds", "low", "own")
+def support_policy(view: View) -> Iterator[Finding]:
+    """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
+    for plane in view.control_planes:
+        path, found = plane.read("upgradePolicy.supportType", "upgradePolicy.supportType")
+        faults = [] if found in ("STANDARD", "EXTENDED") else [f"{path} is {show(found)}, wanted STANDARD or EXTENDED"]
+        yield from judged(plane.resource, faults, f"the policy is {found}")
+
+
+@rule("R10", "Place the control plane in two zones, in private subnets with room", "high", "EKS network requirements")
+def control_plane_subnets(view: View) -> Iterator[Finding]:
+    """EKS needs subnets in two zones; a version upgrade needs addresses there (16 asked, 6 is AWS's least)."""
+    for plane in view.control_planes:
+        faults: list[str] = []
+        if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):
+            faults.append("publicSubnetIds is set, wanted private subnets only")
+        path, ids = plane.read("vpcConfig.subnetIds", "subnetIds")
+        if not given(ids) and plane.component is not None:
+            path, ids = "privateSubnetIds", plane.component.inputs.get("privateSubnetIds")
+        faults += _subnet_faults(view, path, ids)
+        yield from judged(plane.resource, faults, "private subnets in two zones, 16 addresses or more in each")
+
+
+@rule(
+    "R11",
+    "Rotate keys and name their users",
+    "medium",
+    "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
+)
+def keys(view: View) -> Iterator[Finding]:
+    """A customer key rotates, waits seven days or more before it goes, is enabled, and has a policy of its own
+    whose principals are named (a star counts as named only with a condition on the caller)."""
+    for key in view.of("aws:kms/key:Key"):
+        yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
+
+
+def _today() -> datetime.date:
+    """Today, or the day of ``SOURCE_DATE_EPOCH``, by which builds and tests are repeatable."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.datetime.now(datetime.UTC)
+    return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdigit() else now).date()
+
+
+def _public(plane: ControlPlane) -> bool:
+    """Whether the public endpoint is on; EKS turns it on when nothing is said."""
+    _, found = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
+    return found is not False
+
+
+def _open_ranges(plane: ControlPlane) -> list[str]:
+    path, found = plane.read("vpcConfig.publicAccessCidrs", "publicAccessCidrs")
+    if not items(found):
+        return [f"{path} is {show(found)} with the public endpoint on, wanted named ranges"]
+    wide = [each for each in items(found) if each in ANYWHERE or not known(each)]
+    return [f"{path} has {show(each)}, wanted named ranges" for each in wide]
+
+
+def _subnet_faults(view: View, path: str, ids: Json) -> Iterator[str]:
+    if not items(ids):
+        yield f"{path} is {show(ids)}, wanted subnets in two zones"
+        return
+    zones = {view.zone_of(each) for each in items(ids)}
+    if "" in zones:
+        unseen = [each for each in items(ids) if not view.zone_of(each)]
+        yield f"{path} has {show(unseen)} whose zone is in neither program nor config, wanted subnets in two zones"
+    elif len(zones) < 2:
+        yield f"{path} is in zone {', '.join(zones)} alone, wanted two zones"
+    for each in items(ids):
+        prefix = view.range_of(each).partition("/")[2]
+        if prefix.isdigit() and 2 ** (32 - int(prefix)) - 5 < 16:
+            yield f"{path}: {show(each)} is a /{prefix}, wanted 16 free addresses or more"
+        subnet = view.named(each, SUBNET)
+        if subnet is not None and view.public(subnet):
+            yield f"{path}: {show(each)} ({subnet.name}) routes to an internet gateway, wanted a private subnet"
+
+
+def _key_faults(view: View, key: Resource) -> Iterator[str]:
+    yield from differs(key.inputs, "enableKeyRotation", True)
+    window = key.inputs.get("deletionWindowInDays")
+    days = number(window)
+    if window is not None and (days is None or days < 7):
+        yield f"deletionWindowInDays is {show(window)}, wanted 7 or more"
+    if key.inputs.get("isEnabled") is False:
+        yield "isEnabled is false, wanted true"
+    own = [key.inputs["policy"]] if given(key.inputs.get("policy")) else []
+    policies = own + [each.inputs.get("policy") for each in view.referring(key, "keyId", KEY_POLICY)]
+    if not policies:
+        yield "policy is unset, wanted a key policy that names its users"
+    for policy in policies:
+        yield from _key_policy_faults(policy)
+
+
+def _key_policy_faults(policy: Json) -> Iterator[str]:
+    granted = statements(policy)
+    if granted is None:
+        yield f"policy is {show(policy)}, wanted a key policy that names its users"
+        return
+    for index, each in enumerate(granted):
+        star = any(who == "*" for _, who in principals(each))
+        conditions = {key for test in mapping(each.get("Condition")).values() for key in mapping(test)}
+        if allows(each) and star and not conditions.intersection(CALLER_CONDITIONS):
+            yield f'policy.Statement[{index}].Principal is "*" without a condition on the caller, wanted names'
+
+
+RULES: tuple[Rule, ...] = (
+    control_plane_logs,
+    public_ranges,
+    production_endpoint,
+    secrets_key,
+    standard_support,
+    deletion_protection,
+    access_entries,
+    log_groups,
+    support_policy,
+    control_plane_subnets,
+    keys,
+)

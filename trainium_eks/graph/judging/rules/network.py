@@ -1,0 +1,209 @@
+"""R31-R37: the VPC, its subnets, its ways out and its addresses."""
+
+import ipaddress
+import itertools
+from collections.abc import Iterator
+
+from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.judging.rules._facts import SUBNET, VPC, NodeGroup, interfaces, zone
+from trainium_eks.graph.judging.rules._read import at, differs, given, items, mapping, number, show, text
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model import addresses
+
+ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
+NAT = "aws:ec2/natGateway:NatGateway"
+NEEDED_ENDPOINTS = ("s3", "ecr.api", "ecr.dkr", "ec2", "sts", "eks", "eks-auth", "fsx", "logs", "ssm")
+"""Services without which nodes in a VPC without NAT do not come up (EKS, private clusters)."""
+
+Range = ipaddress.IPv4Network
+
+
+@rule("R31", "Keep flow logs of the VPC", "medium", "CKV2_AWS_11, AWS-0178")
+def flow_logs(view: View) -> Iterator[Finding]:
+    """They tell afterwards who talked to whom, and who was refused."""
+    for vpc in view.of(VPC):
+        logs = view.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
+        yield from judged(vpc, [] if logs else ["no FlowLog has its vpcId, wanted one"], "has flow logs")
+
+
+@rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
+def default_security_group(view: View) -> Iterator[Finding]:
+    """What is started without a group lands in the default one; empty, it reaches nothing."""
+    for vpc in view.of(VPC):
+        groups = view.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
+        faults = [] if groups else ["no DefaultSecurityGroup has its vpcId, wanted an empty one"]
+        for group in groups:
+            filled = [key for key in ("ingress", "egress") if given(group.inputs.get(key))]
+            faults += [f"{key} of {group.name} is {show(group.inputs[key])}, wanted none" for key in filled]
+        yield from judged(vpc, faults, "its default security group is empty")
+
+
+@rule("R33", "Turn on DNS support and host names", "high", "EKS network requirements")
+def dns(view: View) -> Iterator[Finding]:
+    """Nodes register by their host name; without either setting they never become ready."""
+    for vpc in view.of(VPC):
+        support = vpc.inputs.get("enableDnsSupport")
+        faults = [] if support is not False else ["enableDnsSupport is false, wanted true"]
+        faults += differs(vpc.inputs, "enableDnsHostnames", True)
+        yield from judged(vpc, faults, "DNS support and host names are on")
+
+
+@rule("R34", "In production, leave each zone by its own way", "medium", "EKS private clusters")
+def ways_out(view: View) -> Iterator[Finding]:
+    """A NAT gateway in every zone with private subnets, or interface endpoints for all that nodes call; with one
+    NAT, its zone's failure cuts off the others."""
+    if not view.production:
+        return
+    for vpc in view.of(VPC):
+        subnets = view.referring(vpc, "vpcId", SUBNET)
+        private = {zone(subnet) for subnet in subnets if not view.public(subnet)}
+        with_nat = {zone(subnet) for nat in view.of(NAT) for subnet in view.refers(nat, "subnetId", SUBNET)}
+        endpoints = {_service(each) for each in view.referring(vpc, "vpcId", ENDPOINT)}
+        lacking = [service for service in NEEDED_ENDPOINTS if service not in endpoints]
+        faults = []
+        if lacking and "" in private | with_nat:
+            faults.append("a subnet's availabilityZoneId is unset, so its way out cannot be told")
+        elif lacking and private - with_nat:
+            zones = ", ".join(sorted(private - with_nat))
+            faults.append(f"no NatGateway in {zones} (and no endpoints {', '.join(lacking)}), wanted one in each zone")
+        yield from judged(vpc, faults, "every zone has its own way out")
+
+
+@rule("R35", "Reach S3 by a gateway endpoint", "medium", "own")
+def s3_endpoint(view: View) -> Iterator[Finding]:
+    """Data sets and images go past the NAT gateway, which charges by the gigabyte; a gateway endpoint costs nothing."""
+    for vpc in view.of(VPC):
+        gateways = [
+            each
+            for each in view.referring(vpc, "vpcId", ENDPOINT)
+            if _service(each) == "s3" and each.inputs.get("vpcEndpointType", "Gateway") == "Gateway"
+        ]
+        faults = [] if gateways else ["no VpcEndpoint of type Gateway for s3 has its vpcId, wanted one"]
+        associations = view.of("aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation")
+        if gateways and not associations and not any(given(each.inputs.get("routeTableIds")) for each in gateways):
+            faults.append(f"routeTableIds of {gateways[0].name} is unset, wanted the private route tables")
+        yield from judged(vpc, faults, "S3 is reached by a gateway endpoint")
+
+
+@rule("R36", "Tag subnets with their role", "low", "EKS load balancing")
+def subnet_tags(view: View) -> Iterator[Finding]:
+    """Load balancers find their subnets by these tags. Karpenter's discovery tag on a public subnet would start
+    nodes there."""
+    for subnet in view.of(SUBNET):
+        public = view.public(subnet)
+        role = "kubernetes.io/role/elb" if public else "kubernetes.io/role/internal-elb"
+        tags = mapping(subnet.inputs.get("tags"))
+        faults = [] if str(tags.get(role)) == "1" else [f'tags[{role}] is {show(tags.get(role))}, wanted "1"']
+        if public and "karpenter.sh/discovery" in tags:
+            faults.append("tags[karpenter.sh/discovery] is set on a public subnet, wanted none")
+        yield from judged(subnet, faults, f"tagged as {'public' if public else 'private'}")
+
+
+@rule("R37", "Keep address ranges apart and large enough", "high", "EKS network requirements, EC2 address limits")
+def address_ranges(view: View) -> Iterator[Finding]:
+    """The VPC, Kubernetes services and peers do not overlap; subnets lie in the VPC, side by side; and each group's
+    subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI."""
+    yield from _vpc_findings(view)
+    yield from _budget_findings(view)
+
+
+def _service(endpoint: Resource) -> str:
+    """``ecr.api`` of ``com.amazonaws.us-west-2.ecr.api``."""
+    return ".".join(text(endpoint.inputs.get("serviceName")).removeprefix("cn.").split(".")[3:])
+
+
+def _range(value: object) -> Range | None:
+    try:
+        return Range(text(value), strict=False)
+    except ValueError:
+        return None
+
+
+def _vpc_findings(view: View) -> Iterator[Finding]:
+    config = view.graph.config
+    existing = mapping(config.get("existingNetwork"))
+    peers = [
+        text(each) for key in ("network", "existingNetwork") for each in items(at(config, f"{key}.peerCidrBlocks"))
+    ]
+    services = []
+    for plane in view.control_planes:
+        _, found = plane.read("kubernetesNetworkConfig.serviceIpv4Cidr", "kubernetesServiceIpAddressRange")
+        services += [text(found)] if text(found) else []
+    for vpc in view.of(VPC):
+        own = _range(vpc.inputs.get("cidrBlock"))
+        if own is None:
+            yield Finding(
+                vpc.urn, False, f"cidrBlock is {show(vpc.inputs.get('cidrBlock'))}, wanted a range that can be seen"
+            )
+            continue
+        faults = [*_overlaps("cidrBlock", own, services, peers), *_subnet_overlaps(view, vpc, own)]
+        yield from judged(vpc, faults, f"{own} overlaps nothing")
+    if existing and not view.of(VPC):
+        own = _range(existing.get("cidrBlock"))
+        for plane in view.control_planes:
+            faults = list(_overlaps("existingNetwork.cidrBlock", own, services, peers)) if own else []
+            yield from judged(plane.resource, faults, "services and peers overlap the existing VPC nowhere")
+
+
+def _overlaps(path: str, own: Range, services: list[str], peers: list[str]) -> Iterator[str]:
+    for what, ranges in (("service range", services), ("peer", peers)):
+        for each in ranges:
+            other = _range(each)
+            if other is not None and own.overlaps(other):
+                yield f"{path} {own} overlaps {what} {other}, wanted ranges apart"
+
+
+def _subnet_overlaps(view: View, vpc: Resource, own: Range) -> Iterator[str]:
+    found = []
+    for subnet in view.referring(vpc, "vpcId", SUBNET):
+        block = _range(subnet.inputs.get("cidrBlock"))
+        if block is None:
+            yield f"cidrBlock of {subnet.name} is {show(subnet.inputs.get('cidrBlock'))}, wanted a visible range"
+        else:
+            inside = own.network_address <= block.network_address and block.broadcast_address <= own.broadcast_address
+            if not inside:
+                yield f"cidrBlock of {subnet.name} {block} is outside {own}"
+            found.append((block.network_address, block.broadcast_address, subnet.name))
+    found.sort()
+    for (_, end, name), (start, _, other) in itertools.pairwise(found):
+        if start <= end:
+            yield f"cidrBlock of {other} overlaps that of {name}, wanted ranges apart"
+
+
+def _budget_findings(view: View) -> Iterator[Finding]:
+    """Each subnet with node groups holds all of their nodes, also those that may start in another subnet."""
+    groups: dict[str, list[NodeGroup]] = {}
+    for group in view.node_groups:
+        for subnet_id in items(group.resource.inputs.get("subnetIds")) or ("",):
+            groups.setdefault(text(subnet_id), []).append(group)
+    for subnet_id, members in groups.items():
+        block = _range(view.range_of(subnet_id))
+        wanted, faults = 0, []
+        for group in members:
+            nodes = number(group.max_size)
+            if group.instance is None or nodes is None:
+                faults.append(
+                    f"{group.resource.name}: type {show(group.type_name)} or maxSize {show(group.max_size)} is unseen"
+                )
+            else:
+                wanted += addresses.needed(group.instance, int(nodes), _layout(group))
+        if block is None:
+            faults.append(
+                f"subnetIds: {show(subnet_id)} has no range in program or config, wanted one to count against"
+            )
+        elif wanted > addresses.usable(str(block)):
+            names = ", ".join(group.resource.name for group in members)
+            faults.append(f"{names} take {wanted} addresses at maxSize, {block} has {addresses.usable(str(block))}")
+        yield from judged(members[0].resource, faults, f"{wanted} addresses at maxSize fit into {block}")
+
+
+def _layout(group: NodeGroup) -> str:
+    """The interface layout that a template has, by how many of its EFA interfaces hold an address."""
+    types = [each.type for each in interfaces(group)]
+    if types.count("efa") > 1:
+        return "efa"
+    return "ena" if "interface" in types and "efa-only" in types else "efa-only"
+
+
+RULES: tuple[Rule, ...] = (flow_logs, default_security_group, dns, ways_out, s3_endpoint, subnet_tags, address_ranges)

@@ -1,0 +1,187 @@
+"""The process that runs a program to record it: ``python -m trainium_eks.graph.recording.child``.
+
+Started by :mod:`trainium_eks.graph.recording.record` in the project's directory, so that the project's own packages
+win: the components of an old checkout are recorded with the modules that lie beside them. The request comes on stdin
+and the answer goes to a file, both JSON with a version; what the program prints is left alone.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainium_eks.graph.recording.backend import Backend
+
+PROTOCOL = 1
+"""Version of request and answer."""
+
+LIVE_PROTOCOL = 2
+"""Version of a request that names a backend: whoever does not know it must not simulate instead."""
+
+# Beyond the program's own limit: for a program that computes without end, which only another thread can notice.
+_GRACE_SECONDS = 1.0
+
+_LOOK_SECONDS = 0.5
+
+
+def main() -> None:
+    """Reads the request, runs the program, writes the answer."""
+    # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
+    gc.disable()
+    _leave_with(os.getppid())
+    request = json.load(sys.stdin)
+    answer_file = Path(request["answer"])
+    if request["protocol"] not in (PROTOCOL, LIVE_PROTOCOL):
+        _write(answer_file, {"status": "protocol", "protocol": PROTOCOL})
+        return
+    sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
+    program = Path(request["program"])
+    _watch(answer_file, program, float(request["timeoutSeconds"]))
+    _write(answer_file, _recorded(request, program))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that the program left behind must not keep the answer waiting.
+    os._exit(0)
+
+
+def _recorded(request: Mapping[str, Any], program: Path) -> dict[str, Any]:
+    from trainium_eks.graph.recording.recorder import RecordingError, RecordingTimedOut, record_program
+
+    # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
+    sys.path.insert(0, str(program.parent))
+    sys.argv = [str(program)]
+    try:
+        graph = record_program(
+            lambda: runpy.run_path(str(program), run_name="__main__"),
+            project=request["project"],
+            stack=request["stack"],
+            config=request["config"],
+            secret_keys=request["secretKeys"],
+            dry_run=request["dryRun"],
+            timeout_seconds=request["timeoutSeconds"],
+            backend=_backend(request),
+        )
+    except RecordingTimedOut as error:
+        return {"status": "timeout", "pending": list(error.pending)}
+    except RecordingError as error:
+        return {"status": "failed", "message": str(error), "traceback": ""}
+    except SystemExit as error:
+        return {"status": "failed", "message": f"the program exited with {error.code!r}", "traceback": ""}
+    except Exception as error:  # noqa: BLE001 (whatever the program raises is its answer)
+        return _failure(error, program)
+    return {"status": "recorded", "graph": graph.to_json()}
+
+
+def _backend(request: Mapping[str, Any]) -> "Backend | None":
+    """The live backend that the request names, or None for the simulation."""
+    if "backend" not in request:
+        return None
+    asked = request["backend"]
+    module, _, function = asked["factory"].partition(":")
+    # Line by line, and each in one write: the reader shows them as they come.
+    sink = os.fdopen(asked["events"], "w", encoding="utf-8", buffering=1)
+    lock = threading.Lock()
+
+    def emit(event: Mapping[str, Any]) -> None:
+        with lock:
+            sink.write(json.dumps(event) + "\n")
+
+    region = request["config"].get("aws:region", "")
+    made: Backend = getattr(importlib.import_module(module), function)(asked["options"], region, emit)
+    return made
+
+
+def _failure(error: BaseException, program: Path) -> dict[str, Any]:
+    import pulumi
+
+    from trainium_eks.model.problems import Problem
+
+    chain = list(_chain(error))
+    for cause in chain:
+        problems = getattr(cause, "problems", None)
+        if isinstance(problems, tuple) and problems and all(isinstance(problem, Problem) for problem in problems):
+            return {"status": "invalid", "problems": [problem.to_json() for problem in problems]}
+    plain = next((cause for cause in chain if isinstance(cause, pulumi.RunError)), None)
+    if plain is not None:
+        # As under the engine: a RunError is a message for the user, and its traceback is not.
+        return {"status": "failed", "message": str(plain), "traceback": ""}
+    return {
+        "status": "failed",
+        "message": "".join(traceback.format_exception_only(error)).strip(),
+        "traceback": _own_frames(error, program),
+    }
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def _own_frames(error: BaseException, program: Path) -> str:
+    """The traceback without what is not the program's: Pulumi's SDK, the recorder, Python itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "".join(traceback.format_list([frame for frame in frames if _is_own(frame.filename, program)]))
+
+
+def _is_own(filename: str, program: Path) -> bool:
+    path, here = Path(filename), Path(__file__).resolve().parents[1]
+    if not path.is_absolute() or path.is_relative_to(here) or "site-packages" in path.parts:
+        return False
+    return path.is_relative_to(Path.cwd()) or path.is_relative_to(program.parent)
+
+
+def _leave_with(parent: int) -> None:
+    """Ends this process when the one that asked is gone, however it went: nobody would read the answer."""
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _watch(answer_file: Path, program: Path, timeout_seconds: float) -> None:
+    main_thread = threading.main_thread().ident
+
+    def overdue() -> None:
+        frame = sys._current_frames().get(main_thread or 0)
+        places = [place for place in _places(frame) if _is_own(place[0], program)]
+        pending = [f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1]]
+        _write(answer_file, {"status": "timeout", "pending": pending})
+        os._exit(0)
+
+    timer = threading.Timer(timeout_seconds + _GRACE_SECONDS, overdue)
+    timer.daemon = True
+    timer.start()
+
+
+def _places(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        frame = frame.f_back
+
+
+def _write(answer_file: Path, answer: dict[str, Any]) -> None:
+    """All of it or nothing: a half-written answer must not look like one."""
+    part = answer_file.with_suffix(".part")
+    part.write_text(json.dumps({"protocol": PROTOCOL, **answer}))
+    part.replace(answer_file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,397 @@
+"""The resource monitor that writes down what a program registers, in the engine's place."""
+
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
+from pulumi.runtime import mocks
+from pulumi.runtime.proto import alias_pb2, engine_pb2, provider_pb2, resource_pb2
+
+from trainium_eks.graph.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Options, Resource
+from trainium_eks.graph.recording import eks_cluster, wire
+from trainium_eks.graph.recording.backend import Backend, Registration, SimulationError
+
+_GET_RESOURCE = "pulumi:pulumi:getResource"
+_KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
+
+# Shorter secrets ("1", "on") are words that appear everywhere; replacing them in messages would only garble those.
+_SHORTEST_HIDDEN = 6
+
+
+class RecordingError(Exception):
+    """The program does what cannot be recorded. One line for each fault, with where it is."""
+
+
+class _NoMocks(mocks.Mocks):
+    """The base class wants mocks; every method that would ask them is replaced."""
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+        raise NotImplementedError(args.token)
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        raise NotImplementedError(args.typ)
+
+
+class Engine:
+    """Collects what the program logs as a warning or an error."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802 (name of the RPC)
+        """``pulumi.log``."""
+        if request.severity == engine_pb2.WARNING:
+            self.messages.append(request.message)
+        elif request.severity == engine_pb2.ERROR:
+            self.messages.append(f"error: {request.message}")
+        return empty_pb2.Empty()
+
+    def RequirePulumiVersion(  # noqa: N802
+        self, _request: engine_pb2.RequirePulumiVersionRequest
+    ) -> engine_pb2.RequirePulumiVersionResponse:
+        """Whatever CLI the program needs, none takes part here."""
+        return engine_pb2.RequirePulumiVersionResponse()
+
+
+@dataclass
+class _Entry:
+    """A registration as it is being put together."""
+
+    resource: Resource
+    retain_on_delete: bool | None
+
+
+class Recorder(mocks.MockMonitor):
+    """Records registrations. One instance records one program.
+
+    Attributes:
+        errors: what cannot be recorded, one message each.
+        in_flight: ``<type> <name>`` of the registrations the backend is working on.
+    """
+
+    def __init__(
+        self, backend: Backend, *, project: str, stack: str, dry_run: bool, secrets: Collection[str] = ()
+    ) -> None:
+        super().__init__(_NoMocks())
+        self.project = project
+        self.stack = stack
+        self.dry_run = dry_run
+        self.engine = Engine()
+        self.errors: list[str] = []
+        self.in_flight: set[str] = set()
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._outputs: dict[str, dict[str, Any]] = {}
+        self._states: dict[str, tuple[str, struct_pb2.Struct]] = {}
+        self._secrets = set(secrets)
+
+    def features(self) -> set[int]:
+        """What the engine in whose place this stands can do."""
+        info: resource_pb2.DeploymentInfo = self.GetDeploymentInfo(empty_pb2.Empty())  # type: ignore[no-untyped-call]
+        return set(info.supportedFeatures)
+
+    # --- what the SDK calls ---------------------------------------------------------------------------------------
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """The URN as the engine makes it: with the types of all parents, the stack left out."""
+        qualified = parent.split("::")[2] if parent else ""
+        if qualified and qualified != STACK_TYPE:
+            type_ = f"{qualified}${type_}"
+        return f"urn:pulumi:{self.stack}::{self.project}::{type_}::{name}"
+
+    def RegisterResource(  # noqa: N802
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        """A resource or component."""
+        urn = self.make_urn(request.parent, request.type, request.name)
+        with self._checked(request):
+            # Before anything is shown or kept: a secret may travel on inside another text.
+            with self._lock:
+                self._secrets |= wire.secret_texts(request.object)
+            resource = Resource(
+                urn=urn,
+                type=request.type,
+                name=request.name,
+                parent=request.parent,
+                custom=request.custom,
+                inputs=wire.decode(request.object, mask=True),
+                dependencies=tuple(sorted(request.dependencies)),
+                property_dependencies={
+                    key: tuple(sorted(request.propertyDependencies[key].urns))
+                    for key in sorted(request.propertyDependencies)
+                },
+                provider=_provider_urn(request.provider),
+                options=_options(request),
+            )
+            self._add(resource, request.retainOnDelete if request.HasField("retainOnDelete") else None)
+            if request.remote:
+                return self._construct(request, resource)
+            if not request.custom:
+                return resource_pb2.RegisterResourceResponse(urn=urn)
+            secret = wire.secret_keys(request.object) | frozenset(request.additionalSecretOutputs)
+            identity, state = self._create(resource, wire.decode(request.object, mask=False), secret)
+            return resource_pb2.RegisterResourceResponse(urn=urn, id=identity, object=wire.encode(state, secret=secret))
+
+    def RegisterResourceOutputs(  # noqa: N802
+        self, request: resource_pb2.RegisterResourceOutputsRequest
+    ) -> empty_pb2.Empty:
+        """The outputs of a component; the stack's are the exports."""
+        with self._lock:
+            self._secrets |= wire.secret_texts(request.outputs)
+            self._outputs[request.urn] = wire.decode(request.outputs, mask=True)
+        return empty_pb2.Empty()
+
+    def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> provider_pb2.InvokeResponse:  # noqa: N802
+        """A look-up. The SDK's own, for a resource that a component returned, is answered."""
+        if request.tok == _GET_RESOURCE:
+            urn = request.args.fields["urn"].string_value
+            identity, state = self._states[urn]
+            fields = {"urn": urn, "id": identity}
+            answer = wire.encode(fields)
+            answer.fields["state"].struct_value.CopyFrom(state)
+            return provider_pb2.InvokeResponse(**{"return": answer})
+        raise self._refused(f"the program calls {request.tok}, and a plan asks nothing: pass the value as an argument")
+
+    def Call(self, request: resource_pb2.ResourceCallRequest) -> provider_pb2.CallResponse:  # noqa: N802
+        """A method of a resource."""
+        raise self._refused(f"the program calls the method {request.tok}, and a plan asks nothing")
+
+    def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:  # noqa: N802
+        """``.get()``: a look-up too."""
+        raise self._refused(
+            f"the program reads {request.type} {request.name}, and a plan asks nothing: pass its id and attributes"
+        )
+
+    def ExistsResource(self, request: resource_pb2.ExistsResourceRequest) -> Any:  # noqa: N802
+        """A look-up too."""
+        raise self._refused(f"the program asks whether {request.type} {request.id} exists, and a plan asks nothing")
+
+    # --- what is recorded -----------------------------------------------------------------------------------------
+
+    def graph(self, config: Mapping[str, Any]) -> Graph:
+        """Everything that was registered, in an order that depends on nothing but the program."""
+        resources = [self._finished(self._entries[urn]) for urn in sorted(self._entries)]
+        stack_urn = next((resource.urn for resource in resources if resource.type == STACK_TYPE), "")
+        simulated = {
+            _package(resource.type)
+            for resource in resources
+            if resource.custom and self._backend.simulates(resource.type)
+        } | {_package(resource.type) for resource in resources if resource.type == eks_cluster.TYPE}
+        return Graph(
+            project=self.project,
+            stack=self.stack,
+            resources=tuple(resources),
+            outputs=_sorted(self._hide(self._outputs.get(stack_urn, {}))),
+            config=_sorted(config),
+            simulated=tuple(sorted(simulated - {"pulumi"})),
+            warnings=tuple(sorted({str(self._hide(message)) for message in self.engine.messages})),
+        )
+
+    def _finished(self, entry: _Entry) -> Resource:
+        """With the outputs that came later and the options that the engine (not the SDK) hands down to children.
+
+        The engine's list: ``inheritFromParent`` in Pulumi's ``source_eval.go``.
+        """
+        resource, options = entry.resource, entry.resource.options
+        above: _Entry | None = entry
+        while above is not None and above.retain_on_delete is None:
+            above = self._entries.get(above.resource.parent)
+        options = replace(options, retain_on_delete=bool(above and above.retain_on_delete))
+        parent = self._entries.get(resource.parent)
+        while not options.deleted_with and parent is not None:
+            options = replace(options, deleted_with=parent.resource.options.deleted_with)
+            parent = self._entries.get(parent.resource.parent)
+        outputs = {**resource.outputs, **self._outputs.get(resource.urn, {})}
+        return replace(
+            resource, inputs=_sorted(self._hide(resource.inputs)), outputs=_sorted(self._hide(outputs)), options=options
+        )
+
+    def _add(self, resource: Resource, retain_on_delete: bool | None) -> None:
+        with self._lock:
+            if resource.urn in self._entries:
+                raise RecordingError(f"two resources have the URN {resource.urn}: give one of them another name")
+            self._entries[resource.urn] = _Entry(resource, retain_on_delete)
+
+    def _create(
+        self, resource: Resource, inputs: dict[str, Any], secret: frozenset[str] = frozenset()
+    ) -> tuple[str, dict[str, Any]]:
+        """The backend's answer: an id (empty when unknown) and the state, both also recorded."""
+        subject = f"{resource.type} {resource.name}"
+        registration = Registration(
+            urn=resource.urn,
+            type=resource.type,
+            name=resource.name,
+            parent=resource.parent,
+            inputs=inputs,
+            provider=resource.provider,
+            dependencies=resource.dependencies,
+            options=resource.options,
+            dry_run=self.dry_run,
+        )
+        self.in_flight.add(subject)
+        try:
+            identity, computed = self._backend.create(registration)
+        finally:
+            self.in_flight.discard(subject)
+        identity = resource.options.import_id or ("" if self.dry_run else identity)
+        state = {**inputs, **(preview_state(computed, inputs) if self.dry_run else computed)}
+        shown = {
+            key: value if key not in secret else resource.inputs[key] if value == inputs.get(key) else SECRET
+            for key, value in state.items()
+        }
+        with self._lock:
+            self._secrets |= wire.secret_texts(
+                wire.encode({key: state[key] for key in secret & state.keys()}, secret=secret)
+            )
+            self._states[resource.urn] = (identity, wire.encode(state, secret=secret))
+            self._entries[resource.urn].resource = replace(resource, outputs={**shown, "id": identity or UNKNOWN})
+        return identity, state
+
+    def _construct(
+        self, request: resource_pb2.RegisterResourceRequest, component: Resource
+    ) -> resource_pb2.RegisterResourceResponse:
+        """A component that another process would build. Only the one whose children are known here is."""
+        if request.type == _KUSTOMIZATION:
+            # Fetched by its provider during the update: what it creates is the kustomization's, at its pinned ref.
+            self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
+            return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
+        if request.type != eks_cluster.TYPE:
+            raise RecordingError(
+                f"{request.type} is a component that its own provider builds; what it creates is not known here, so a "
+                "plan would leave it out. Use plain resources (for Helm charts: helm.v3.Release)"
+            )
+        provider = _provider_urn(request.providers["aws"]) if "aws" in request.providers else ""
+
+        def create(child: Resource) -> tuple[str, Mapping[str, Any]]:
+            child = replace(child, urn=self.make_urn(child.parent, child.type, child.name))
+            self._add(child, None)
+            if not child.custom:
+                return child.urn, {}
+            identity, state = self._create(child, dict(child.inputs))
+            return child.urn, {**state, "id": identity or UNKNOWN}
+
+        inputs = wire.decode(request.object, mask=False)
+        outputs = eks_cluster.construct(component, inputs, provider, self.make_urn, create)
+        with self._lock:
+            self._outputs[component.urn] = {
+                key: wire.decode(wire.encode({key: value}), mask=True)[key] for key, value in outputs.properties.items()
+            }
+        return resource_pb2.RegisterResourceResponse(
+            urn=component.urn,
+            object=wire.encode(outputs.properties),
+            propertyDependencies={
+                key: resource_pb2.RegisterResourceResponse.PropertyDependencies(urns=[outputs.cluster_urn])
+                for key in outputs.properties
+            },
+        )
+
+    # --- faults and secrets ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _checked(self, request: resource_pb2.RegisterResourceRequest) -> Iterator[None]:
+        """Keeps what goes wrong with a registration: the SDK reports only the first of several, whichever that is."""
+        try:
+            yield
+        except (RecordingError, SimulationError) as error:
+            raise self._refused(f"{request.name}: {error}", request) from None
+
+    def _refused(self, message: str, request: resource_pb2.RegisterResourceRequest | None = None) -> RecordingError:
+        position = request.sourcePosition if request is not None and request.HasField("sourcePosition") else None
+        place = f" ({_place(position.uri)}:{position.line})" if position is not None and position.uri else ""
+        self.errors.append(f"{self._hide(message)}{place}")
+        return RecordingError(self.errors[-1])
+
+    def _hide(self, value: Any) -> Any:
+        """The value without any text that the program declared secret, wherever it travelled."""
+        hidden = sorted((text for text in self._secrets if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
+        if not hidden:
+            return value
+        return _replaced(value, re.compile("|".join(re.escape(text) for text in hidden)))
+
+
+def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an answer a first preview knows: the inputs. The rest is computed by the provider later."""
+
+    def known(answer: Any, given: Any) -> Any:
+        if isinstance(answer, Mapping) and isinstance(given, Mapping):
+            return preview_state(answer, given)
+        if isinstance(answer, list) and isinstance(given, list) and len(answer) == len(given):
+            return [known(item, sent) for item, sent in zip(answer, given, strict=True)]
+        return given
+
+    return {key: known(value, inputs[key]) if key in inputs else UNKNOWN for key, value in computed.items()}
+
+
+def _options(request: resource_pb2.RegisterResourceRequest) -> Options:
+    timeouts = request.customTimeouts
+    return Options(
+        protect=request.protect,
+        retain_on_delete=request.retainOnDelete,
+        delete_before_replace=request.deleteBeforeReplace,
+        deleted_with=request.deletedWith,
+        ignore_changes=tuple(request.ignoreChanges),
+        replace_on_changes=tuple(request.replaceOnChanges),
+        additional_secret_outputs=tuple(request.additionalSecretOutputs),
+        aliases=tuple(_alias(alias) for alias in request.aliases),
+        custom_timeouts={
+            step: getattr(timeouts, step) for step in ("create", "update", "delete") if getattr(timeouts, step)
+        },
+        import_id=request.importId,
+        version=request.version,
+    )
+
+
+def _alias(alias: alias_pb2.Alias) -> str:
+    """A URN as it is; a spec as ``name=old type=… parent=…`` (only what it says)."""
+    if alias.WhichOneof("alias") == "urn":
+        return alias.urn
+    spec = alias.spec
+    parts = {
+        "name": spec.name,
+        "type": spec.type,
+        "stack": spec.stack,
+        "project": spec.project,
+        "parent": spec.parentUrn,
+        "no-parent": "true" if spec.noParent else "",
+    }
+    return " ".join(f"{key}={value}" for key, value in parts.items() if value)
+
+
+def _provider_urn(reference: str) -> str:
+    """A provider reference is its URN, ``::`` and its id."""
+    return reference.rpartition("::")[0]
+
+
+def _package(type_: str) -> str:
+    return type_.partition(":")[0]
+
+
+def _place(uri: str) -> str:
+    path = Path(unquote(urlparse(uri).path))
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _replaced(value: Any, secrets: re.Pattern[str]) -> Any:
+    if isinstance(value, str):
+        return secrets.sub(SECRET, value)
+    if isinstance(value, Mapping):
+        return {key: _replaced(item, secrets) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, secrets) for item in value]
+    return value
+
+
+def _sorted(value: Any) -> Any:
+    """Objects with their keys in order: two runs must not differ by who came first."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value

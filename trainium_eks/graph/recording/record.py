@@ -1,0 +1,271 @@
+"""Records a project's own ``__main__.py``, in a process of its own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.child import LIVE_PROTOCOL, PROTOCOL
+from trainium_eks.graph.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+from trainium_eks.model.problems import Problem, config_path
+
+__all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
+
+# The child ends itself and says what is pending; only one that cannot even do that is killed, after this long.
+_GRACE_SECONDS = 10.0
+
+# What a shell may hold and the SDKs read as defaults (region, profile, cluster): a plan must not depend on it.
+_AMBIENT = ("AWS_", "HELM_", "KUBECONFIG", "PULUMI_", "PYTHONSAFEPATH")
+
+
+@dataclass(frozen=True)
+class Live:
+    """Who answers for the providers instead of the simulation. It is made in the program's process."""
+
+    factory: str
+    """``module:function``, called with the options, the stack's ``aws:region`` and a function that emits an event;
+    returns a :class:`~trainium_eks.graph.recording.backend.Backend`."""
+    options: Mapping[str, Any]
+    """Plain data."""
+    on_event: Callable[[Mapping[str, Any]], None]
+    """Called in a thread for each event, in their order."""
+
+
+class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
+    """The program raised, or its process died.
+
+    Attributes:
+        message: the error, without traceback.
+        traceback: the program's own frames, innermost last; empty where they say nothing.
+        output: what the program printed.
+    """
+
+    def __init__(self, message: str, traceback: str = "", output: str = "") -> None:
+        self.message = message
+        self.traceback = traceback
+        self.output = output
+        parts = [message, traceback.rstrip(), f"The program printed:\n{output.rstrip()}" if output.strip() else ""]
+        super().__init__("\n".join(part for part in parts if part))
+
+
+class ProgramTimedOut(Exception):  # noqa: N818
+    """The program did not finish in time.
+
+    Attributes:
+        pending: what it still waited for, or where it was; empty when its process did not answer either.
+    """
+
+    def __init__(self, timeout_seconds: float, pending: tuple[str, ...]) -> None:
+        self.pending = pending
+        listed = "\n".join(f"  {item}" for item in pending) or "  (it did not say)"
+        super().__init__(f"the program did not finish in {timeout_seconds:g} s; pending:\n{listed}")
+
+
+def record(
+    directory: Path,
+    stack: str,
+    *,
+    dry_run: bool = False,
+    timeout_seconds: float = 120,
+    python: str = sys.executable,
+    adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
+    live: Live | None = None,
+) -> Graph:
+    """The graph of a project's stack.
+
+    Args:
+        directory: where ``Pulumi.yaml`` is.
+        stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
+        dry_run: as in a first preview; see :func:`~trainium_eks.graph.recording.recorder.record_program`.
+        timeout_seconds: after which the program is stopped.
+        python: the interpreter to run it with; it must have Pulumi's SDKs.
+        adjust: changes the stack's settings on their way to the program.
+        live: who answers for the providers; the simulation when None.
+
+    Raises:
+        ProjectError: the project or stack cannot be read.
+        InvalidConfig: the stack's config is refused, by its declared types or by the program.
+        ProgramFailed: the program raised or died.
+        ProgramTimedOut: with what is pending.
+    """
+    project = load_project(directory)
+    try:
+        settings = adjust(project.stack(stack))
+    except InvalidConfig as error:
+        if error.settings is None:
+            raise
+        raise _with_the_programs_own(project, error.settings, error, dry_run, timeout_seconds, python) from None
+    return _record(project, settings, dry_run, timeout_seconds, python, live)
+
+
+def _with_the_programs_own(
+    project: Project,
+    settings: StackSettings,
+    declared: InvalidConfig,
+    dry_run: bool,
+    timeout_seconds: float,
+    python: str,
+) -> InvalidConfig:
+    """What Pulumi.yaml's types refuse, and what the program would refuse next: all is told at once."""
+    try:
+        _record(project, settings, dry_run, timeout_seconds, python)
+    except InvalidConfig as error:
+        said = {problem.path for problem in declared.problems}
+        more = tuple(problem for problem in error.problems if config_path(problem.path) not in said)
+        return InvalidConfig(declared.problems + more)
+    except (ProgramFailed, ProgramTimedOut, ProjectError):
+        pass  # with such a config that says nothing
+    return declared
+
+
+def _record(
+    project: Project,
+    settings: StackSettings,
+    dry_run: bool,
+    timeout_seconds: float,
+    python: str,
+    live: Live | None = None,
+) -> Graph:
+    _check_recorder(project)
+    with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
+        answer_file = Path(scratch) / "answer.json"
+        request = _request(project, settings, answer_file, dry_run, timeout_seconds)
+        code, output = _run(project, python, request, Path(scratch), timeout_seconds, live)
+        if not answer_file.is_file():
+            raise ProgramFailed(_death(code), output=output)
+        answer = json.loads(answer_file.read_text())
+    return _graph(answer, project, timeout_seconds, output)
+
+
+def _request(
+    project: Project, settings: StackSettings, answer_file: Path, dry_run: bool, timeout_seconds: float
+) -> dict[str, Any]:
+    return {
+        "protocol": PROTOCOL,
+        "project": project.name,
+        "stack": settings.name,
+        "program": str(project.program),
+        "config": dict(settings.config),
+        "secretKeys": sorted(settings.secret_keys),
+        "dryRun": dry_run,
+        "timeoutSeconds": timeout_seconds,
+        "answer": str(answer_file),
+    }
+
+
+def _check_recorder(project: Project) -> None:
+    """A checkout with a ``trainium_eks`` of its own is recorded by it, or the two versions would mix."""
+    package = project.directory / "trainium_eks"
+    if (package / "__init__.py").is_file() and not (package / "graph" / "recording" / "child.py").is_file():
+        raise ProjectError(
+            f"the trainium_eks in {project.directory} is too old to be recorded: it has no graph/recording/child.py"
+        )
+
+
+def _run(
+    project: Project,
+    python: str,
+    request: Mapping[str, Any],
+    scratch: Path,
+    timeout_seconds: float,
+    live: Live | None,
+) -> tuple[int, str]:
+    """Exit code and everything printed. The child and what it started are gone when this returns."""
+    printed = scratch / "printed"
+    events = _Events(live) if live is not None else None
+    # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
+    with printed.open("wb") as sink:
+        process = subprocess.Popen(
+            [python, "-m", "trainium_eks.graph.recording.child"],
+            cwd=project.directory,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(events.write_end,) if events else (),
+        )
+    try:
+        if events is not None:
+            request = {**request, **events.begin()}
+        process.communicate(json.dumps(request).encode(), timeout=timeout_seconds + _GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise ProgramTimedOut(timeout_seconds, ()) from None
+    finally:
+        _end(process)
+        if events is not None:
+            events.end()
+    return process.returncode, printed.read_text(errors="replace")
+
+
+class _Events:
+    """What the live backend tells while the program runs: JSON lines through a pipe of its own."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._read_end, self.write_end = os.pipe()
+        self._reader = threading.Thread(target=self._read, name="events", daemon=True)
+
+    def begin(self) -> dict[str, Any]:
+        """Starts to listen; what the request says of it. The child has its own copy of the write end by now."""
+        os.close(self.write_end)
+        self._reader.start()
+        backend = {"factory": self._live.factory, "options": dict(self._live.options), "events": self.write_end}
+        return {"protocol": LIVE_PROTOCOL, "backend": backend}
+
+    def end(self) -> None:
+        """When the child is gone, the pipe ends; all that it told has been passed on when this returns."""
+        if self._reader.ident is not None:
+            self._reader.join()
+
+    def _read(self) -> None:
+        with os.fdopen(self._read_end, encoding="utf-8") as lines:
+            for line in lines:
+                if line.endswith("\n"):  # a child that was killed may have written half of one
+                    self._live.on_event(json.loads(line))
+
+
+def _environment() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
+    # `-m` puts the project's directory first, so its own packages win; ours serve projects that have none.
+    own = str(Path(__file__).resolve().parents[3])
+    environment["PYTHONPATH"] = os.pathsep.join(part for part in (own, environment.get("PYTHONPATH", "")) if part)
+    return environment
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the child's whole session, whatever ended the wait for it (also an interrupt from the keyboard)."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _graph(answer: Mapping[str, Any], project: Project, timeout_seconds: float, output: str) -> Graph:
+    if answer.get("protocol") not in (PROTOCOL, LIVE_PROTOCOL) or answer["status"] == "protocol":
+        raise ProjectError(
+            f"the trainium_eks in {project.directory} speaks version {answer.get('protocol')} of the recording "
+            f"protocol, this one version {PROTOCOL}"
+        )
+    status = answer["status"]
+    if status == "invalid":
+        raise InvalidConfig(tuple(Problem.from_json(item) for item in answer["problems"]))
+    if status == "timeout":
+        raise ProgramTimedOut(timeout_seconds, tuple(answer["pending"]))
+    if status == "failed":
+        raise ProgramFailed(answer["message"], answer["traceback"], output)
+    return Graph.from_json(answer["graph"])
+
+
+def _death(code: int) -> str:
+    if code < 0:
+        return f"the program's process was killed by {signal.Signals(-code).name}"
+    return f"the program's process ended with exit code {code} and no answer"

@@ -1,0 +1,218 @@
+"""Runs a Pulumi program without an engine and records every registration it makes.
+
+Nothing outside is asked: no engine, no cloud, no credentials. What the providers would answer comes from a
+:class:`~trainium_eks.graph.recording.backend.Backend`. Everything that Pulumi's SDK keeps in context variables is
+set in a copy of the context, so one process can record any number of programs one after another.
+"""
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from pulumi.runtime import config as pulumi_config
+from pulumi.runtime import mocks, settings
+from pulumi.runtime.stack import run_in_stack
+
+from trainium_eks.graph.graph import SECRET, Graph
+from trainium_eks.graph.recording.backend import Backend
+from trainium_eks.graph.recording.monitor import Recorder, RecordingError
+from trainium_eks.graph.recording.pending import pending
+from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.model.config import decode
+from trainium_eks.model.shape import ShapeError
+
+__all__ = ["RecordingError", "RecordingTimedOut", "record_program"]
+
+# Registrations block their thread while the backend answers, and asyncio's default of 6 threads on 2 cores makes a
+# live backend slow and can starve.
+_THREADS = 32
+
+
+class RecordingTimedOut(Exception):  # noqa: N818 (what happened, not what is wrong)
+    """The program did not finish.
+
+    Attributes:
+        pending: what it still waits for, each as ``<type> <name> (waiting for: <inputs>)``.
+    """
+
+    def __init__(self, timeout_seconds: float, waiting: tuple[str, ...]) -> None:
+        self.pending = waiting
+        listed = "\n".join(f"  {item}" for item in waiting) or "  nothing that Pulumi knows of"
+        super().__init__(f"the program did not finish in {timeout_seconds:g} s; it still waits for\n{listed}")
+
+
+def record_program(
+    program: Callable[[], object],
+    *,
+    project: str = "trainium-eks",
+    stack: str = "test",
+    config: Mapping[str, str] | None = None,
+    secret_keys: Collection[str] = (),
+    dry_run: bool = False,
+    backend: Backend | None = None,
+    timeout_seconds: float = 60,
+) -> Graph:
+    """The graph of everything ``program`` registers.
+
+    Args:
+        program: what ``__main__.py`` would do; called once, inside a stack.
+        project: Pulumi project.
+        stack: Pulumi stack.
+        config: key to text, as Pulumi stores it. Keys without namespace are the project's; others are given in full
+            (``aws:region``).
+        secret_keys: the keys of ``config`` whose values are secret, spelled as in ``config``.
+        dry_run: as in a first preview: what a provider computes is unknown, inputs are known.
+        backend: who answers for the providers; a simulation when not given.
+        timeout_seconds: limit for a program that waits for something that never comes. A program that computes
+            without end cannot be stopped from inside its process; ``record`` can.
+
+    Raises:
+        RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
+        RecordingTimedOut: with what is pending.
+        Exception: whatever the program raises.
+    """
+    full = {_full_key(key, project): value for key, value in (config or {}).items()}
+    secret = {_full_key(key, project) for key in secret_keys}
+    recorder = Recorder(
+        backend or Simulation(full.get("aws:region", DEFAULT_REGION)),
+        project=project,
+        stack=stack,
+        dry_run=dry_run,
+        secrets={full[key] for key in secret if key in full},
+    )
+    contextvars.copy_context().run(_run, program, recorder, full, secret, timeout_seconds)
+    return recorder.graph(_decoded(full, secret, project))
+
+
+def _run(
+    program: Callable[[], object],
+    recorder: Recorder,
+    config: Mapping[str, str],
+    secret_keys: set[str],
+    timeout_seconds: float,
+) -> None:
+    settings.ROOT.set(None)
+    settings.configure(
+        mocks.MockSettings(  # type: ignore[no-untyped-call]
+            monitor=recorder,
+            monitor_features=recorder.features(),
+            engine=recorder.engine,
+            project=recorder.project,
+            stack=recorder.stack,
+            organization="organization",
+            root_directory=os.getcwd(),
+            dry_run=recorder.dry_run,
+            legacy_apply_enabled=False,
+            parallel=None,
+            callbacks=None,
+            # Shared by all contexts unless replaced: outputs of an earlier program would be awaited here.
+            outputs=set(),
+            lock=threading.Lock(),
+            package_refs={},
+            base_providers_by_ref={},
+        )
+    )
+    pulumi_config.set_all_config(dict(config), sorted(secret_keys))
+    _drive(program, recorder, timeout_seconds)
+
+
+def _drive(program: Callable[[], object], recorder: Recorder, timeout_seconds: float) -> None:
+    """Runs the program on an event loop of its own, which is never the thread's current loop."""
+
+    def main() -> None:
+        program()
+
+    loop = asyncio.new_event_loop()
+    executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="registration")
+    loop.set_default_executor(executor)
+    # A failed registration fails everything that waits for it; only the first says why, and that one is raised.
+    loop.set_exception_handler(lambda _loop, _context: None)
+    origins = _Origins()
+    loop.set_task_factory(origins.task)
+    task = loop.create_task(run_in_stack(main))
+    finished = False
+    try:
+        done, _ = loop.run_until_complete(asyncio.wait({task}, timeout=timeout_seconds))
+        finished = bool(done)
+        if not finished:
+            raise RecordingTimedOut(timeout_seconds, pending(loop, recorder.in_flight))
+        _result(task, recorder, origins)
+    except SystemExit as error:
+        # As under the engine: registrations made before `sys.exit(0)` count.
+        if error.code not in (None, 0):
+            raise
+    finally:
+        _close(loop, executor, wait=finished)
+
+
+class _Origins:
+    """Where each exception came from. On its way through Pulumi's futures it loses the frames of the program."""
+
+    def __init__(self) -> None:
+        # By identity, since an exception need not be hashable; the exception is kept so that its id stays its own.
+        self._raised: dict[int, tuple[BaseException, TracebackType | None]] = {}
+
+    def task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        """A task factory. Its callback comes before those of whoever waits, so it sees the exception as raised."""
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+        task.add_done_callback(self._note)
+        return task
+
+    def restored(self, error: BaseException) -> BaseException:
+        """The exception with the traceback it was first raised with."""
+        _, raised_with = self._raised.get(id(error), (error, error.__traceback__))
+        return error.with_traceback(raised_with)
+
+    def _note(self, task: "asyncio.Task[Any]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._raised.setdefault(id(error), (error, error.__traceback__))
+
+
+def _result(task: "asyncio.Task[None]", recorder: Recorder, origins: _Origins) -> None:
+    error = task.exception()
+    if recorder.errors:
+        raise RecordingError("\n".join(sorted(set(recorder.errors)))) from None
+    if error is not None:
+        raise origins.restored(error)
+
+
+def _close(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor, *, wait: bool) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks and not loop.is_closed():
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    executor.shutdown(wait=wait, cancel_futures=True)
+    loop.close()
+
+
+def _full_key(key: str, project: str) -> str:
+    return key if ":" in key else f"{project}:{key}"
+
+
+def _decoded(config: Mapping[str, str], secret_keys: set[str], project: str) -> dict[str, Any]:
+    """The project's own config as data."""
+    data: dict[str, Any] = {}
+    for key in sorted(config):
+        namespace, _, name = key.partition(":")
+        if namespace != project:
+            continue
+        if key in secret_keys:
+            data[name] = SECRET
+            continue
+        try:
+            data.update(decode({name: config[key]}))
+        except ShapeError:
+            data[name] = config[key]
+    return data

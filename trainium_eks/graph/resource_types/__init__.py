@@ -1,0 +1,1 @@
+"""What is known of each resource type, one declaration a type."""

@@ -1,0 +1,1 @@
+"""The processes of a real Kubernetes control plane on this machine."""

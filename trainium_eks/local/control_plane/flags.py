@@ -1,0 +1,137 @@
+"""Command lines of the control plane. A process whose command line is another one is started anew."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainium_eks.local.control_plane import pki
+from trainium_eks.local.paths import Paths
+
+HOST = "127.0.0.1"
+"""Everything listens here only."""
+
+SERVICE_RANGE = "10.100.0.0/16"
+"""Addresses of services: one of the two ranges that EKS chooses from."""
+
+ADMISSION_PLUGINS = ("ExtendedResourceToleration",)
+"""Enabled beside the defaults. EKS has it: pods that ask for a device tolerate that device's taint."""
+
+NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
+"""Annotation of the nodes that kwok plays."""
+
+STAGES = Path(__file__).with_name("kwok_stages.yaml")
+"""What kwok makes of nodes and pods."""
+
+PORTS = ("etcd", "etcd-peer", "kube-apiserver")
+"""What listens. Controller manager, scheduler and kwok listen nowhere: one thing less that can be taken."""
+
+
+def commands(paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int]) -> dict[str, list[str]]:
+    """The command line of each process, in the order in which they are started.
+
+    Args:
+        paths: the stack's files.
+        binaries: the programs, by their names.
+        ports: where each of :data:`PORTS` listens.
+    """
+    server = f"https://{HOST}:{ports['kube-apiserver']}"
+    arguments = {
+        "etcd": _etcd(paths, ports),
+        "kube-apiserver": _api_server(paths, ports),
+        "kube-controller-manager": _controller_manager(paths, server),
+        "kube-scheduler": _scheduler(paths, server),
+        "kwok": _kwok(paths, server),
+    }
+    return {name: [str(binaries[name]), *flags] for name, flags in arguments.items()}
+
+
+def _etcd(paths: Paths, ports: Mapping[str, int]) -> list[str]:
+    clients = f"https://{HOST}:{ports['etcd']}"
+    peers = f"https://{HOST}:{ports['etcd-peer']}"
+    tls = ("cert-file", "etcd.crt"), ("key-file", "etcd.key"), ("trusted-ca-file", "etcd-ca.crt")
+    return [
+        "--name=local",
+        f"--data-dir={paths.etcd}",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=local={peers}",
+        *(f"--{flag}={paths.pki / file}" for flag, file in tls),
+        "--client-cert-auth=true",
+        *(f"--peer-{flag}={paths.pki / file}" for flag, file in tls),
+        "--peer-client-cert-auth=true",
+        # Killed processes lose nothing: what was written is in the system's page cache. Only a machine that loses
+        # power can lose the last seconds, and with them this stack, which the next `up` makes again.
+        "--unsafe-no-fsync=true",
+        "--log-level=warn",
+    ]
+
+
+def _api_server(paths: Paths, ports: Mapping[str, int]) -> list[str]:
+    return [
+        f"--etcd-servers=https://{HOST}:{ports['etcd']}",
+        f"--etcd-cafile={pki.certificate(paths, 'etcd-ca')}",
+        f"--etcd-certfile={pki.certificate(paths, 'etcd-client')}",
+        f"--etcd-keyfile={pki.key(paths, 'etcd-client')}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={ports['kube-apiserver']}",
+        f"--tls-cert-file={pki.certificate(paths, 'kube-apiserver')}",
+        f"--tls-private-key-file={pki.key(paths, 'kube-apiserver')}",
+        f"--client-ca-file={pki.certificate(paths, 'ca')}",
+        "--authorization-mode=Node,RBAC",
+        f"--enable-admission-plugins={','.join(ADMISSION_PLUGINS)}",
+        "--allow-privileged=true",  # as EKS: drivers' and device plugins' pods are
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={pki.service_account_public_key(paths)}",
+        f"--service-account-signing-key-file={pki.key(paths, 'service-account')}",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        # Endpoints of the service `kubernetes` must not be loopback addresses, and no pod is there to use them.
+        "--endpoint-reconciler-type=none",
+        # How long `down` may take: open watches are cut.
+        "--shutdown-delay-duration=0s",
+        "--profiling=false",
+    ]
+
+
+def _controller_manager(paths: Paths, server: str) -> list[str]:
+    return [
+        f"--kubeconfig={pki.kubeconfig(paths, 'kube-controller-manager')}",
+        f"--master={server}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--controllers=*",
+        f"--root-ca-file={pki.certificate(paths, 'ca')}",
+        f"--service-account-private-key-file={pki.key(paths, 'service-account')}",
+        f"--cluster-signing-cert-file={pki.certificate(paths, 'ca')}",
+        f"--cluster-signing-key-file={pki.key(paths, 'ca')}",
+        # Three of kwok's lease renewals may be late on a busy machine before a node counts as lost.
+        "--node-monitor-grace-period=120s",
+        # 1,000 nodes' DaemonSet pods at the default of 20 a second would take minutes.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--profiling=false",
+    ]
+
+
+def _scheduler(paths: Paths, server: str) -> list[str]:
+    return [
+        f"--kubeconfig={pki.kubeconfig(paths, 'kube-scheduler')}",
+        f"--master={server}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+        "--profiling=false",
+    ]
+
+
+def _kwok(paths: Paths, server: str) -> list[str]:
+    return [
+        f"--kubeconfig={pki.kubeconfig(paths, 'kwok')}",
+        f"--master={server}",
+        f"--config={STAGES}",
+        f"--manage-nodes-with-annotation-selector={NODE_SELECTOR}",
+        # Renewed at a quarter of it.
+        "--node-lease-duration-seconds=160",
+    ]

@@ -1,0 +1,65 @@
+"""The few questions that starting asks the API server; without a client library, which takes a second to load."""
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane.flags import HOST
+
+_TIMEOUT_SECONDS = 10.0
+
+
+class Loopback:
+    """An API server on this machine, asked as its administrator."""
+
+    def __init__(self, port: int, authority: Path, certificate: Path, key: Path) -> None:
+        self._port = port
+        self._tls = ssl.create_default_context(cafile=str(authority))
+        self._tls.load_cert_chain(certificate, key)
+
+    def has(self, path: str) -> bool:
+        """Whether it answers that path with success; an API server that cannot be reached does not."""
+        try:
+            return self._request("GET", path)[0] == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The answer.
+
+        Raises:
+            LocalError: it does not answer, or with an error.
+        """
+        answer: dict[str, Any] = json.loads(self._successful("GET", path))
+        return answer
+
+    def delete(self, path: str) -> None:
+        """Deletes what is there, a collection as a whole.
+
+        Raises:
+            LocalError: it does not answer, or with an error.
+        """
+        self._successful("DELETE", path)
+
+    def _successful(self, method: str, path: str) -> bytes:
+        try:
+            status, body = self._request(method, path)
+        except (OSError, http.client.HTTPException) as error:
+            raise LocalError(
+                f"The API server at {HOST}:{self._port} does not answer {method} {path}: {error}"
+            ) from error
+        if status not in (http.HTTPStatus.OK, http.HTTPStatus.CREATED, http.HTTPStatus.ACCEPTED):
+            raise LocalError(f"The API server refuses {method} {path}: {status} {body.decode(errors='replace')[:400]}")
+        return body
+
+    def _request(self, method: str, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPSConnection(HOST, self._port, timeout=_TIMEOUT_SECONDS, context=self._tls)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()

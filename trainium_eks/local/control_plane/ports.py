@@ -1,0 +1,129 @@
+"""Where the control plane listens: remembered, so that kubeconfigs stay right; replaced when others have a port."""
+
+import json
+import random
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane.flags import HOST, PORTS
+from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.paths import Paths
+
+# Below what Linux (32768-60999) and macOS (49152-65535) take for connections that programs make to others, so that
+# while the control plane is down only somebody who listens can take one.
+_RANGE = range(20000, 32768)
+
+_TRIES = 200
+
+# A process that was killed is gone from the process table a moment before its port is free.
+_FREE_WITHIN_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class MovedPort:
+    """A port that somebody else has taken since the last start."""
+
+    name: str
+    """One of :data:`PORTS`."""
+    before: int
+    now: int
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.before} of {self.name} is taken by another program: {self.now} from now on"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the control plane remembers."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    is_complete: bool = False
+    """Whether a start ever came to its end: etcd's data is somebody's from then on."""
+
+    @staticmethod
+    def load(paths: Paths) -> "Settings":
+        """What was remembered; nothing when it is not there or not readable."""
+        try:
+            document = json.loads(paths.settings.read_text())
+            ports = {name: document["ports"][name] for name in PORTS}
+            complete = document["complete"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return Settings()
+        if not all(isinstance(port, int) and 0 < port < 65536 for port in ports.values()):
+            return Settings()
+        return Settings(ports, complete is True)
+
+    def save(self, paths: Paths) -> None:
+        """Remembers it: all of it or nothing.
+
+        Raises:
+            LocalError: it cannot be written.
+        """
+        part = paths.settings.with_suffix(".part")
+        try:
+            part.write_text(json.dumps({"ports": dict(self.ports), "complete": self.is_complete}, indent=2) + "\n")
+            part.replace(paths.settings)
+        except OSError as error:
+            raise unwritable(error, paths.settings) from error
+
+    def completed(self) -> "Settings":
+        """The same after a start that came to its end."""
+        return replace(self, is_complete=True)
+
+    def settled(self, is_ours: Callable[[str, int], bool]) -> tuple["Settings", list[MovedPort]]:
+        """These with a usable port for each of :data:`PORTS`.
+
+        Args:
+            is_ours: whether a process of ours has the port.
+
+        Returns:
+            The settings, and what had to be replaced.
+        """
+        ports: dict[str, int] = {}
+        moved = []
+        for name in PORTS:
+            before = self.ports.get(name)
+            if before is not None and before not in ports.values() and (is_ours(name, before) or _becomes_free(before)):
+                ports[name] = before
+                continue
+            ports[name] = _free_port({*self.ports.values(), *ports.values()})
+            if before is not None:
+                moved.append(MovedPort(name, before, ports[name]))
+        return replace(self, ports=ports), moved
+
+
+def is_free(port: int) -> bool:
+    """Whether a program could listen there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        # As Go's net.Listen does: connections of a former listener that still time out do not matter.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+            listener.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _becomes_free(port: int) -> bool:
+    deadline = time.monotonic() + _FREE_WITHIN_SECONDS
+    while not is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _free_port(avoided: set[int]) -> int:
+    # By chance, so that two stacks that start at the same moment do not choose the same.
+    chance = random.SystemRandom()
+    for _ in range(_TRIES):
+        port = chance.choice(_RANGE)
+        if port not in avoided and is_free(port):
+            return port
+    raise LocalError(f"No free port was found on {HOST} between {_RANGE.start} and {_RANGE.stop - 1}.")

@@ -1,0 +1,1 @@
+"""Node groups as simulated nodes, and what EKS would run on them."""

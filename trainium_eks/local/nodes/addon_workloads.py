@@ -1,0 +1,285 @@
+"""What EKS add-ons would run in the cluster: objects with the real names, places and weights, and nothing in them.
+
+AWS installs add-ons behind its own API, with images that only it serves. Here their DaemonSets and Deployments are made
+from :data:`trainium_eks.model.workloads.ADDONS`, so that nodes carry what they carry on EKS and jobs have as much room.
+Each pod has one container, which asks for what all containers of the real one ask together; the numbers are those of
+the add-ons' charts and of EKS' CoreDNS and kube-proxy, to be taken as about right. Images are named and never pulled.
+
+Left out on purpose: metrics-server's APIService (with nobody to answer it, every discovery would fail) and CoreDNS'
+Service (no name is resolved here).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.nodes.node_pools import SIMULATED
+from trainium_eks.local.objects.apply import Objects, Reference
+from trainium_eks.model import workloads
+from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.regions import eks_image_registry
+from trainium_eks.model.workloads import SYSTEM_NAMESPACE, Workload
+
+TIMEOUT_SECONDS = 1200.0
+"""What the AWS provider gives an add-on."""
+
+REPLICAS = 2
+"""Of every Deployment among the add-ons, as EKS has them."""
+
+_PUBLIC = "public.ecr.aws"
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What a stand-in's pod looks like."""
+
+    container: str
+    """Name of its main container."""
+    image: str
+    """Repository; ``{registry}`` is EKS' own of the region."""
+    labels: Mapping[str, str]
+    """By which the workload finds its pods."""
+    service_account: str
+    millicpu: int
+    """Asked by all its containers together; 0 for nothing."""
+    memory_mib: int
+    host_network: bool = False
+    tolerates: str = ""
+    """``everything`` for agents of every node, ``critical`` for controllers, empty for nothing."""
+    family: str = ""
+    """Family of the nodes that it is for; empty for all."""
+
+
+PODS: Mapping[str, Pod] = {
+    "aws-node": Pod(
+        "aws-node", "{registry}/amazon-k8s-cni", {"k8s-app": "aws-node"}, "aws-node", 50, 0, True, "everything"
+    ),
+    "kube-proxy": Pod(
+        "kube-proxy", "{registry}/eks/kube-proxy", {"k8s-app": "kube-proxy"}, "kube-proxy", 100, 0, True, "everything"
+    ),
+    "eks-pod-identity-agent": Pod(
+        "eks-pod-identity-agent",
+        "{registry}/eks/eks-pod-identity-agent",
+        {"app.kubernetes.io/name": "eks-pod-identity-agent"},
+        "eks-pod-identity-agent",
+        0,
+        0,
+        True,
+        "everything",
+    ),
+    "coredns": Pod(
+        "coredns",
+        "{registry}/eks/coredns",
+        {"eks.amazonaws.com/component": "coredns", "k8s-app": "kube-dns"},
+        "coredns",
+        100,
+        70,
+        tolerates="critical",
+    ),
+    "ebs-csi-controller": Pod(
+        "ebs-plugin",
+        f"{_PUBLIC}/ebs-csi-driver/aws-ebs-csi-driver",
+        {"app": "ebs-csi-controller", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
+        "ebs-csi-controller-sa",
+        60,
+        240,
+        tolerates="critical",
+    ),
+    "ebs-csi-node": Pod(
+        "ebs-plugin",
+        f"{_PUBLIC}/ebs-csi-driver/aws-ebs-csi-driver",
+        {"app": "ebs-csi-node", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
+        "ebs-csi-node-sa",
+        30,
+        120,
+        tolerates="everything",
+    ),
+    "fsx-csi-controller": Pod(
+        "fsx-plugin",
+        f"{_PUBLIC}/fsx-csi-driver/aws-fsx-csi-driver",
+        {"app": "fsx-csi-controller", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
+        "fsx-csi-controller-sa",
+        40,
+        136,
+        tolerates="critical",
+    ),
+    "fsx-csi-node": Pod(
+        "fsx-plugin",
+        f"{_PUBLIC}/fsx-csi-driver/aws-fsx-csi-driver",
+        {"app": "fsx-csi-node", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
+        "fsx-csi-node-sa",
+        30,
+        104,
+        tolerates="everything",
+    ),
+    "metrics-server": Pod(
+        "metrics-server",
+        "{registry}/eks/metrics-server",
+        {"app.kubernetes.io/name": "metrics-server"},
+        "metrics-server",
+        100,
+        200,
+    ),
+    "eks-node-monitoring-agent": Pod(
+        "eks-node-monitoring-agent",
+        "{registry}/eks/eks-node-monitoring-agent",
+        {"app.kubernetes.io/name": "eks-node-monitoring-agent"},
+        "eks-node-monitoring-agent",
+        10,
+        30,
+        True,
+        "everything",
+    ),
+    "dcgm-server": Pod(
+        "eks-node-monitoring-agent-dcgm",
+        "{registry}/eks/eks-node-monitoring-agent",
+        {"k8s-app": "dcgm-server"},
+        "default",
+        0,
+        0,
+        family="nvidia",
+    ),
+}
+"""Workload to its pod."""
+
+DRIVERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "aws-ebs-csi-driver": (
+        "ebs.csi.aws.com",
+        {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"},
+    ),
+    # No controller attaches a Lustre file system: nodes mount it by themselves.
+    "aws-fsx-csi-driver": (
+        "fsx.csi.aws.com",
+        {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
+    ),
+}
+"""Add-on to the CSIDriver that it registers."""
+
+
+class AddonWorkloads:
+    """The stand-ins of all add-ons. Safe to use from many threads, each with another add-on."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def apply(self, addon: str, version: str, region: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
+        """Makes what the add-on would run, and waits until it is running.
+
+        Args:
+            addon: ``coredns``, a key of ``versions.ADDONS``. Of another one nothing is known: it is named as not
+                installed.
+            version: ``v1.14.3-eksbuild.3``; empty for the newest.
+            region: where images come from.
+            timeout_seconds: for each object.
+
+        Raises:
+            LocalError: refused, or not running in time, with what it waits for.
+        """
+        made = manifests(addon, version, region)
+        if not made:
+            return Applied(Change.CREATED, not_installed=f"add-on {addon}: what EKS runs for it is not known here")
+        try:
+            changes = {self._objects.apply(each, timeout_seconds=timeout_seconds).change for each in made}
+        except LocalError as error:
+            raise LocalError(f"add-on {addon}: {error}") from error
+        return Applied(changes.pop() if len(changes) == 1 else Change.UPDATED)
+
+    def delete(self, addon: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Takes away what the add-on runs; fine when it is not there."""
+        for each in reversed(manifests(addon, "", "")):
+            metadata = each["metadata"]
+            reference = Reference(each["apiVersion"], each["kind"], metadata.get("namespace", ""), metadata["name"])
+            self._objects.delete(reference, timeout_seconds=timeout_seconds)
+
+
+def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:
+    """What stands in for an add-on, in the order to make it; nothing for an add-on that is not known.
+
+    Args:
+        addon: a key of ``versions.ADDONS``.
+        version: of the add-on; becomes the images' tag.
+        region: where images come from.
+    """
+    found = workloads.ADDONS.get(addon, ())
+    accounts = sorted({PODS[each.name].service_account for each in found} - {"default"})
+    made = [_object("v1", "ServiceAccount", name) for name in accounts]
+    if addon in DRIVERS:
+        name, spec = DRIVERS[addon]
+        made.append({**_object("storage.k8s.io/v1", "CSIDriver", name, namespace=""), "spec": dict(spec)})
+    return made + [_workload(each, version, region) for each in found]
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = SYSTEM_NAMESPACE) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "annotations": {SIMULATED: "true"}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def _workload(workload: Workload, version: str, region: str) -> dict[str, Any]:
+    """A DaemonSet or Deployment. Pods of the same Deployment go apart where they can."""
+    pod = PODS[workload.name]
+    labels = dict(pod.labels)
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels, "annotations": {SIMULATED: "true"}},
+            "spec": _pod_spec(workload, pod, version, region),
+        },
+    }
+    if workload.kind == "Deployment":
+        spec["replicas"] = REPLICAS
+        apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+        affinity = spec["template"]["spec"].setdefault("affinity", {})
+        affinity["podAntiAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
+        }
+    else:
+        spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
+    made = _object("apps/v1", workload.kind, workload.name)
+    made["metadata"]["labels"] = labels
+    return {**made, "spec": spec}
+
+
+def _pod_spec(workload: Workload, pod: Pod, version: str, region: str) -> dict[str, Any]:
+    container: dict[str, Any] = {"name": pod.container, "image": _image(pod, version, region)}
+    asked = {
+        "cpu": f"{pod.millicpu}m" if pod.millicpu else "",
+        "memory": f"{pod.memory_mib}Mi" if pod.memory_mib else "",
+    }
+    if requests := {resource: amount for resource, amount in asked.items() if amount}:
+        container["resources"] = {"requests": requests}
+    spec: dict[str, Any] = {
+        "serviceAccountName": pod.service_account,
+        # Nobody uses the token, and its volume makes a pod cost 64 ms of processor time instead of 38 (measured on
+        # 300 nodes, all processes together). There are six of these pods on each node.
+        "automountServiceAccountToken": False,
+        "priorityClassName": "system-node-critical" if workload.kind == "DaemonSet" else "system-cluster-critical",
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "containers": [container],
+    }
+    if pod.host_network:
+        spec["hostNetwork"] = True
+    if pod.tolerates == "everything":
+        spec["tolerations"] = [{"operator": "Exists"}]
+    elif pod.tolerates == "critical":
+        spec["tolerations"] = [
+            {"key": "CriticalAddonsOnly", "operator": "Exists"},
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        ]
+    if pod.family:
+        types = sorted(name for name, instance in CATALOGUE.items() if instance.family == pod.family)
+        terms = [{"matchExpressions": [{"key": _INSTANCE_TYPE, "operator": "In", "values": types}]}]
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        }
+    return spec
+
+
+def _image(pod: Pod, version: str, region: str) -> str:
+    """Where the add-on's image would come from. Public images have the version without EKS' build."""
+    repository = pod.image.format(registry=eks_image_registry(region))
+    tag = version or "newest"
+    return f"{repository}:{tag.partition('-')[0] if repository.startswith(_PUBLIC) else tag}"

@@ -1,0 +1,52 @@
+"""``--nodes N``: a stack's config with another number of accelerator nodes."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from trainium_eks.graph.recording.project import StackSettings
+from trainium_eks.local.changes import LocalError
+from trainium_eks.model.formats import LARGEST_NODE_GROUP
+
+
+def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSettings]:
+    """Settings as they are, but the first node group has this many nodes.
+
+    What EKS does not allow in one group is spread over further groups of the same kind (``<name>-2``, …), as it would
+    be on AWS. All else follows from the config, as always: queues grow with the pool, the address budget must hold.
+
+    Args:
+        nodes: 0 or more.
+        project: name of the Pulumi project, whose ``nodeGroups`` are meant.
+
+    Raises:
+        LocalError: from the returned function, for a stack without node groups.
+    """
+    key = f"{project}:nodeGroups"
+
+    def adjust(settings: StackSettings) -> StackSettings:
+        groups = json.loads(settings.config.get(key, "[]"))
+        if not groups:
+            raise LocalError(f"--nodes sets the size of the first node group, and Pulumi.{settings.name}.yaml has none")
+        first, *others = groups
+        sized = [_sized(first, index, size) for index, size in enumerate(_sizes(nodes), start=1)]
+        return replace(settings, config={**settings.config, key: json.dumps([*sized, *others])})
+
+    return adjust
+
+
+def _sizes(nodes: int) -> list[int]:
+    full, rest = divmod(nodes, LARGEST_NODE_GROUP)
+    return [LARGEST_NODE_GROUP] * full + ([rest] if rest or not full else [])
+
+
+def _sized(group: Mapping[str, Any], index: int, size: int) -> dict[str, Any]:
+    name = group.get("name", "")
+    return {
+        **group,
+        "name": name if index == 1 else f"{name}-{index}",
+        "minSize": min(group.get("minSize", 0), size),
+        "maxSize": max(group.get("maxSize", 0), size, 1),
+        "desiredSize": size,
+    }

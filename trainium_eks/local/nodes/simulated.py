@@ -1,0 +1,209 @@
+"""Simulated nodes on the API server. kwok stands in for their kubelets."""
+
+import datetime
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.nodes.node_pools import POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
+from trainium_eks.local.objects.api import FIELD_MANAGER, Api, Reference, in_parallel
+
+__all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
+
+TIMEOUT_SECONDS = 300.0
+NODES_IN_MESSAGE = 5
+SHORTEST_SECONDS = 0.1
+"""Between two looks at nodes that are awaited."""
+QUIET_SECONDS = 2.0
+"""What takes less is not announced as awaited."""
+LEASES = "kube-node-lease"
+"""Namespace of the leases by which kubelets show that they live."""
+
+_KUBERNETES_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+
+
+class Nodes:
+    """The nodes of all groups. Safe to use from many threads, each with another group.
+
+    Args:
+        api: the API server.
+        waiting: told, in a line, what takes longer than a moment.
+    """
+
+    def __init__(self, api: Api, waiting: Callable[[str], None] = lambda _: None) -> None:
+        self._api = api
+        self._waiting = waiting
+
+    def apply(self, pool: NodePool, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
+        """Makes the group's nodes what they should be, and waits until they are Ready.
+
+        New nodes come before old ones go. Surplus ones go by number, the highest first. Pods of a node that went are
+        deleted by Kubernetes within a minute.
+
+        Raises:
+            LocalError: nodes are refused, in the API server's words; or not Ready in time.
+        """
+        live = {node["metadata"]["name"]: node for node in self._list(pool.key)}
+        wanted = {each["metadata"]["name"]: each for each in _wanted(pool, live)}
+        new = [each for name, each in wanted.items() if name not in live]
+        changed = [each for name, each in wanted.items() if name in live and not _is_as(live[name], each)]
+        surplus = sorted(live.keys() - wanted.keys())
+        in_parallel(self._create, new)
+        in_parallel(lambda each: self._update(live[each["metadata"]["name"]], each), changed)
+        if new or changed or not all(_is_ready(live[name]) for name in wanted):
+            self._await_ready(pool.key, wanted, timeout_seconds)
+        in_parallel(lambda name: self._api.delete(_reference(name), propagation="Background"), surplus)
+        if not (new or changed or surplus):
+            return Applied(Change.SAME)
+        return Applied(Change.UPDATED if live else Change.CREATED, notes=_notes(new, changed, surplus, live))
+
+    def delete(self, key: str) -> None:
+        """Takes all nodes of a group away; fine when there are none.
+
+        Args:
+            key: of the pool.
+        """
+        self._api.delete_all("v1", "Node", labels=f"{POOL_LABEL}={key}")
+
+    def _list(self, key: str) -> list[dict[str, Any]]:
+        return self._api.list("v1", "Node", labels=f"{POOL_LABEL}={key}")
+
+    def _create(self, wanted: Mapping[str, Any]) -> None:
+        """Ready from the start: a kwok that makes a thousand nodes Ready one by one takes as long as all the rest.
+        That it has taken them on, their leases show."""
+        self._api.create_or_apply({**wanted, "status": {**wanted["status"], **_ready_from_now()}})
+
+    def _update(self, live: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        """Status first: the annotation that says what a node was made from must not be ahead of it."""
+        path = f"/api/v1/nodes/{wanted['metadata']['name']}"
+        status = {
+            field: {**dict.fromkeys(live["status"].get(field) or {}), **wanted["status"][field]}
+            for field in ("capacity", "allocatable")
+        }
+        # The list of taints is one field to the API server: Kubernetes' own, of a cordoned node say, are in it, too.
+        taints = [
+            each for each in live["spec"].get("taints") or () if str(each.get("key")).startswith(_KUBERNETES_TAINTS)
+        ]
+        metadata = {
+            "labels": {**dict.fromkeys(_labels_of_ours(live)), **wanted["metadata"]["labels"]},
+            "annotations": wanted["metadata"]["annotations"],
+        }
+        body = {"metadata": metadata, "spec": {"taints": [*wanted["spec"]["taints"], *taints]}}
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        for where, patch in ((f"{path}/status", {"status": status}), (path, body)):
+            self._api.request("PATCH", where, patch, query=query, content_type="application/merge-patch+json")
+
+    def _await_ready(self, key: str, names: Collection[str], timeout_seconds: float) -> None:
+        """Until all are Ready and kwok sends their signs of life."""
+        started = time.monotonic()
+        while True:
+            looked = time.monotonic()
+            ready = {node["metadata"]["name"] for node in self._list(key) if _is_ready(node)}
+            leases = self._api.list("coordination.k8s.io/v1", "Lease", namespace=LEASES)
+            missing = sorted(set(names) - ready.intersection(lease["metadata"]["name"] for lease in leases))
+            if not missing:
+                return
+            now = time.monotonic()
+            if now - started >= timeout_seconds:
+                raise LocalError(_not_ready(key, missing, len(names), now - started))
+            if now - started > QUIET_SECONDS:
+                self._waiting(f"node group {key}: {len(names) - len(missing)} of {len(names)} nodes are Ready")
+            # A thousand nodes are 5 MB: looking must not take the API server's time from making them.
+            time.sleep(min(max(SHORTEST_SECONDS, 3 * (now - looked)), timeout_seconds - (now - started)))
+
+
+def _wanted(pool: NodePool, live: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes that should be there. Those that are keep their numbers, the lowest first; free numbers are filled."""
+    there = sorted(_number(name) for name in live if name.startswith(pool.stem))
+    size = pool.size
+    if pool.keep_size:
+        # While a roll is under way both generations are there, and the larger one is the group's size.
+        stems = [name[: len(pool.stem)] for name in live]
+        size = max((stems.count(stem) for stem in set(stems)), default=0)
+        size = min(max(size, pool.min_size), pool.max_size)
+    kept = there[:size]
+    free = (number for number in range(1, size + 1 + len(kept)) if number not in set(kept))
+    numbers = sorted([*kept, *(next(free) for _ in range(size - len(kept)))])
+    return [manifest(pool, number) for number in numbers]
+
+
+def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a node was made from the same, and nobody has taken a label or taint away since."""
+    labels, annotations = live["metadata"].get("labels") or {}, live["metadata"].get("annotations") or {}
+    taints = {(each["key"], each.get("value") or "", each["effect"]) for each in live["spec"].get("taints") or ()}
+    own = {(each["key"], each["value"], each["effect"]) for each in wanted["spec"]["taints"]}
+    metadata = wanted["metadata"]
+    return (
+        annotations.items() >= metadata["annotations"].items()
+        and labels.items() >= metadata["labels"].items()
+        and taints >= own
+    )
+
+
+def _labels_of_ours(live: Mapping[str, Any]) -> list[str]:
+    """Keys of the labels that were set from here, not by people or controllers since."""
+    owned = [
+        entry["fieldsV1"].get("f:metadata", {}).get("f:labels", {})
+        for entry in live["metadata"].get("managedFields") or ()
+        if entry.get("manager") == FIELD_MANAGER and not entry.get("subresource")
+    ]
+    return [field.removeprefix("f:") for fields in owned for field in fields if field.startswith("f:")]
+
+
+def _ready_from_now() -> dict[str, Any]:
+    """The part of a status that a kubelet renews."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = (
+        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    )
+    conditions = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        for kind, status, reason, message in said
+    ]
+    return {"phase": "Running", "conditions": conditions}
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    """Ready, and without the taint that Kubernetes puts on a node that is not yet."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    taints = node["spec"].get("taints") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions) and not any(
+        each["key"] == "node.kubernetes.io/not-ready" for each in taints
+    )
+
+
+def _not_ready(key: str, missing: Sequence[str], count: int, seconds: float) -> str:
+    named = ", ".join(missing[:NODES_IN_MESSAGE]) + (", ..." if len(missing) > NODES_IN_MESSAGE else "")
+    return (
+        f"node group {key}: {len(missing)} of {count} nodes were not Ready after {seconds:.0f} s ({named})\n"
+        "  kwok makes simulated nodes Ready: `trn local status` says whether it runs, `trn local logs` what it said"
+    )
+
+
+def _notes(
+    new: Collection[object], changed: Collection[object], surplus: Collection[object], live: Collection[object]
+) -> tuple[str, ...]:
+    """What became of the nodes of a group that was there before."""
+    if not live:
+        return ()
+    parts = ((len(new), "added"), (len(changed), "changed"), (len(surplus), "removed"))
+    return ("nodes: " + ", ".join(f"{count} {what}" for count, what in parts if count),)
+
+
+def _reference(name: str) -> Reference:
+    return Reference("v1", "Node", "", name)
+
+
+def _number(name: str) -> int:
+    return int(name.partition(".")[0][-6:])

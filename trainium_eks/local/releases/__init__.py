@@ -1,0 +1,1 @@
+"""Helm releases on the local cluster, and the charts they come from."""

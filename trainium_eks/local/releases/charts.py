@@ -1,0 +1,247 @@
+"""Where a release's chart comes from: the project, ``TRN_CHARTS``, the user's cache, or its repository."""
+
+import hashlib
+import os
+import re
+import tarfile
+import tempfile
+import threading
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from trainium_eks.local import paths as places
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOut
+from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, Wanted
+
+VARIABLE = "TRN_CHARTS"
+"""Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""
+
+PULL_SECONDS = 20.0
+"""How long a repository may take."""
+
+# What Helm says when a repository answers and does not have the chart. All else (no such host, refused, a proxy's
+# 403, a certificate of a proxy) is a repository that this machine cannot reach.
+_NOT_THERE = re.compile(
+    r"\bnot found in \S+ (index|repository)|no chart (name|version) found|improper constraint|"
+    r"(manifest|name) unknown|/manifests/\S+: not found|: (404 )?not found$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart that is on this machine."""
+
+    name: str
+    version: str
+    path: Path
+    """A directory or a package."""
+    digest: str
+    """SHA-256 of its content."""
+    origin: str
+    """Where it was found, for people; empty for the project's own."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A chart that cannot be had on this machine, which is no fault of the program."""
+
+    name: str
+    reason: str
+    """One line, with what to do."""
+
+
+class Charts:
+    """Finds charts. Safe to use from many threads; what a repository's host did is remembered.
+
+    Args:
+        helm: pulls them.
+        project: what local charts' paths are relative to.
+        environment: of the caller, for ``TRN_CHARTS`` and the cache's place.
+    """
+
+    def __init__(self, helm: HelmCli, project: Path, environment: Mapping[str, str] = os.environ) -> None:
+        self._helm = helm
+        self._project = project
+        self._given = environment.get(VARIABLE, "")
+        self._cache = places.cache(environment) / "charts"
+        self._hosts: dict[str, _Host] = {}
+        self._hosts_lock = threading.Lock()
+
+    def find(self, wanted: Wanted) -> Chart | Missing:
+        """The chart of a release.
+
+        Raises:
+            LocalError: the program names one that is nowhere: no such directory, no repository, or a repository
+                that answers and does not have it.
+        """
+        is_oci = wanted.chart.startswith("oci://")
+        if not wanted.repository.get("repo") and not is_oci:
+            return self._local(wanted)
+        if not wanted.version:
+            raise LocalError(f"Helm release {wanted.namespace}/{wanted.name}: name the version of {wanted.chart}")
+        name = wanted.chart.rstrip("/").rpartition("/")[2]
+        if self._given:
+            found = _in_directory(Path(self._given).expanduser().absolute(), name, wanted.version)
+            if found is not None:
+                return found
+        return self._cached(wanted, name) or self._pulled(wanted, name)
+
+    def _local(self, wanted: Wanted) -> Chart:
+        path = (self._project / wanted.chart).resolve()
+        if not path.exists():
+            raise LocalError(
+                f"Helm release {wanted.namespace}/{wanted.name}: there is no chart {path}. Give a directory relative "
+                "to the project, an oci:// reference, or `repositoryOpts.repo`"
+            )
+        return _read(path, "")
+
+    def _place(self, wanted: Wanted, name: str) -> Path:
+        source = wanted.repository.get("repo") or wanted.chart
+        directory = re.sub(r"[^A-Za-z0-9.-]+", "_", source.partition("://")[2])
+        return self._cache / directory / f"{name}-{wanted.version}.tgz"
+
+    def _cached(self, wanted: Wanted, name: str) -> Chart | None:
+        package = self._place(wanted, name)
+        if not package.is_file():
+            return None
+        try:
+            chart = _read(package, f"the cache: {package}")
+        except LocalError:
+            return None  # pulled anew, over it
+        return chart if _is_version(chart, name, wanted.version) else None
+
+    def _pulled(self, wanted: Wanted, name: str) -> Chart | Missing:
+        source = wanted.repository.get("repo") or wanted.chart
+        host = self._host(urlsplit(source).netloc)
+        with host.lock:
+            if host.unreachable:
+                return _unreachable(source, name, wanted.version, host.unreachable)
+            try:
+                return self._pull(wanted, name)
+            except HelmTimedOut:
+                host.unreachable = f"no answer within {PULL_SECONDS:.0f} s"
+            except HelmError as error:
+                if _NOT_THERE.search(str(error)):
+                    place = f"{source} does not have {name} {wanted.version}"
+                    raise LocalError(f"Helm release {wanted.namespace}/{wanted.name}: {place}: {error}") from error
+                host.unreachable = _last_words(str(error))
+        return _unreachable(source, name, wanted.version, host.unreachable)
+
+    def _pull(self, wanted: Wanted, name: str) -> Chart:
+        flags = [f"{REPOSITORY_FLAGS[key]}={value}" for key, value in wanted.repository.items()]
+        if wanted.devel:
+            flags.append("--devel")
+        package = self._place(wanted, name)
+        try:
+            package.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=package.parent, prefix=".pull-") as scratch:
+                self._helm.pull(wanted.chart, wanted.version, Path(scratch), flags=flags, timeout_seconds=PULL_SECONDS)
+                pulled = next(Path(scratch).glob("*.tgz"), None)
+                if pulled is None:
+                    raise LocalError(f"helm pull {wanted.chart} brought no package")
+                chart = _read(pulled, wanted.repository.get("repo") or wanted.chart)
+                if not _is_version(chart, name, wanted.version):
+                    raise LocalError(
+                        f"{chart.origin} sent {chart.name} {chart.version} where {name} {wanted.version} was asked for"
+                    )
+                pulled.replace(package)
+        except OSError as error:
+            where = f"{package.parent}: {error.strerror or error}"
+            raise LocalError(f"charts cannot be kept: {where}. Free space there, or set TRN_CACHE") from error
+        return Chart(chart.name, chart.version, package, chart.digest, chart.origin)
+
+    def _host(self, name: str) -> "_Host":
+        with self._hosts_lock:
+            return self._hosts.setdefault(name, _Host())
+
+
+class _Host:
+    """What is known of a repository's host. One pull at a time: the others learn from it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.unreachable = ""
+
+
+def _in_directory(directory: Path, name: str, version: str) -> Chart | Missing | None:
+    """The chart in the directory that the user gave; nothing when no version of it is there."""
+    if not directory.is_dir():
+        raise LocalError(f"{VARIABLE} is {directory}, which is no directory")
+    candidates = [
+        *sorted(directory.glob(f"{name}-*.tgz")),
+        *([directory / name] if _is_chart(directory / name) else []),
+    ]
+    others = []
+    for candidate in candidates:
+        chart = _read(candidate, f"{VARIABLE}: {candidate}")
+        if _is_version(chart, name, version):
+            return chart
+        if chart.name == name:
+            others.append(chart.version)
+    if not others:
+        return None
+    return Missing(name, f"{VARIABLE} has {name} {', '.join(others)}, wanted {version} ({directory})")
+
+
+def _is_chart(directory: Path) -> bool:
+    return (directory / "Chart.yaml").is_file()
+
+
+def _read(path: Path, origin: str) -> Chart:
+    """Name, version and digest of the chart in a directory or package.
+
+    Raises:
+        LocalError: it is no chart.
+    """
+    try:
+        if path.is_dir():
+            text, digest = (path / "Chart.yaml").read_bytes(), _directory_digest(path)
+        else:
+            text, digest = _chart_yaml(path), hashlib.sha256(path.read_bytes()).hexdigest()
+        metadata: Any = yaml.safe_load(text)
+        return Chart(str(metadata["name"]), str(metadata["version"]), path, digest, origin)
+    except (OSError, EOFError, tarfile.TarError, yaml.YAMLError, KeyError, TypeError, zlib.error) as error:
+        raise LocalError(f"{path} is no Helm chart: {error}") from error
+
+
+def _chart_yaml(package: Path) -> bytes:
+    with tarfile.open(package) as archive:
+        for member in archive:
+            if member.isfile() and member.name.count("/") == 1 and member.name.endswith("/Chart.yaml"):
+                file = archive.extractfile(member)
+                if file is not None:
+                    return file.read()
+    raise KeyError("no Chart.yaml in it")
+
+
+def _directory_digest(directory: Path) -> str:
+    sha = hashlib.sha256()
+    for file in sorted(path for path in directory.rglob("*") if path.is_file()):
+        content = file.read_bytes()
+        sha.update(f"{file.relative_to(directory).as_posix()}\0{len(content)}\0".encode())
+        sha.update(content)
+    return sha.hexdigest()
+
+
+def _is_version(chart: Chart, name: str, version: str) -> bool:
+    """Helm itself takes ``v0.5.30`` and ``0.5.30`` for the same."""
+    return chart.name == name and chart.version.removeprefix("v") == version.removeprefix("v")
+
+
+def _unreachable(source: str, name: str, version: str, why: str) -> Missing:
+    hint = f"set {VARIABLE} to a directory with {name}-{version}.tgz"
+    return Missing(name, f"chart repository not reachable: {source} ({why}; {hint})")
+
+
+def _last_words(message: str) -> str:
+    """The end of Go's chain of errors, which is why."""
+    line = message.strip().splitlines()[-1]
+    return ": ".join(line.split(": ")[-2:])

@@ -1,0 +1,328 @@
+"""Helm releases in the local cluster: the real ``helm`` installs them, with hooks, history and rollback its own.
+
+What a release was made from stands in the description of its revision, in Helm's own record: nothing has to be kept
+beside it, and a rollback, an interrupted operation or somebody else's upgrade shows as a difference.
+"""
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.objects import placeholders
+from trainium_eks.local.objects.api import Api, NoSuchKind, Reference, in_parallel
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases import webhooks
+from trainium_eks.local.releases.charts import Chart, Charts, Missing
+from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, Status, python_file
+from trainium_eks.local.releases.release_inputs import Wanted, wanted
+from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
+from trainium_eks.local.releases.volcano import Volcano
+
+DELETE_SECONDS = 300.0
+"""How long an uninstalled release's objects may take to go."""
+
+_QUIET_SECONDS = 5.0
+_CHECK_THREADS = 8
+_MARK = re.compile(r"\[trn chart ([0-9a-f]{16}) inputs ([0-9a-f]{16})\]")
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What a revision was made from."""
+
+    chart: str
+    inputs: str
+
+    def __str__(self) -> str:
+        return f"[trn chart {self.chart} inputs {self.inputs}]"
+
+    @staticmethod
+    def of(status: Status | None) -> "_Mark | None":
+        found = _MARK.search(status.description) if status else None
+        return _Mark(*found.groups()) if found else None
+
+
+class Releases:
+    """The Helm releases of a stack. Safe to use from many threads, a release from one at a time.
+
+    Args:
+        paths: the stack's files.
+        helm: the program, 3.18 or newer.
+        api: the stack's API server.
+        project: directory that local charts' paths are relative to.
+        environment: of the caller: PATH (Volcano's programs), ``TRN_CHARTS``, ``TRN_CACHE``, proxies.
+        waiting: told, in a line, what takes longer than a moment; may be called from any thread.
+        stopping: when set, what is being awaited is given up.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        helm: Path,
+        api: Api,
+        project: Path,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        waiting: Callable[[str], None] = lambda _line: None,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        self._api = api
+        self._helm = HelmCli(helm, paths, environment)
+        self._charts = Charts(self._helm, project, environment)
+        self._objects = Objects(api, waiting, stopping)
+        self._volcano = Volcano(paths, api, environment, waiting)
+        self._waiting = waiting
+        self._stopping = stopping or threading.Event()
+
+    def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> Applied:
+        """Makes a release what the program says, and awaits its objects as Helm does.
+
+        A chart that cannot be had is no failure: a release that is there stays as it is; otherwise definitions stand
+        in for the chart's kinds that the stack itself creates.
+
+        Args:
+            inputs: of Pulumi's ``kubernetes:helm.sh/v3:Release``, with its ``name``.
+            timeout_seconds: the most that Helm may wait for hooks, and for objects.
+
+        Returns:
+            What changed; ``status`` among the outputs; ``not_installed`` for a chart that cannot be had.
+
+        Raises:
+            LocalError: an input that is not honoured here, a chart that is nowhere, or Helm's own words and which
+                pods wait.
+        """
+        release = wanted(inputs, timeout_seconds=timeout_seconds)
+        self._helm.end_left_behind(release.name, release.namespace)
+        before = self._settled(release)
+        chart = self._charts.find(release)
+        if isinstance(chart, Missing):
+            return self._without_chart(release, chart, before)
+        volcano = chart.name == VOLCANO_CHART
+        answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
+        mark = _Mark(chart.digest[:16], _digest(release, answering))
+        notes: list[str] = []
+        change = Change.SAME
+        status = before
+        if status is None or not self._is_current(release, status, mark):
+            notes += self._upgrade(release, chart, answering, mark)
+            change = Change.UPDATED if before else Change.CREATED
+            status = self._helm.status(release.name, release.namespace)
+            if status is None:
+                raise LocalError(f"Helm release {_name(release)} went away while it was being installed")
+            notes += self._without_hook_webhooks(status)
+        if left_out := webhooks.left_out(status.manifest):
+            notes.append(f"{len(left_out)} left out, for no process is behind a simulated pod: {', '.join(left_out)}")
+        if volcano:
+            notes += self._volcano.run(release.name, status.manifest)
+        outputs = _outputs(release, status, chart.name, chart.version)
+        return Applied(change, outputs, _about(release, notes))
+
+    def delete(self, name: str, namespace: str) -> None:
+        """Uninstalls a release, and what stood in for its chart. One that is absent is fine.
+
+        Raises:
+            LocalError: Helm's own words.
+        """
+        self._helm.end_left_behind(name, namespace)
+        status = self._helm.status(name, namespace)
+        if status is not None:
+            try:
+                self._helm.uninstall(name, namespace, timeout_seconds=DELETE_SECONDS)
+            except HelmError as error:
+                raise LocalError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
+            # Last, so that what its webhooks are for could still be deleted.
+            if _is_volcano(name, status):
+                self._volcano.stop()
+        placeholders.remove(self._api, self._objects, f"{namespace}.{name}", timeout_seconds=DELETE_SECONDS)
+
+    # --- One release ----------------------------------------------------------------------------------------------
+
+    def _settled(self, release: Wanted) -> Status | None:
+        """The release as it is, after undoing what was begun and not done: Helm refuses to touch such a release."""
+        name, namespace, seconds = release.name, release.namespace, release.timeout_seconds
+        status = self._helm.status(name, namespace)
+        if status is None or not (status.is_interrupted or status.status == "uninstalled"):
+            return status
+        good = self._helm.last_deployed(name, namespace) if status.status.startswith("pending-") else None
+        self._waiting(f"{_name(release)} was left {status.status}: {'rolled back' if good else 'uninstalled'} first")
+        try:
+            if good is None:
+                self._helm.uninstall(name, namespace, timeout_seconds=seconds)
+                return None
+            self._helm.roll_back(name, namespace, good, timeout_seconds=seconds)
+        except HelmError as error:
+            raise LocalError(f"Helm release {_name(release)} was left {status.status}: {error}") from error
+        return self._helm.status(name, namespace)
+
+    def _is_current(self, release: Wanted, status: Status, mark: _Mark) -> bool:
+        """Whether nothing is to do: made from the same, complete, and its objects still there."""
+        if status.status != "deployed" or _Mark.of(status) != mark:
+            return False
+        heads = [webhooks.head(document) for document in webhooks.documents(status.manifest)]
+        return all(in_parallel(lambda top: self._exists(top, release.namespace), heads, threads=_CHECK_THREADS))
+
+    def _exists(self, top: Mapping[str, Any], namespace: str) -> bool:
+        try:
+            kind = self._api.kind(top["apiVersion"], top["kind"])
+        except NoSuchKind:
+            return False
+        place = (top["metadata"].get("namespace") or namespace) if kind.namespaced else ""
+        return self._api.get(Reference(kind.api_version, kind.kind, place, top["metadata"]["name"])) is not None
+
+    def _without_chart(self, release: Wanted, missing: Missing, before: Status | None) -> Applied:
+        if before is not None and before.status == "deployed":
+            return self._kept(release, missing, before)
+        if before is not None:
+            # Failed, and cannot be tried again: what it left would only be in the way.
+            self._helm.uninstall(release.name, release.namespace, timeout_seconds=release.timeout_seconds)
+        made = placeholders.apply(
+            self._api, self._objects, missing.name, release.key, timeout_seconds=release.timeout_seconds
+        )
+        notes = [f"placeholder definitions: {', '.join(made)}"] if made else []
+        change = Change.CREATED if made else Change.SAME
+        return Applied(change, {}, _about(release, notes), missing.reason)
+
+    def _kept(self, release: Wanted, missing: Missing, before: Status) -> Applied:
+        """A release whose chart cannot be had any more stays; only what the program now wants otherwise is missing."""
+        volcano = missing.name == VOLCANO_CHART
+        answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
+        notes = [f"kept as it is, though its chart cannot be had now: {missing.reason}"]
+        # Unless its webhooks are sent elsewhere than to where they would answer now.
+        if volcano and all(process["url"] in before.manifest for process in answering.values()):
+            notes += self._volcano.run(release.name, before.manifest)
+        mark = _Mark.of(before)
+        is_other = mark is None or mark.inputs != _digest(release, answering)
+        return Applied(
+            Change.SAME,
+            _outputs(release, before, missing.name, release.version),
+            _about(release, notes),
+            f"kept without the new settings: {missing.reason}" if is_other else "",
+        )
+
+    # --- Helm -----------------------------------------------------------------------------------------------------
+
+    def _upgrade(self, release: Wanted, chart: Chart, answering: webhooks.Answering, mark: _Mark) -> list[str]:
+        """Has Helm install or upgrade it; what to tell the user."""
+        removed = placeholders.remove(self._api, self._objects, release.key, timeout_seconds=release.timeout_seconds)
+        pods = _Pods(self._api, release.namespace, self._waiting, self._stopping)
+        try:
+            self._helm.upgrade(
+                release.name,
+                release.namespace,
+                chart.path,
+                values=release.values,
+                description=f"{release.description} {mark}".strip(),
+                flags=release.flags,
+                post_renderer=python_file(Path(webhooks.__file__), json.dumps(answering)),
+                timeout_seconds=release.timeout_seconds,
+                look=pods.look,
+            )
+        except HelmError as error:
+            raise LocalError(f"Helm release {_name(release)}: {error}{pods.text()}") from error
+        notes = [f"chart from {chart.origin}"] if chart.origin else []
+        if removed:
+            notes.append(f"the chart's own definitions took the place of placeholders: {', '.join(removed)}")
+        return notes
+
+    def _without_hook_webhooks(self, status: Status) -> list[str]:
+        """Deletes webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891)."""
+        gone = []
+        for hook in status.hooks:
+            for top in map(webhooks.head, webhooks.documents(hook)):
+                reference = Reference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
+                if top["kind"] in webhooks.WEBHOOK_KINDS and self._api.delete(reference):
+                    gone.append(f"{top['kind']} {top['metadata']['name']}")
+        return [f"deleted, for no process is behind a simulated pod: {', '.join(gone)}"] if gone else []
+
+
+class _Pods:
+    """What a release's pods wait for, while Helm waits for them."""
+
+    def __init__(self, api: Api, namespace: str, waiting: Callable[[str], None], stopping: threading.Event) -> None:
+        self._api = api
+        self._stopping = stopping
+        self._namespace = namespace
+        self._waiting = waiting
+        self._since = time.monotonic()
+        self._reasons: list[str] = []
+        self._told: list[str] = []
+
+    def look(self) -> None:
+        """Looks, and tells what is new. With ``atomic`` the pods are gone when Helm says that it has failed.
+
+        Raises:
+            HelmError: all is being stopped.
+        """
+        if self._stopping.is_set():
+            raise HelmError("given up, for all was stopped")
+        try:
+            reasons = self._found()
+        except LocalError:
+            return  # Helm will say it better
+        if reasons and reasons != self._told and time.monotonic() - self._since > _QUIET_SECONDS:
+            self._told = reasons
+            self._waiting("; ".join(reasons[:3]))
+        self._reasons = reasons or self._reasons
+
+    def text(self) -> str:
+        """For an error's end; empty when nothing waited."""
+        return "".join(f"\n  {reason}" for reason in self._reasons[:5])
+
+    def _found(self) -> list[str]:
+        found = []
+        for pod in self._api.list("v1", "Pod", namespace=self._namespace):
+            conditions = {each["type"]: each for each in (pod.get("status") or {}).get("conditions") or []}
+            unready = conditions.get("PodScheduled", {})
+            if unready.get("status") == "True":
+                unready = conditions.get("Ready", {})
+            if unready.get("status") == "False" and unready.get("reason") != "PodCompleted":
+                why = unready.get("message") or unready.get("reason") or "not ready"
+                found.append(f"pod {pod['metadata']['name']}: {why}")
+        if found:
+            return sorted(found)
+        # Pods that could not even be made: forbidden by Pod Security, by a quota, by a webhook.
+        events = self._api.list("v1", "Event", namespace=self._namespace, fields="reason=FailedCreate")
+        return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})
+
+
+def _outputs(release: Wanted, status: Status, chart: str, version: str) -> dict[str, Any]:
+    return {
+        "status": {
+            "name": release.name,
+            "namespace": release.namespace,
+            "revision": status.revision,
+            "status": status.status,
+            "chart": chart,
+            "version": version,
+        }
+    }
+
+
+def _about(release: Wanted, notes: list[str]) -> tuple[str, ...]:
+    return tuple(f"{release.name}: {note}" for note in notes)
+
+
+def _name(release: Wanted) -> str:
+    return f"{release.namespace}/{release.name}"
+
+
+def _is_volcano(name: str, status: Status) -> bool:
+    heads = (webhooks.head(document) for document in webhooks.documents(status.manifest))
+    wanted_name = f"{name}-scheduler"
+    return any(top.get("kind") == "Deployment" and top["metadata"]["name"] == wanted_name for top in heads)
+
+
+def _digest(release: Wanted, answering: webhooks.Answering) -> str:
+    # How long Helm may take changes nothing of what it makes.
+    wanted_now = {**asdict(release), "timeout_seconds": 0, "answering": answering}
+    text = json.dumps(wanted_now, sort_keys=True, separators=(",", ":"), default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

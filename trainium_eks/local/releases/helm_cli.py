@@ -1,0 +1,280 @@
+"""The real ``helm`` against the local API server, cut off from the user's own repositories, plugins and logins."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.paths import Paths
+
+LOOK_SECONDS = 2.0
+"""How often whoever waits is told what for."""
+
+GRACE_SECONDS = 30.0
+"""Beyond Helm's own limits, for one that hangs."""
+
+_QUICK_SECONDS = 60.0
+_END_SECONDS = 10.0
+
+
+class HelmError(LocalError):
+    """Helm refused. The text is Helm's own."""
+
+
+class HelmTimedOut(HelmError):  # noqa: N818 - reads as what it is where it is raised
+    """Helm was ended, for it took too long."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """The newest revision of a release."""
+
+    revision: int
+    status: str
+    """``deployed``, ``failed``, ``superseded``, ``uninstalled``, ``uninstalling`` or ``pending-…``."""
+    description: str
+    manifest: str
+    """The objects that are not hooks, as they were installed."""
+    hooks: tuple[str, ...] = ()
+    """Manifests of the hooks."""
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an operation on it was begun and is not done."""
+        return self.status.startswith("pending-") or self.status == "uninstalling"
+
+
+class HelmCli:
+    """Runs ``helm``. Safe to use from many threads.
+
+    Args:
+        binary: the program.
+        paths: the stack's files; ``<root>/helm`` holds what Helm keeps.
+        environment: of the caller; its ``HELM_*`` and ``KUBECONFIG`` are left out.
+    """
+
+    def __init__(self, binary: Path, paths: Paths, environment: Mapping[str, str] = os.environ) -> None:
+        self._binary = binary
+        self._kubeconfig = paths.kubeconfig
+        home = paths.root / "helm"
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise unwritable(error, home) from error
+        kept = {key: value for key, value in environment.items() if not key.startswith("HELM_")}
+        self._environment = {
+            **kept,
+            "KUBECONFIG": str(paths.kubeconfig),
+            "HELM_CACHE_HOME": str(home / "cache"),
+            "HELM_CONFIG_HOME": str(home / "config"),
+            "HELM_DATA_HOME": str(home / "data"),
+            # Helm falls back on Docker's logins for OCI registries; with an expired one even public charts are refused.
+            "DOCKER_CONFIG": str(home / "docker"),
+        }
+
+    def status(self, name: str, namespace: str) -> Status | None:
+        """The newest revision of a release; nothing when there is none."""
+        try:
+            release = json.loads(self._on_cluster("status", name, namespace, "--output", "json"))
+        except HelmError as error:
+            if "release: not found" in str(error):
+                return None
+            raise
+        info: Mapping[str, Any] = release["info"]
+        hooks = tuple(str(hook["manifest"]) for hook in release.get("hooks") or [])
+        return Status(
+            int(release["version"]), info["status"], info.get("description", ""), release.get("manifest", ""), hooks
+        )
+
+    def last_deployed(self, name: str, namespace: str) -> int | None:
+        """The revision that a release can go back to; nothing when none was ever complete."""
+        revisions = json.loads(self._on_cluster("history", name, namespace, "--output", "json"))
+        good = [each["revision"] for each in revisions if each["status"] in ("deployed", "superseded")]
+        return max(good, default=None)
+
+    def upgrade(
+        self,
+        name: str,
+        namespace: str,
+        chart: Path,
+        *,
+        values: Mapping[str, Any],
+        description: str,
+        flags: Sequence[str],
+        post_renderer: Sequence[str],
+        timeout_seconds: float,
+        look: Callable[[], None],
+    ) -> None:
+        """Installs a chart, or upgrades its release.
+
+        Args:
+            name: of the release.
+            namespace: of the release.
+            chart: directory or package.
+            values: plain data.
+            description: of the revision; Helm puts its own in place of it when the operation fails.
+            flags: further flags.
+            post_renderer: program and arguments through which the manifest goes.
+            timeout_seconds: for each of Helm's waits.
+            look: called every :data:`LOOK_SECONDS` while Helm runs; what it raises ends Helm.
+        """
+        program, *arguments = post_renderer
+        self._on_cluster(
+            "upgrade",
+            name,
+            namespace,
+            str(chart),
+            "--install",
+            *("--values", "-", "--description", description, "--timeout", _duration(timeout_seconds)),
+            *("--post-renderer", program, *(f"--post-renderer-args={argument}" for argument in arguments)),
+            *flags,
+            stdin=json.dumps(values),
+            # Each hook, the wait for the objects, and both again when it is rolled back.
+            timeout_seconds=4 * timeout_seconds + GRACE_SECONDS,
+            look=look,
+        )
+
+    def roll_back(self, name: str, namespace: str, revision: int, *, timeout_seconds: float) -> None:
+        """Goes back to a revision, without waiting for its pods."""
+        self._on_cluster(
+            "rollback",
+            name,
+            namespace,
+            str(revision),
+            *("--timeout", _duration(timeout_seconds)),
+            timeout_seconds=2 * timeout_seconds + GRACE_SECONDS,
+        )
+
+    def uninstall(self, name: str, namespace: str, *, timeout_seconds: float) -> None:
+        """Uninstalls a release and awaits the end of its objects; one that is not there is fine."""
+        self._on_cluster(
+            "uninstall",
+            name,
+            namespace,
+            *("--ignore-not-found", "--wait", "--timeout", _duration(timeout_seconds)),
+            timeout_seconds=2 * timeout_seconds + GRACE_SECONDS,
+        )
+
+    def pull(
+        self, reference: str, version: str, destination: Path, *, flags: Sequence[str], timeout_seconds: float
+    ) -> None:
+        """Fetches a chart's package into a directory.
+
+        Raises:
+            HelmTimedOut: it took longer than that.
+            HelmError: the repository cannot be reached or does not have it.
+        """
+        self._run(
+            ["pull", reference, "--version", version, "--destination", str(destination), *flags],
+            timeout_seconds=timeout_seconds,
+        )
+
+    def end_left_behind(self, name: str, namespace: str) -> None:
+        """Ends a ``helm`` that works on the release although who started it is gone.
+
+        A ``trn`` that is killed leaves one behind; two at a time would take each other's half-made objects for theirs.
+        """
+        place = [f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}"]
+        found = []
+        for process in psutil.process_iter():
+            try:
+                command = process.cmdline()
+                if command[2:5] == [name, *place] and process.ppid() != os.getpid():
+                    process.terminate()
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        # Told to end, Helm says so first, to nobody, and is ended by that (SIGPIPE): what it began is left begun.
+        _, left = psutil.wait_procs(found, timeout=_END_SECONDS)
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=_END_SECONDS)
+
+    def _on_cluster(
+        self,
+        command: str,
+        name: str,
+        namespace: str,
+        *arguments: str,
+        stdin: str = "",
+        timeout_seconds: float = _QUICK_SECONDS,
+        look: Callable[[], None] | None = None,
+    ) -> str:
+        # The kubeconfig's path tells this stack's processes from others'; `end_left_behind` knows this order.
+        place = [f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}"]
+        return self._run([command, name, *place, *arguments], stdin=stdin, timeout_seconds=timeout_seconds, look=look)
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: str = "",
+        timeout_seconds: float,
+        look: Callable[[], None] | None = None,
+    ) -> str:
+        deadline = time.monotonic() + timeout_seconds
+        try:
+            process = subprocess.Popen(
+                [str(self._binary), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=self._environment,
+            )
+        except OSError as error:
+            raise LocalError(f"helm cannot be started: {self._binary}: {error.strerror}") from error
+        given: str | None = stdin
+        with process:
+            while True:
+                left = deadline - time.monotonic()
+                try:
+                    output, errors = process.communicate(given, timeout=max(min(LOOK_SECONDS, left), 0.01))
+                    break
+                except subprocess.TimeoutExpired:
+                    given = None
+                    if left <= 0:
+                        process.kill()
+                        raise HelmTimedOut(f"helm {arguments[0]} did not end within {timeout_seconds:.0f} s") from None
+                    if look is not None:
+                        _looked(look, process)
+        if process.returncode:
+            raise HelmError(_words(errors) or f"helm {arguments[0]} ended with {process.returncode} and said nothing")
+        return output
+
+
+def _looked(look: Callable[[], None], process: "subprocess.Popen[str]") -> None:
+    """Looks; whoever gives up while looking ends Helm, which cleans up if it does so soon."""
+    try:
+        look()
+    except BaseException:
+        process.terminate()
+        try:
+            process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+
+
+def python_file(file: Path, *arguments: str) -> list[str]:
+    """A command that runs a file of this package alone: what lies beside it is not imported by mistake."""
+    return [sys.executable, "-P", str(file), *arguments]
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(int(seconds), 1)}s"
+
+
+def _words(errors: str) -> str:
+    """What Helm says at the end, without the warnings before."""
+    start = errors.find("Error: ")
+    return errors[start:].removeprefix("Error: ").strip() if start >= 0 else errors.strip()

@@ -1,0 +1,344 @@
+"""Volcano's real processes, where this machine has them.
+
+The chart's pods are simulated, so nothing schedules gangs and nobody checks queues, unless ``vc-scheduler``,
+``vc-controller-manager`` and ``vc-webhook-manager`` are on PATH. Then they run here, each as its container in the
+chart says, with the files that its volumes bring; only addresses, certificates and leader election are this machine's.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import psutil
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import pki, processes
+from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.control_plane.ports import is_free
+from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.objects.api import Api, ApiError, Reference
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
+
+CHART = "volcano"
+WEBHOOK_MANAGER = "vc-webhook-manager"
+SCHEDULER = "vc-scheduler"
+
+DEPLOYMENTS: Mapping[str, str] = {
+    WEBHOOK_MANAGER: "admission",
+    SCHEDULER: "scheduler",
+    "vc-controller-manager": "controllers",
+}
+"""Each program, and how the chart names its Deployment after the release's name; in the order they are started: the
+others' own queues go through the webhooks."""
+
+QUEUE_API = "scheduling.volcano.sh/v1beta1"
+OWN_QUEUES = ("root", "default")
+"""Queues that the scheduler makes when it starts; all others have ``root`` above them."""
+
+READY_SECONDS = 90.0
+"""How long the processes may take: seconds on an idle machine."""
+
+# The environment variable by which a running process tells what it was started with.
+_FINGERPRINT = "TRN_FINGERPRINT"
+
+# Of a container, but this machine's own here.
+_REPLACED = frozenset(
+    {
+        "--ca-cert-file",
+        "--enable-healthz",
+        "--kubeconfig",
+        "--leader-elect",
+        "--leader-elect-resource-namespace",
+        "--listen-address",
+        "--healthz-address",
+        "--port",
+        "--tls-cert-file",
+        "--tls-private-key-file",
+        "--webhook-service-name",
+        "--webhook-url",
+    }
+)
+# As the control plane's own: below what systems take for connections that programs make to others.
+_RANGE = range(20000, 32768)
+_PORTS = ("webhook", *(f"{name}.{use}" for name in DEPLOYMENTS for use in ("healthz", "metrics")))
+
+
+@dataclass(frozen=True)
+class Process:
+    """One of Volcano's programs as its container describes it."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """Of the chart, less what is this machine's own; paths of mounted files are those here."""
+    environment: Mapping[str, str]
+    files: Mapping[Path, str]
+    """What its ConfigMaps bring."""
+
+
+class Volcano:
+    """Volcano's processes of a stack. One thread at a time.
+
+    Args:
+        paths: the stack's files.
+        api: the stack's API server.
+        environment: of the caller; its ``PATH`` is searched.
+        waiting: told, in a line, what takes longer than a moment.
+    """
+
+    def __init__(self, paths: Paths, api: Api, environment: Mapping[str, str], waiting: Callable[[str], None]) -> None:
+        self._paths = paths
+        self._api = api
+        self._waiting = waiting
+        search = environment.get("PATH", os.defpath)
+        found = {name: shutil.which(name, path=search) for name in DEPLOYMENTS}
+        self._programs = {name: Path(path).absolute() for name, path in found.items() if path}
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all programs are on PATH."""
+        return len(self._programs) == len(DEPLOYMENTS)
+
+    def answering(self, release: str, namespace: str) -> Answering:
+        """What the release's webhooks are sent to; empty when nobody would answer.
+
+        Args:
+            release: name of the release of Volcano's chart.
+            namespace: its namespace.
+        """
+        if not self.is_here:
+            return {}
+        url = f"https://{HOST}:{self._ports()['webhook']}"
+        authority = pki.certificate_authority_data(self._paths)
+        return {f"{namespace}/{release}-admission-service": {"url": url, "caBundle": authority}}
+
+    def run(self, release: str, manifest: str) -> list[str]:
+        """Starts what does not run, starts anew what would run differently now, and waits until all of it answers.
+
+        Without all the programs it ends what runs.
+
+        Args:
+            release: name of the release of Volcano's chart.
+            manifest: the release's objects.
+
+        Returns:
+            What to tell the user.
+
+        Raises:
+            LocalError: a process ends or does not answer in time, with the end of its log.
+        """
+        if not self.is_here:
+            self.stop()
+            missing = [name for name in DEPLOYMENTS if name not in self._programs]
+            return [f"Volcano's pods are simulated, and nothing schedules its jobs: {', '.join(missing)} not on PATH"]
+        wanted = described(release, manifest, self._paths.volcano)
+        ports = self._ports()
+        before = {each.name: each for each in processes.running(self._paths) if each.name in DEPLOYMENTS}
+        processes.stop(self._paths, [name for name in before if name not in wanted])
+        now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
+        started = [name for name, each in now.items() if before.get(name) is not each]
+        self._await(now, ports, bool(started))
+        verb = "runs for real" if not started else f"runs for real (started {', '.join(started)})"
+        return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports['webhook']}"]
+
+    def stop(self) -> None:
+        """Ends what runs."""
+        processes.stop(self._paths, list(DEPLOYMENTS))
+
+    def _started(self, process: Process, before: Running | None, ports: Mapping[str, int]) -> Running:
+        command = [str(self._programs[process.name]), *process.arguments, *self._own_arguments(process.name, ports)]
+        # A file of the same name may hold something else than before, and a program may be another version's.
+        program = self._programs[process.name].stat()
+        told = [command, process.environment, list(process.files.values()), program.st_mtime_ns, program.st_size]
+        fingerprint = hashlib.sha256(json.dumps(told, sort_keys=True, default=dict).encode()).hexdigest()
+        if before is not None:
+            if _fingerprint(before) == fingerprint:
+                return before
+            processes.stop(self._paths, [process.name])
+        try:
+            for file, content in process.files.items():
+                file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                file.write_text(content)
+        except OSError as error:
+            raise unwritable(error, self._paths.volcano) from error
+        environment = {
+            **process.environment,
+            # Where it listens for changes of its log level; by default in one place for all stacks.
+            "DEBUG_SOCKET_DIR": str(self._paths.volcano),
+            _FINGERPRINT: fingerprint,
+        }
+        return processes.start(self._paths, process.name, command, environment)
+
+    def _own_arguments(self, name: str, ports: Mapping[str, int]) -> list[str]:
+        arguments = [f"--kubeconfig={self._paths.kubeconfig}", "--enable-healthz=true"]
+        arguments.append(f"--healthz-address={HOST}:{ports[f'{name}.healthz']}")
+        if name != WEBHOOK_MANAGER:
+            metrics = f"--listen-address={HOST}:{ports[f'{name}.metrics']}"
+            # The dumper writes into the machine's /tmp.
+            return [*arguments, "--leader-elect=false", metrics, *(["--cache-dumper=false"] * (name == SCHEDULER))]
+        certificate, key, authority = pki.serving_certificate(self._paths, WEBHOOK_MANAGER, [HOST, "localhost"])
+        return [
+            *arguments,
+            f"--listen-address={HOST}",
+            f"--port={ports['webhook']}",
+            f"--webhook-url=https://{HOST}:{ports['webhook']}",
+            f"--tls-cert-file={certificate}",
+            f"--tls-private-key-file={key}",
+            f"--ca-cert-file={authority}",
+        ]
+
+    # --- Waiting --------------------------------------------------------------------------------------------------
+
+    def _await(self, running: Mapping[str, Running], ports: Mapping[str, int], is_new: bool) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        told = time.monotonic() + 2.0
+        while (waits_for := self._not_ready(running, ports)) and time.monotonic() < deadline:
+            for name, each in running.items():
+                if processes.exit_code(each) is not None:
+                    raise LocalError(f"{name} has ended:\n{processes.last_lines(self._paths, name)}")
+            if is_new and time.monotonic() > told:
+                self._waiting(waits_for)
+                told = deadline
+            time.sleep(0.2)
+        if waits_for:
+            logs = "\n".join(f"{name}:\n{processes.last_lines(self._paths, name, 5)}" for name in running)
+            raise LocalError(f"Volcano does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
+
+    def _not_ready(self, running: Mapping[str, Running], ports: Mapping[str, int]) -> str:
+        """What does not answer yet; empty when all does."""
+        for name in running:
+            health = f"http://{HOST}:{ports[f'{name}.healthz']}/healthz"
+            # The webhook manager serves no health until it serves webhooks; those are asked themselves.
+            if name != WEBHOOK_MANAGER and not _is_healthy(health):
+                return f"{name} is not healthy"
+        if SCHEDULER in running:
+            for queue in OWN_QUEUES:
+                if self._api.get(Reference(QUEUE_API, "Queue", "", queue)) is None:
+                    return f"{SCHEDULER} has not made the queue {queue}"
+        if WEBHOOK_MANAGER not in running:
+            return ""
+        probe = {"apiVersion": QUEUE_API, "kind": "Queue", "metadata": {"name": "trn-probe"}, "spec": {"weight": 1}}
+        try:
+            self._api.create(probe, dry_run=True)
+        except ApiError as error:
+            return error.message
+        return ""
+
+    # --- Ports ----------------------------------------------------------------------------------------------------
+
+    def _ports(self) -> dict[str, int]:
+        """Where each listens: remembered, and another where somebody else has taken one meanwhile."""
+        file = self._paths.volcano / "ports.json"
+        try:
+            before = {name: int(port) for name, port in json.loads(file.read_text()).items() if name in _PORTS}
+        except (OSError, ValueError, AttributeError, TypeError):
+            before = {}
+        ours = {each.name for each in processes.running(self._paths)}
+        ports: dict[str, int] = {}
+        for name in _PORTS:
+            owner = WEBHOOK_MANAGER if name == "webhook" else name.partition(".")[0]
+            port = before.get(name, 0)
+            kept = port and (owner in ours or is_free(port))
+            ports[name] = port if kept else _unused({*before.values(), *ports.values()})
+        if ports != before:
+            part = file.with_suffix(".part")
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                part.write_text(json.dumps(ports, indent=2) + "\n")
+                part.replace(file)
+            except OSError as error:
+                raise unwritable(error, file) from error
+        return ports
+
+
+def described(release: str, manifest: str, directory: Path) -> dict[str, Process]:
+    """What each of Volcano's programs is told by the chart.
+
+    Args:
+        release: name of the release.
+        manifest: the release's objects.
+        directory: where files of ConfigMaps are to lie.
+
+    Returns:
+        A process for each program whose Deployment the release has, in the order to start them.
+
+    Raises:
+        LocalError: a container asks for a file that its ConfigMap does not have.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for document in documents(manifest):
+        top = head(document)
+        if top.get("kind") in ("ConfigMap", "Deployment"):
+            found[top["kind"], top["metadata"]["name"]] = parsed(document)
+    maps = {name: body.get("data") or {} for (kind, name), body in found.items() if kind == "ConfigMap"}
+    wanted = {}
+    for program, suffix in DEPLOYMENTS.items():
+        deployment = found.get(("Deployment", f"{release}-{suffix}"))
+        if deployment is not None:
+            wanted[program] = _process(program, deployment["spec"]["template"]["spec"], maps, directory / program)
+    return wanted
+
+
+def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], directory: Path) -> Process:
+    container = pod["containers"][0]
+    config_maps = {
+        volume["name"]: volume["configMap"]["name"] for volume in pod.get("volumes") or [] if "configMap" in volume
+    }
+    mounts = {
+        PurePosixPath(mount["mountPath"]): config_maps[mount["name"]]
+        for mount in container.get("volumeMounts") or []
+        if mount["name"] in config_maps
+    }
+    arguments, files = [], {}
+    for argument in container.get("args") or []:
+        flag, given, value = str(argument).partition("=")
+        # The chart ends its arguments with `2>&1`, which no shell reads.
+        if flag in _REPLACED or not flag.startswith("-"):
+            continue
+        path = PurePosixPath(value)
+        if path.parent in mounts:
+            data = maps.get(mounts[path.parent]) or {}
+            if path.name not in data:
+                raise LocalError(
+                    f"{program}: the ConfigMap {mounts[path.parent]} of Volcano's chart has no {path.name}"
+                )
+            files[directory / path.name] = data[path.name]
+            value = str(directory / path.name)
+        arguments.append(f"{flag}{given}{value}")
+    # What is taken from a field of the pod (its memory limit) has no meaning here.
+    environment = {each["name"]: str(each["value"]) for each in container.get("env") or [] if "value" in each}
+    return Process(program, tuple(arguments), environment, files)
+
+
+def _fingerprint(process: Running) -> str:
+    try:
+        return str(psutil.Process(process.pid).environ().get(_FINGERPRINT, ""))
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        # Straight: a proxy of the environment does not reach this machine's own loopback.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _unused(avoided: set[int]) -> int:
+    # By chance, so that two stacks that start at the same moment do not choose the same.
+    for port in random.SystemRandom().sample(_RANGE, 200):
+        if port not in avoided and is_free(port):
+            return port
+    raise LocalError(f"no free port was found on {HOST} between {_RANGE.start} and {_RANGE.stop - 1}")
