@@ -89,6 +89,8 @@ def _backend(request: Mapping[str, Any]) -> "Backend | None":
     asked = request["backend"]
     module, _, function = asked["factory"].partition(":")
     # Line by line, and each in one write: the reader shows them as they come.
+    # It was handed down to this process; what is started from here must not keep it open.
+    os.set_inheritable(asked["events"], False)
     sink = os.fdopen(asked["events"], "w", encoding="utf-8", buffering=1)
     lock = threading.Lock()
 

@@ -23,6 +23,9 @@ __all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "Project
 # The child ends itself and says what is pending; only one that cannot even do that is killed, after this long.
 _GRACE_SECONDS = 10.0
 
+# No line of JSON contains this character.
+_LAST_LINE = b"\0\n"
+
 # What a shell may hold and the SDKs read as defaults (region, profile, cluster): a plan must not depend on it.
 _AMBIENT = ("AWS_", "HELM_", "KUBECONFIG", "PULUMI_", "PYTHONSAFEPATH")
 
@@ -213,6 +216,8 @@ class _Events:
     def __init__(self, live: Live) -> None:
         self._live = live
         self._read_end, self.write_end = os.pipe()
+        # Our own, to end the reading with: what the child started and left behind may keep the pipe open for ever.
+        self._end_with = os.dup(self.write_end)
         self._reader = threading.Thread(target=self._read, name="events", daemon=True)
 
     def begin(self) -> dict[str, Any]:
@@ -223,15 +228,20 @@ class _Events:
         return {"protocol": LIVE_PROTOCOL, "backend": backend}
 
     def end(self) -> None:
-        """When the child is gone, the pipe ends; all that it told has been passed on when this returns."""
+        """To be called when the child is gone; all that it told has been passed on when this returns."""
         if self._reader.ident is not None:
+            with contextlib.suppress(BrokenPipeError):  # the reader failed
+                os.write(self._end_with, _LAST_LINE)
             self._reader.join()
+        os.close(self._end_with)
 
     def _read(self) -> None:
-        with os.fdopen(self._read_end, encoding="utf-8") as lines:
+        with os.fdopen(self._read_end, "rb") as lines:
             for line in lines:
-                if line.endswith("\n"):  # a child that was killed may have written half of one
-                    self._live.on_event(json.loads(line))
+                # A child that was killed may have written half a line before it.
+                if line.endswith(_LAST_LINE):
+                    return
+                self._live.on_event(json.loads(line))
 
 
 def _environment() -> dict[str, str]:

@@ -88,6 +88,7 @@ def start(
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
                 (os.POSIX_SPAWN_DUP2, log, 2),
+                *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inherited()),
             ],
             setsid=True,
             setsigmask=[],
@@ -98,6 +99,17 @@ def start(
     finally:
         os.close(log)
     return Running(name, pid, time.time(), tuple(line))
+
+
+def _inherited() -> list[int]:
+    """What this process was started with besides the standard streams: a lock of a script, a pipe that ``make`` or a
+    reader waits for. A process that outlives this one must not hold it."""
+    inherited = []
+    for name in os.listdir("/dev/fd"):  # Linux and macOS
+        with contextlib.suppress(OSError):  # the listing's own, closed by now
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                inherited.append(int(name))
+    return inherited
 
 
 def running(paths: Paths) -> list[Running]:

@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainium_eks.graph.recording import record as record_module
 from trainium_eks.graph.recording.record import (
     InvalidConfig,
+    Live,
     ProgramFailed,
     ProgramTimedOut,
     ProjectError,
@@ -214,6 +218,39 @@ def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path: Pat
     started = time.monotonic()
     assert record(project(tmp_path, program), "dev").outputs == {"a": 1}
     assert time.monotonic() - started < 15
+
+
+@pytest.mark.parametrize("left_behind", ["executed", "forked"])
+def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_path: Path, left_behind: str) -> None:
+    """One that is forked without being executed keeps every pipe of this process, whatever is done about it."""
+    backend = f"""
+        import os, time
+        from trainium_eks.graph.resource_types.simulation import Simulation
+
+        def make(options, region, emit):
+            emit({{"event": "before"}})
+            if {left_behind!r} == "executed":
+                daemon = os.posix_spawn("/bin/sleep", ["sleep", "30"], {{}}, setsid=True)
+            elif (daemon := os.fork()) == 0:
+                os.setsid()
+                time.sleep(30)
+                os._exit(0)
+            emit({{"event": "daemon", "pid": daemon}})
+            return Simulation("us-west-2")
+    """
+    directory = project(tmp_path, "import pulumi\npulumi.export('done', 1)\n")
+    (directory / "daemons.py").write_text(textwrap.dedent(backend))
+    events: list[Mapping[str, Any]] = []
+    outcome: list[object] = []
+    live = Live("daemons:make", {}, events.append)
+    recording = threading.Thread(
+        target=lambda: outcome.append(record(directory, "dev", live=live).outputs), daemon=True
+    )
+    recording.start()
+    recording.join(20)
+    told = [event["event"] for event in events]
+    os.kill(events[-1]["pid"], signal.SIGKILL)
+    assert (outcome, told) == ([{"done": 1}], ["before", "daemon"])
 
 
 def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:

@@ -67,6 +67,17 @@ def test_a_started_process_outlives_the_one_that_started_it_and_its_session(path
     assert os.getsid(found.pid) == found.pid
 
 
+def test_a_started_process_holds_nothing_that_this_one_was_started_with(paths, command):
+    read_end, write_end = os.pipe()
+    os.set_inheritable(write_end, True)
+    processes.start(paths, "etcd", command("etcd"))
+    os.close(write_end)
+    ready(paths, "etcd")
+    os.set_blocking(read_end, False)
+    assert os.read(read_end, 1) == b"", "somebody still has the other end"
+    os.close(read_end)
+
+
 def test_processes_of_stacks_with_similar_names_are_kept_apart(tmp_path, paths, command):
     other = Paths.of(tmp_path, "dev2")
     below = Paths.of(tmp_path / "deeper" / str(paths.root)[1:], "dev")
