@@ -196,7 +196,7 @@ def _neuron_value_problems(args: NeuronAddonsArgs) -> list[Problem]:
                 "scheduler_extension",
                 f"the chart pins a kube-scheduler older than Kubernetes {versions.KUBERNETES}",
                 "set neuron_values.scheduler.customScheduler.image.tag to EKS Distro's build of your version",
-                Severity.WARN,
+                severity=Severity.WARN,
             )
         )
     return found

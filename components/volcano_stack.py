@@ -242,7 +242,7 @@ def problems(args: VolcanoStackArgs) -> list[Problem]:
                 "rendezvous_namespaces",
                 f"empty: etcd has no password, so only pods of the namespace {ETCD_NAMESPACE} may reach it",
                 "name the namespaces whose jobs use it",
-                Severity.WARN,
+                severity=Severity.WARN,
             )
         )
     return found

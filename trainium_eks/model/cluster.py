@@ -172,10 +172,10 @@ def _open_endpoint_problems(path: str, text: str, production: bool) -> list[Prob
     reason = "the whole internet reaches the Kubernetes API"
     fix = "name your own ranges, or leave the list empty and set `way_in`"
     value = text or None
-    found = [Problem(path, reason, fix, Severity.ACKNOWLEDGE, "R02", 40, value)]
+    found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", row=40, value=value)]
     if production:
         in_production = f"{reason}, in production"
-        found.append(Problem(path, in_production, fix, Severity.ACKNOWLEDGE, "R03", 40, value))
+        found.append(Problem(path, in_production, fix, severity=Severity.ACKNOWLEDGE, rule="R03", row=40, value=value))
     return found
 
 
@@ -201,13 +201,28 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
             f"{prices.EKS_CLUSTER_HOURLY:.2f} (known as of {SUPPORT_KNOWN_ON})"
         )
         severity = Severity.ACKNOWLEDGE
-        return [Problem(path, reason, "", severity, "R05", 34, version, supported, versions.KUBERNETES)]
+        return [
+            Problem(
+                path,
+                reason,
+                severity=severity,
+                rule="R05",
+                row=34,
+                value=version,
+                allowed=supported,
+                good=versions.KUBERNETES,
+            )
+        ]
     if _minor(version) > _minor(versions.KUBERNETES):
         reason = f"newer than {versions.KUBERNETES}, the last one that the pinned Volcano and add-ons are made for"
-        return [Problem(path, reason, "", Severity.WARN, "", 34, version, (), versions.KUBERNETES)]
+        return [Problem(path, reason, severity=Severity.WARN, row=34, value=version, good=versions.KUBERNETES)]
     if version not in versions.AMI_RELEASES:
         reason = f"no node image release is pinned for {version}: groups made on different days get different drivers"
-        return [Problem(path, reason, "set `release_version` of each node group", Severity.WARN, "", 34, version)]
+        return [
+            Problem(
+                path, reason, "set `release_version` of each node group", severity=Severity.WARN, row=34, value=version
+            )
+        ]
     return []
 
 

@@ -297,7 +297,9 @@ def _own_problems(config: StackConfig) -> list[Problem]:
     if not config.allowed_account_ids:
         reason = "empty: this environment could be built in any account whose credentials happen to be at hand"
         severity = Severity.ACKNOWLEDGE
-        found.append(Problem("allowed_account_ids", reason, "", severity, "R67", 39, good=("<12 digits>",)))
+        found.append(
+            Problem("allowed_account_ids", reason, severity=severity, rule="R67", row=39, good=("<12 digits>",))
+        )
     for index, account in enumerate(config.allowed_account_ids):
         found += formats.account_id(join("allowed_account_ids", index), account)
     found += formats.tags("tags", config.tags)

@@ -134,7 +134,18 @@ def _file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> l
     good = next(iter(everywhere)) if len(everywhere) == 1 else None
     fix = "" if good else "bring groups and file system into one zone"
     severity = Severity.ACKNOWLEDGE
-    return [Problem("file_system.zone_id", reason, fix, severity, "R41", 28, config.file_system.zone_id, good=good)]
+    return [
+        Problem(
+            "file_system.zone_id",
+            reason,
+            fix,
+            severity=severity,
+            rule="R41",
+            row=28,
+            value=config.file_system.zone_id,
+            good=good,
+        )
+    ]
 
 
 def _address_problems(
@@ -218,7 +229,17 @@ def _production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Pr
         return []
     reason = "one NAT gateway in production: its zone's failure cuts every node off"
     fix = f"or add the `network.interface_endpoints` {formats.listed(missing)}"
-    return [Problem("network.nat_gateways", reason, fix, Severity.ACKNOWLEDGE, "R34", 0, "single", (), "per-zone")]
+    return [
+        Problem(
+            "network.nat_gateways",
+            reason,
+            fix,
+            severity=Severity.ACKNOWLEDGE,
+            rule="R34",
+            value="single",
+            good="per-zone",
+        )
+    ]
 
 
 def _quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:

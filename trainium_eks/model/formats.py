@@ -214,7 +214,7 @@ def snake(name: str) -> str:
 
 def warn(path: str, reason: str, fix: str = "", row: int = 0) -> Problem:
     """A problem that is shown and does not stop a build."""
-    return Problem(path, reason, fix, Severity.WARN, row=row)
+    return Problem(path, reason, fix, severity=Severity.WARN, row=row)
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:

@@ -37,7 +37,7 @@ def _wrong_efa_counts(entries: Mapping[str, Mapping[str, Any]], catalogue: Catal
         has = catalogue[name].efa_interfaces
         path = join(join_key("", name), "efa_interfaces")
         reason = f"{name} has {has} EFA interfaces, not {given:g} (EC2 DescribeInstanceTypes)"
-        found[path] = Problem(path, reason, "", Severity.ACKNOWLEDGE, "R24", 9, given, (), has)
+        found[path] = Problem(path, reason, severity=Severity.ACKNOWLEDGE, rule="R24", row=9, value=given, good=has)
     return found
 
 

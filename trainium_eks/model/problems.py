@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -43,6 +43,7 @@ class Problem:
     """What is wrong."""
     fix: str = ""
     """What to do, in words; besides, or instead of, :attr:`good`."""
+    _: KW_ONLY
     severity: Severity = Severity.REFUSE
     rule: str = ""
     """The rule (``R29``) whose waiver acknowledges it; only with :attr:`Severity.ACKNOWLEDGE`."""

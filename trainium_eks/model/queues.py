@@ -111,7 +111,7 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
         found.append(Problem("replicas", "nothing would schedule jobs", value=volcano.replicas, good=2))
     elif volcano.replicas == 1:
         reason = "while the only scheduler or admission restarts, no job starts and no pod is admitted"
-        found.append(Problem("replicas", reason, "", Severity.ACKNOWLEDGE, "R58", 0, 1, (), 2))
+        found.append(Problem("replicas", reason, severity=Severity.ACKNOWLEDGE, rule="R58", value=1, good=2))
     elif volcano.replicas > 5:
         found.append(Problem("replicas", "one of them works, the others wait", value=volcano.replicas, good=3))
     if volcano.scale_from_zero is False and rests_at_zero:
@@ -120,7 +120,18 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
             "could see: its nodes never come"
         )
         fix = "or give every group a `min_size` of 1 or more"
-        found.append(Problem("scale_from_zero", reason, fix, Severity.ACKNOWLEDGE, "R60", 46, False, (), True))
+        found.append(
+            Problem(
+                "scale_from_zero",
+                reason,
+                fix,
+                severity=Severity.ACKNOWLEDGE,
+                rule="R60",
+                row=46,
+                value=False,
+                good=True,
+            )
+        )
     if volcano.reclaim:
         reason = "reclaim takes single pods out of several gangs, and each of those restarts"
         found.append(formats.warn("reclaim", reason, "set `max_retry` of jobs high, or leave reclaim off"))

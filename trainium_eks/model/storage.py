@@ -97,7 +97,7 @@ def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem
         found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2", row=33))
     if production and file_system.protect is False:
         reason = "off in production: a changed input could replace the file system and its data"
-        found.append(Problem("protect", reason, "", Severity.ACKNOWLEDGE, "R39", 0, False, (), True))
+        found.append(Problem("protect", reason, severity=Severity.ACKNOWLEDGE, rule="R39", value=False, good=True))
     return found
 
 

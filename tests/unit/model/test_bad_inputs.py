@@ -171,8 +171,6 @@ def rows_in_code() -> Iterator[int]:
             if not isinstance(node, ast.Call):
                 continue
             given = [keyword.value for keyword in node.keywords if keyword.arg == "row"]
-            if isinstance(node.func, ast.Name) and node.func.id == "Problem":
-                given += node.args[5:6]
             for value in given:
                 for constant in ast.walk(value):
                     if isinstance(constant, ast.Constant) and isinstance(constant.value, int) and constant.value:

@@ -96,7 +96,7 @@ def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix() -> None:
 
 
 def test_a_second_way_out_and_a_waiver_are_said_too() -> None:
-    problem = Problem("a.b_c", "x", "or look at `d_e`", Severity.ACKNOWLEDGE, "R29", good=False)
+    problem = Problem("a.b_c", "x", "or look at `d_e`", severity=Severity.ACKNOWLEDGE, rule="R29", good=False)
     assert describe([problem], config_path).splitlines()[1:] == [
         "    fix: pulumi config set --path a.bC false",
         "    or: look at dE",
@@ -241,7 +241,7 @@ def test_a_problem_crosses_as_json_whole() -> None:
         "node_groups[0].max_size",
         "more than a group can have",
         "split it",
-        Severity.ACKNOWLEDGE,
+        severity=Severity.ACKNOWLEDGE,
         rule="R20",
         row=27,
         value=500,
