@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked programs lint types unit test-engine test-engine-full format docs golden preview up destroy clean
+.PHONY: help local local-down verify plan test checked programs lint types unit test-engine test-engine-full mutants format docs golden preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simu
 
 test-engine-full: $(VENV)/.dev ## There, fail one resource of each type and let the next run converge (most of an hour)
 	@$(BIN)/pytest -n 2 --dist=load -m engine_full tests/engine $(ARGS)
+
+mutants: $(VENV)/.dev ## Plant the faults of tests/mutants one by one: do the tests notice? (most of half an hour)
+	@$(BIN)/python tests/mutate.py $(ARGS)
 
 format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .

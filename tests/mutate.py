@@ -1,0 +1,163 @@
+"""Do the tests notice faults? Plants the faults of ``tests/mutants`` one by one and runs the tests that should fail.
+
+Run by hand: ``make mutants``, or ``make mutants ARGS="components model"`` for some lists. Each fault is planted in a
+copy of the tree, so an interrupt leaves nothing behind. A fault is noticed when its tests fail; a list passes when at
+least ``SHARE`` of its faults are noticed.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Literal
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+LISTS = ROOT / "tests" / "mutants"
+SHARE = 0.92
+"""The least share of a list's faults that tests must notice."""
+TIMEOUT_SECONDS = 300
+"""A fault that makes its tests hang is noticed, too."""
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".local", ".mypy_cache", ".ruff_cache", "__pycache__", "dist")
+
+Outcome = Literal["noticed", "missed", "stale"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: what to change where, why it would matter, and who should notice."""
+
+    file: str
+    old: str
+    """Text that stands in the file exactly once."""
+    new: str
+    why: str
+    tests: tuple[str, ...]
+    """Test files, or single tests, of which one must fail."""
+
+    @property
+    def title(self) -> str:
+        """One line for people."""
+        return f"{self.file}: {self.why}"
+
+
+def main() -> int:
+    """Plants, runs, counts; exit code 1 when a list's share is too low or a fault no longer fits the code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    known = sorted(path.stem for path in LISTS.glob("*.yaml"))
+    parser.add_argument("lists", nargs="*", choices=[[], *known], metavar="LIST", help=f"of {', '.join(known)}")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    lists = {name: load(LISTS / f"{name}.yaml") for name in asked.lists or known}
+    with tempfile.TemporaryDirectory(prefix="trn-mutants-") as directory:
+        trees = _trees(Path(directory), asked.workers)
+        if not _pass(trees, lists):
+            return 1
+        held = [_report(name, mutants, trees) for name, mutants in lists.items()]
+        return 0 if all(held) else 1
+
+
+def load(path: Path) -> tuple[Mutant, ...]:
+    """The faults of one list."""
+    rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return tuple(Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows)
+
+
+def planted(mutant: Mutant, text: str) -> str | None:
+    """The file's text with the fault in it; None when the fault does not fit (any more)."""
+    return text.replace(mutant.old, mutant.new) if text.count(mutant.old) == 1 and mutant.old != mutant.new else None
+
+
+class Trees:
+    """Copies of the repository, handed out one to each worker at a time."""
+
+    def __init__(self, copies: tuple[Path, ...]) -> None:
+        self.count = len(copies)
+        self._free: SimpleQueue[Path] = SimpleQueue()
+        for copy in copies:
+            self._free.put(copy)
+
+    def run(self, tests: tuple[str, ...]) -> bool:
+        """Whether the tests pass on an unchanged copy."""
+        tree = self._free.get()
+        try:
+            return _passes(tree, tests, quiet=False)
+        finally:
+            self._free.put(tree)
+
+    def outcome(self, mutant: Mutant) -> Outcome:
+        """What the tests say of one fault."""
+        tree = self._free.get()
+        target = tree / mutant.file
+        whole = target.read_text(encoding="utf-8")
+        try:
+            text = planted(mutant, whole)
+            if text is None:
+                return "stale"
+            target.write_text(text, encoding="utf-8")
+            return "missed" if _passes(tree, mutant.tests) else "noticed"
+        finally:
+            target.write_text(whole, encoding="utf-8")
+            self._free.put(tree)
+
+
+def _trees(directory: Path, workers: int) -> Trees:
+    copies = tuple(directory / str(number) for number in range(workers))
+    for copy in copies:
+        shutil.copytree(ROOT, copy, ignore=_LEFT_OUT, symlinks=True)
+    return Trees(copies)
+
+
+def _passes(tree: Path, tests: tuple[str, ...], *, quiet: bool = True) -> bool:
+    """Whether the tests pass; a test that is not there is an error, not a pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *tests]
+    # Bytecode is told apart by time and size: a fault of the same size, planted within a second, would not be read.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        ran = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if ran.returncode in (4, 5):
+        raise SystemExit(f"pytest found no such tests: {' '.join(tests)}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+    if ran.returncode and not quiet:
+        print(ran.stdout[-4000:])
+    return ran.returncode == 0
+
+
+def _pass(trees: Trees, lists: Mapping[str, tuple[Mutant, ...]]) -> bool:
+    """A test that fails anyway notices nothing: all named tests must pass on the code as it is."""
+    tests = sorted({test for mutants in lists.values() for mutant in mutants for test in mutant.tests})
+    if trees.run(tuple(tests)):
+        return True
+    print("Without any fault the tests above fail already.")
+    return False
+
+
+def _report(name: str, mutants: tuple[Mutant, ...], trees: Trees) -> bool:
+    outcomes = dict(_outcomes(mutants, trees))
+    for mutant, outcome in outcomes.items():
+        if outcome != "noticed":
+            print(f"  {outcome:7} {mutant.title}", flush=True)
+    noticed = sum(outcome == "noticed" for outcome in outcomes.values())
+    held = noticed >= SHARE * len(outcomes) and "stale" not in outcomes.values()
+    print(f"{'ok  ' if held else 'LOW '} {name}: {noticed} of {len(outcomes)} noticed", flush=True)
+    return held
+
+
+def _outcomes(mutants: tuple[Mutant, ...], trees: Trees) -> Iterator[tuple[Mutant, Outcome]]:
+    with ThreadPoolExecutor(trees.count) as pool:
+        yield from zip(mutants, pool.map(trees.outcome, mutants), strict=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
