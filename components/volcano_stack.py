@@ -186,6 +186,9 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
     custom: dict[str, Any] = {
         "leader_elect_enable": args.replicas > 1,
         "go_memlimit_enable": True,
+        **volcano_config.CONTROLLER_RATES,
+        **volcano_config.SCHEDULER_RATES,
+        **volcano_config.LOG_LEVELS,
         # Webhooks fail closed: a Volcano that is down must never keep the cluster's own pods from starting.
         "webhooks_namespace_selector_expressions": [
             {
@@ -199,7 +202,9 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
         ),
         "controller_config_override": volcano_config.controller_config(args.topology_labels),
         "scheduler_resources": _resources("250m", "512Mi", "2", "2Gi"),
-        "controller_resources": _resources("100m", "256Mi", "1", "1Gi"),
+        # One job's pods are counted by one thread, again for each pod that starts: a thousand need more than one core
+        # (the garbage collector has its own) and a copy of the job in memory.
+        "controller_resources": _resources("100m", "256Mi", "2", "2Gi"),
         "admission_resources": _resources("100m", "128Mi", "500m", "512Mi"),
     }
     for component, app in COMPONENTS.items():

@@ -3,7 +3,7 @@
 Pure functions. Every choice here was measured with a real Volcano on simulated trn1.32xlarge nodes, or is cited.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -25,6 +25,25 @@ TOPOLOGY_TYPE = "ec2"
 
 DISCOVERY_INTERVAL = "10m"
 """How often HyperNodes are discovered anew. Nodes that join or leave are noticed at once, besides."""
+
+
+CONTROLLER_RATES: Mapping[str, int] = {
+    "controller_kube_api_qps": 1000,
+    "controller_kube_api_burst": 2000,
+    "controller_worker_threads": 16,
+    "controller_worker_threads_for_gc": 8,
+    "controller_worker_threads_for_podgroup": 16,
+}
+"""What the controllers may ask of the API server each second, and their threads. The chart's 50 requests a second make
+a gang of 1,000 wait for its pods to be made one after another; these are ceilings, so a small cluster never sees them.
+``benchmarks/gangs.py`` measures what they do."""
+
+SCHEDULER_RATES: Mapping[str, int] = {"scheduler_kube_api_qps": 2000, "scheduler_kube_api_burst": 2000}
+"""The chart's own numbers, held here so that an upgrade of the chart cannot lower them unseen: a gang is bound pod by pod."""
+
+LOG_LEVELS: Mapping[str, int] = {"scheduler_log_level": 2, "controller_log_level": 2, "admission_log_level": 2}
+"""What went wrong, and what was decided for whole jobs. The chart's 3 and 4 write several lines for each pod in each
+round: 27 MB for one gang of 1,000."""
 
 
 def scales_from_zero(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
