@@ -66,7 +66,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/.runtime ## Write what is generated: Pulumi.yaml's config, the README's plan and tables, docs/rules.md, docs/components
+docs: $(VENV)/.runtime ## Write what is generated: Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
 	@$(BIN)/python -m trainium_eks.model.schema write
 	@$(BIN)/python -m trainium_eks.graph.judging.rules > docs/rules.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py

@@ -1,13 +1,12 @@
-"""Writes the pages of ``docs/components`` from the components, their args and the examples, and the README's plan.
+"""Writes the pages of ``docs/components`` from the components, their args and the examples, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
 """
 
 import inspect
-import os
+import io
 import re
-import subprocess
 import sys
 import typing
 from collections.abc import Iterator
@@ -15,13 +14,18 @@ from pathlib import Path
 
 import pulumi
 from pydantic.fields import FieldInfo
+from rich.console import Console
+from rich.text import Text
 
 import components
+from trainium_eks.cli import recording, render, report
+from trainium_eks.cli.render import PIPED_WIDTH
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.shape import Shape
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
+PICTURE = ROOT / "docs" / "plan.svg"
 
 SECTIONS = {
     "NetworkConfig": "network",
@@ -92,7 +96,7 @@ def _example(name: str, module: str) -> str:
 def _args(name: str) -> str:
     if name == "TrainingStack":
         return (
-            "A `StackConfig` (or a mapping): the keys of the [inputs](../../README.md#inputs), in snake_case or in "
+            "A `StackConfig` (or a mapping): the keys of the [inputs](../config.md#inputs), in snake_case or in "
             f"camelCase. Required: {', '.join(f'`{key}`' for key in _required(StackConfig))}."
         )
     model = getattr(components, f"{name}Args")
@@ -104,7 +108,7 @@ def _args(name: str) -> str:
     if section is None:
         return table
     key = SECTIONS[section.__name__]
-    return f"The fields of `{key}` in the [inputs](../../README.md#inputs), in snake_case, and:\n\n{table}"
+    return f"The fields of `{key}` in the [inputs](../config.md#inputs), in snake_case, and:\n\n{table}"
 
 
 def _required(model: type[Shape]) -> list[str]:
@@ -182,21 +186,46 @@ def _cell(text: str) -> str:
     return text.replace("\n", " ").replace("|", "\\|")
 
 
-def readme() -> str:
-    """The README with what ``make plan`` prints."""
-    command = [sys.executable, "-m", "trainium_eks.cli", "plan", "--no-color"]
-    shown = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}, capture_output=True, text=True, check=True
-    ).stdout
-    lines = "\n".join(line.rstrip() for line in shown.strip().splitlines())
-    begin, end = "<!-- plan:begin -->", "<!-- plan:end -->"
-    before, _, rest = (ROOT / "README.md").read_text().partition(begin)
-    return f"{before}{begin}\n```text\n{lines}\n```\n{end}{rest.partition(end)[2]}"
+_EXCERPT = (
+    "trainium-eks · dev",
+    "Resources",
+    "LustreFileSystem",
+    "NodeGroup  nodes  2 ×",
+    "Queue  test",
+    "Cost",
+    "2 to 4 × trn1.32xlarge",
+    "total",
+    "Time to ready",
+    "modelled",
+    "NodeGroup",
+    "Rules",
+    " pass:",
+    "✓",
+)
+"""What the lines of the picture's excerpt contain, in the plan's order. What lies between is left out."""
+
+
+def picture() -> str:
+    """Lines of dev's plan as a picture of a terminal."""
+    graph = recording.record(ROOT, "dev")
+    console = Console(record=True, file=io.StringIO(), width=PIPED_WIDTH, force_terminal=True, highlight=False)
+    lines = [line for part in render.sections(report.make(graph)) for line in console.render_lines(part, pad=False)]
+    console.print("$ make plan", style="bold green")
+    wanted = list(_EXCERPT)
+    for line in lines:
+        if wanted and wanted[0] in "".join(segment.text for segment in line):
+            wanted.pop(0)
+            console.print(Text.assemble(*((segment.text.rstrip("\n"), segment.style or "") for segment in line)))
+    if wanted:
+        raise SystemExit(f"the plan of dev has no line with {wanted[0]!r} where docs/generate.py looks for it")
+    svg = console.export_svg(title="trn plan --stack dev", unique_id="plan")
+    # A picture in a page may load nothing: readers' own monospace font does as well.
+    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
 def stale() -> list[Path]:
     """Files that are missing or say something else, and files that are no page."""
-    current = {**pages(), ROOT / "README.md": readme()}
+    current = {**pages(), PICTURE: picture()}
     changed = [path for path, text in current.items() if not path.is_file() or path.read_text() != text]
     return changed + [path for path in FOLDER.glob("*.md") if path not in current]
 
@@ -209,4 +238,4 @@ if __name__ == "__main__":
         FOLDER.mkdir(exist_ok=True)
         for path, text in pages().items():
             path.write_text(text)
-        (ROOT / "README.md").write_text(readme())
+        PICTURE.write_text(picture())

@@ -1,10 +1,10 @@
-"""What is written from the models: the ``config:`` block of Pulumi.yaml, and the README's input and output tables.
+"""What is written from the models: the ``config:`` block of Pulumi.yaml, and the tables of ``docs/config.md``.
 
     python -m trainium_eks.model.schema pulumi-yaml             the block, on standard output
     python -m trainium_eks.model.schema markdown                the table of inputs
     python -m trainium_eks.model.schema outputs                 the table of outputs
     python -m trainium_eks.model.schema pulumi-yaml --check Pulumi.yaml     fails when the file has another block
-    python -m trainium_eks.model.schema write                   puts each into Pulumi.yaml and README.md
+    python -m trainium_eks.model.schema write                   puts each into Pulumi.yaml and docs/config.md
 
 In a file, each stands between two comments (``config:begin`` and ``config:end``, ``inputs:…``, ``outputs:…``).
 """
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", type=Path, metavar="FILE", help="compare with the text between the marks of FILE")
     options = parser.parse_args(arguments)
     if options.what == "write":
-        return _write(Path("Pulumi.yaml"), ("pulumi-yaml",)) | _write(Path("README.md"), ("markdown", "outputs"))
+        return _write(Path("Pulumi.yaml"), ("pulumi-yaml",)) | _write(Path("docs/config.md"), ("markdown", "outputs"))
     mark, make = _PARTS[options.what]
     if options.check is None:
         sys.stdout.write(make())

@@ -39,7 +39,7 @@ a gang of 1,000 wait for its pods to be made one after another; these are ceilin
 ``benchmarks/gangs.py`` measures what they do."""
 
 SCHEDULER_RATES: Mapping[str, int] = {"scheduler_kube_api_qps": 2000, "scheduler_kube_api_burst": 2000}
-"""The chart's own numbers, held here so that an upgrade of the chart cannot lower them unseen: a gang is bound pod by pod."""
+"""The chart's own numbers, held here so that no upgrade lowers them unseen: a gang is bound pod by pod."""
 
 LOG_LEVELS: Mapping[str, int] = {"scheduler_log_level": 2, "controller_log_level": 2, "admission_log_level": 2}
 """What went wrong, and what was decided for whole jobs. The chart's 3 and 4 write several lines for each pod in each

@@ -63,6 +63,21 @@ def test_images_are_those_of_the_chart_and_not_latest(record: Record) -> None:
     assert values(record)["basic"]["image_tag_version"] == f"v{versions.CHARTS['volcano'].version}"
 
 
+def test_a_gang_of_a_thousand_does_not_wait_for_the_controllers_rates(record: Record) -> None:
+    """The chart's 50 requests a second and three threads make it wait a minute."""
+    custom = values(record)["custom"]
+    assert (custom["controller_kube_api_qps"], custom["controller_kube_api_burst"]) == (1000, 2000)
+    threads = [custom[f"controller_worker_threads{suffix}"] for suffix in ("", "_for_gc", "_for_podgroup")]
+    assert threads == [16, 8, 16]
+    assert (custom["scheduler_kube_api_qps"], custom["scheduler_kube_api_burst"]) == (2000, 2000)
+    assert custom["controller_resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
+
+
+def test_logs_do_not_have_a_line_for_each_pod(record: Record) -> None:
+    custom = values(record)["custom"]
+    assert {custom[f"{each}_log_level"] for each in ("scheduler", "controller", "admission")} == {2}
+
+
 def test_two_copies_elect_a_leader_and_survive_a_drain(record: Record) -> None:
     """R58."""
     graph = built(record)

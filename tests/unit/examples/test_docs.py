@@ -18,7 +18,7 @@ PAGES = sorted(
 )
 
 
-def test_generated_pages_and_the_readmes_plan_are_current() -> None:
+def test_generated_pages_and_the_picture_of_a_plan_are_current() -> None:
     command = [sys.executable, "docs/generate.py", "--check"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ def test_generated_pages_and_the_readmes_plan_are_current() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "path"), [("pulumi-yaml", "Pulumi.yaml"), ("markdown", "README.md"), ("outputs", "README.md")]
+    ("part", "path"), [("pulumi-yaml", "Pulumi.yaml"), ("markdown", "docs/config.md"), ("outputs", "docs/config.md")]
 )
 def test_generated_tables_are_current(part: str, path: str) -> None:
     command = [sys.executable, "-m", "trainium_eks.model.schema", part, "--check", path]
@@ -54,3 +54,11 @@ def test_makefile_targets_of_the_readme_exist() -> None:
     documents = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
     for target in re.findall(r"(?:^|`)make ([a-z]+)", documents, re.MULTILINE):
         assert re.search(rf"^(?:.* )?{target}(?: .*)?:", rules, re.MULTILINE), target
+
+
+def test_the_readme_can_be_read_in_one_go() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 200
+
+
+def test_the_picture_of_a_plan_loads_nothing() -> None:
+    assert "url(http" not in (ROOT / "docs" / "plan.svg").read_text()

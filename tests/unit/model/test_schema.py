@@ -1,4 +1,4 @@
-"""What is written from the models: Pulumi.yaml's config block and the README's tables."""
+"""What is written from the models: Pulumi.yaml's config block and the tables of docs/config.md."""
 
 import json
 import re
@@ -128,7 +128,7 @@ def test_outputs_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "what"), [("Pulumi.yaml", "pulumi-yaml"), ("README.md", "markdown"), ("README.md", "outputs")]
+    ("file", "what"), [("Pulumi.yaml", "pulumi-yaml"), ("docs/config.md", "markdown"), ("docs/config.md", "outputs")]
 )
 def test_the_committed_file_is_up_to_date(file: str, what: str) -> None:
     assert schema.main([what, "--check", str(ROOT / file)]) == 0, "run make docs"
@@ -138,25 +138,27 @@ def test_write_replaces_what_is_between_the_marks_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    project, readme = tmp_path / "Pulumi.yaml", tmp_path / "README.md"
+    project, tables = tmp_path / "Pulumi.yaml", tmp_path / "docs" / "config.md"
+    tables.parent.mkdir()
     project.write_text("name: x\n# config:begin (from the models)\nold: true\n# config:end\nlast: true\n")
-    readme.write_text(
+    tables.write_text(
         "a\n<!-- inputs:begin -->\n<!-- inputs:end -->\n<!-- outputs:begin -->\nx\n<!-- outputs:end -->\nb\n"
     )
     assert schema.main(["pulumi-yaml", "--check", str(project)]) == 1
     assert "run make docs" in capsys.readouterr().err
     assert schema.main(["write"]) == 0
     assert schema.main(["pulumi-yaml", "--check", str(project)]) == 0
-    assert schema.main(["outputs", "--check", str(readme)]) == 0
+    assert schema.main(["outputs", "--check", str(tables)]) == 0
     read = yaml.safe_load(project.read_text())
     assert (read["name"], read["last"], "old" in read, len(read["config"])) == ("x", True, False, len(BLOCK))
-    assert readme.read_text().startswith("a\n<!-- inputs:begin -->\n| Key |")
-    assert readme.read_text().endswith("<!-- outputs:end -->\nb\n")
+    assert tables.read_text().startswith("a\n<!-- inputs:begin -->\n| Key |")
+    assert tables.read_text().endswith("<!-- outputs:end -->\nb\n")
 
 
 def test_a_file_without_marks_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("Pulumi.yaml", "README.md"):
+    (tmp_path / "docs").mkdir()
+    for name in ("Pulumi.yaml", "docs/config.md"):
         (tmp_path / name).write_text("nothing\n")
     assert schema.main(["write"]) == 1
     assert (tmp_path / "Pulumi.yaml").read_text() == "nothing\n"
