@@ -205,7 +205,9 @@ IDENTITIES: Mapping[str, Identity] = {
     "vpc-cni": Identity("aws-node", managed_policy="AmazonEKS_CNI_Policy"),
     "aws-ebs-csi-driver": Identity(
         "ebs-csi-controller-sa",
-        managed_policy="service-role/AmazonEBSCSIDriverPolicy",
+        # Only its own cluster's volumes, where AmazonEBSCSIDriverPolicy has the whole account's. It compares the tag
+        # that the driver writes from 1.58 on with the session's, which Pod Identity brings (aws-ebs-csi-driver#2918).
+        managed_policy="AmazonEBSCSIDriverEKSClusterScopedPolicy",
         statements=_ebs_statements,
     ),
     "aws-fsx-csi-driver": Identity("fsx-csi-controller-sa", statements=_fsx_statements),

@@ -7,6 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from dry_run import planned_alike
+from iam_evaluation import Request, allowed, managed
 
 from components._args import ArgumentError
 from components.cluster import TrainiumCluster
@@ -56,6 +57,11 @@ def built(record: Record, zones: int = 2, **args: Any) -> Graph:
 
 def one(graph: Graph, type_: str) -> Resource:
     (found,) = graph.of_type(type_)
+    return found
+
+
+def one_named(graph: Graph, type_: str, ending: str) -> Resource:
+    (found,) = (each for each in graph.of_type(type_) if each.name.endswith(ending))
     return found
 
 
@@ -282,6 +288,30 @@ def test_the_file_system_driver_deletes_only_what_it_made(record: Record) -> Non
     (deleting,) = (each for each in statements if "fsx:DeleteFileSystem" in each["Action"])
     assert deleting["Condition"] == {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
     assert not any("*" in action for each in statements for action in [each["Action"]] if isinstance(action, str))
+
+
+def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record: Record) -> None:
+    """AWS' policy compares volumes' tags with the session's, which Pod Identity brings (aws-ebs-csi-driver#2918)."""
+    graph = built(record)
+    role = one_named(graph, "aws:iam/role:Role", "aws-ebs-csi-driver")
+    (attached,) = (
+        each
+        for each in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+        if each.inputs["role"] == role.outputs["name"]
+    )
+    document = managed(attached.inputs["policyArn"].rpartition("/")[2])
+    volume = "arn:aws:ec2:us-west-2:123456789012:volume/vol-1"
+
+    def may_delete(cluster: str) -> bool:
+        context = {"aws:PrincipalTag/eks-cluster-name": "own", "ec2:ResourceTag/ebs.csi.aws.com/cluster-name": cluster}
+        return allowed(Request("ec2:DeleteVolume", volume, context), [document])
+
+    assert may_delete("own")
+    assert not may_delete("another")
+    association = one_named(graph, "aws:eks/podIdentityAssociation:PodIdentityAssociation", "aws-ebs-csi-driver")
+    assert not association.inputs.get("disableSessionTags")
+    # The first release that writes the tag.
+    assert tuple(map(int, versions.ADDONS["aws-ebs-csi-driver"][1:].split("-")[0].split("."))) >= (1, 58, 0)
 
 
 def test_storage_drivers_use_the_key_only_through_their_service(record: Record) -> None:

@@ -1,0 +1,166 @@
+"""What IAM answers to a request: a small evaluator of policy documents.
+
+It knows what the policies of this repository use: Allow and Deny, NotAction and NotResource, principals, policy
+variables, and the condition operators of :data:`_OPERATORS`; anything else raises, so that no test passes for want of
+understanding. The logic is IAM's (IAM user guide, policy evaluation logic; condition operators).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One action on one resource; an API call that touches several is several of them."""
+
+    action: str
+    resource: str = "*"
+    context: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Condition keys that AWS sends with it, values as text."""
+    principal: str = ""
+    """ARN, or the name of a service; only resource policies look at it."""
+
+
+def allowed(request: Request, policies: Iterable[Document], boundary: Document | None = None) -> bool:
+    """Whether a principal with these identity policies, and under this boundary, may do it."""
+    documents = list(policies)
+    if boundary is not None and not _decides(request, boundary, "Allow"):
+        return False
+    every = [*documents, *([boundary] if boundary is not None else [])]
+    if any(_decides(request, each, "Deny") for each in every):
+        return False
+    return any(_decides(request, each, "Allow") for each in documents)
+
+
+def matching(request: Request, document: Document, effect: str = "Allow") -> list[Mapping[str, Any]]:
+    """The statements of a document that decide on the request with this effect."""
+    return [each for each in _statements(document) if each["Effect"] == effect and _applies(each, request)]
+
+
+@cache
+def _managed() -> Mapping[str, Any]:
+    data: Mapping[str, Any] = json.loads(aws_managed_policies_data)
+    return data
+
+
+def managed(name: str) -> Document:
+    """A policy that AWS maintains, as moto has it from AWS, by its name without path."""
+    document: Document = _managed()[name]["Document"]
+    return document
+
+
+def _statements(document: Document) -> list[Mapping[str, Any]]:
+    found = document["Statement"]
+    return [found] if isinstance(found, Mapping) else list(found)
+
+
+def _decides(request: Request, document: Document, effect: str) -> bool:
+    return bool(matching(request, document, effect))
+
+
+_KNOWN = {
+    "Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Principal", "Condition",
+}  # fmt: skip
+
+
+def _applies(statement: Mapping[str, Any], request: Request) -> bool:
+    if unknown := set(statement) - _KNOWN:
+        raise NotImplementedError(f"statement with {unknown}")
+    if "Action" in statement:
+        acts = any(_like(request.action.lower(), each.lower()) for each in _listed(statement["Action"]))
+    else:
+        acts = not any(_like(request.action.lower(), each.lower()) for each in _listed(statement["NotAction"]))
+    return (
+        acts
+        and _on(statement, request)
+        and ("Principal" not in statement or _by(statement["Principal"], request.principal))
+        and all(
+            _holds(operator, key, _listed(values), request.context)
+            for operator, keys in statement.get("Condition", {}).items()
+            for key, values in keys.items()
+        )
+    )
+
+
+def _on(statement: Mapping[str, Any], request: Request) -> bool:
+    if "NotResource" in statement:
+        return not any(_arn_like(request.resource, each) for each in _listed(statement["NotResource"]))
+    patterns = _listed(statement.get("Resource", []))
+    return any(_arn_like(request.resource, _filled(each, request.context)) for each in patterns)
+
+
+def _by(principals: Any, principal: str) -> bool:
+    if principals == "*":
+        return True
+    (kind, names), *more = principals.items()
+    if more:
+        raise NotImplementedError(f"several kinds of principal: {principals}")
+    for name in _listed(names):
+        if name in ("*", principal):
+            return True
+        # The account's root stands for every principal of the account, to whom its own policies give it.
+        root = re.fullmatch(r"arn:(aws[a-z-]*):iam::(\d{12}):root", name)
+        if kind == "AWS" and root and principal.startswith(f"arn:{root[1]}:iam::{root[2]}:"):
+            return True
+    return False
+
+
+def _holds(operator: str, key: str, wanted: list[str], context: Mapping[str, str | Sequence[str]]) -> bool:
+    quantifier, _, plain = operator.rpartition(":")
+    plain, if_exists, _ = plain.partition("IfExists")
+    given = {name.lower(): value for name, value in context.items()}.get(key.lower())
+    if plain == "Null":
+        return (given is None) == (wanted == ["true"])
+    negated = "Not" in plain
+    if given is None:
+        # Operators that deny hold for an absent key, and so do all of a set of no values.
+        return bool(if_exists) or negated or quantifier == "ForAllValues"
+    values = [given] if isinstance(given, str) else list(given)
+    patterns = [_filled(each, context) for each in wanted]
+    compare = _OPERATORS[plain.replace("Not", "")]
+    matches = [any(compare(value, pattern) for pattern in patterns) != negated for value in values]
+    if quantifier == "ForAnyValue":
+        return any(matches)
+    if quantifier == "" and len(values) != 1:
+        raise NotImplementedError(f"{key} has several values: say ForAnyValue or ForAllValues")
+    return all(matches)
+
+
+def _filled(pattern: str, context: Mapping[str, str | Sequence[str]]) -> str:
+    given = {name.lower(): value for name, value in context.items()}
+    # A variable without a value matches nothing.
+    return re.sub(r"\$\{([^}]+)\}", lambda found: str(given.get(found[1].lower(), "\0")), pattern)
+
+
+def _like(text: str, pattern: str) -> bool:
+    translated = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return re.fullmatch(translated, text, re.DOTALL) is not None
+
+
+def _arn_like(text: str, pattern: str) -> bool:
+    """Part by part: a star does not reach over a colon into the next part of an ARN."""
+    if pattern == "*":
+        return True
+    parts, patterns = text.split(":", 5), pattern.split(":", 5)
+    return len(parts) == len(patterns) and all(_like(*pair) for pair in zip(parts, patterns, strict=True))
+
+
+_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
+    "StringEquals": str.__eq__,
+    "StringLike": _like,
+    "ArnEquals": _arn_like,
+    "ArnLike": _arn_like,
+    "Bool": lambda text, pattern: text.lower() == pattern.lower(),
+}
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
