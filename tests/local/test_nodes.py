@@ -1,5 +1,6 @@
 """Node groups on a real API server: made, changed, rolled and taken away as EKS does."""
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ MERGE = "application/merge-patch+json"
 
 @pytest.fixture
 def nodes(api: Api) -> Nodes:
-    return Nodes(api)
+    return Nodes(api, drivers=["fsx.csi.aws.com", "ebs.csi.aws.com"])
 
 
 @pytest.fixture
@@ -225,3 +226,49 @@ def test_nodes_that_nobody_takes_care_of_are_an_error(
 def test_a_refused_node_is_an_error_in_the_api_servers_words(nodes: Nodes, pool: NodePool) -> None:
     with pytest.raises(LocalError, match=r"metadata\.labels: Invalid value"):
         nodes.apply(replace(pool, labels={"a": "not valid!"}), TIMEOUT_SECONDS)
+
+
+def csi_nodes(api: Api, pool: NodePool) -> dict[str, dict[str, Any]]:
+    """By name; among them those of nodes that are no more."""
+    return {
+        each["metadata"]["name"]: each
+        for each in api.list("storage.k8s.io/v1", "CSINode")
+        if each["metadata"]["name"].startswith(pool.stem)
+    }
+
+
+def test_a_node_names_its_storage_drivers_until_it_goes(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    """As many volumes of EBS as the type takes, and of FSx any number."""
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    found = csi_nodes(api, pool)
+    assert found.keys() == {node["metadata"]["name"] for node in live(api, pool).values()}
+    for name, each in found.items():
+        ebs, fsx = each["spec"]["drivers"]
+        assert (ebs["name"], ebs["nodeID"]) == ("ebs.csi.aws.com", name.partition(".")[0])
+        # 28 attachments less 8 interfaces, 4 local disks and the root volume.
+        assert ebs["allocatable"] == {"count": 15}
+        assert fsx == {"name": "fsx.csi.aws.com", "nodeID": name, "topologyKeys": None}
+    nodes.apply(replace(pool, size=1), TIMEOUT_SECONDS)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while len(csi_nodes(api, pool)) > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert csi_nodes(api, pool).keys() == {live(api, pool)[1]["metadata"]["name"]}
+
+
+def test_what_a_node_says_of_its_drivers_is_mended(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    first, second = (live(api, pool)[number]["metadata"]["name"] for number in (1, 2))
+    api.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{first}")
+    assert nodes.apply(pool, TIMEOUT_SECONDS).notes == ("nodes: 1 told of storage drivers",)
+    assert nodes.apply(pool, TIMEOUT_SECONDS).change is Change.SAME
+    assert Nodes(api, drivers=["ebs.csi.aws.com"]).apply(pool, TIMEOUT_SECONDS).change is Change.UPDATED
+    assert [each["name"] for each in csi_nodes(api, pool)[second]["spec"]["drivers"]] == ["ebs.csi.aws.com"]
+
+
+def test_the_csi_node_of_a_node_that_comes_back_is_the_new_ones(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    api.request("DELETE", f"/api/v1/nodes/{live(api, pool)[1]['metadata']['name']}")
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    for node in live(api, pool).values():
+        owner = csi_nodes(api, pool)[node["metadata"]["name"]]["metadata"]["ownerReferences"]
+        assert [each["uid"] for each in owner] == [node["metadata"]["uid"]]

@@ -34,7 +34,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Emit) -> "LocalB
 
     Args:
         options: ``root`` (the stack's files), ``project`` (directory), ``helm`` (the program), ``server``,
-            ``instanceTypes`` (the config's changes of the catalogue).
+            ``instanceTypes`` (the config's changes of the catalogue), ``csiDrivers`` (those on every node).
         region: of the default AWS provider, or empty.
         emit: takes the events.
     """
@@ -47,6 +47,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Emit) -> "LocalB
         backend.waiting,
         backend.stopped,
         CATALOGUE.with_entries(options["instanceTypes"]),
+        options["csiDrivers"],
     )
     backend.connect(made, endpoint=options["server"], authority=pki.certificate_authority_data(paths))
     return backend

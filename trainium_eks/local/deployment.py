@@ -24,6 +24,7 @@ from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.workloads import CSI_DRIVERS
 
 REPORT_VERSION = 1
 
@@ -194,6 +195,7 @@ def up(asked: Request, reporter: Reporter) -> Result:
             "helm": str(programs["helm"]),
             "server": started.server,
             "instanceTypes": plan.config.get("instanceTypes") or {},
+            "csiDrivers": _csi_drivers(plan),
         }
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
@@ -240,6 +242,12 @@ def kubernetes_minor(graph: Graph) -> str:
     """The Kubernetes version that the program's cluster asks for; the library's own for a program without one."""
     clusters = graph.of_type("aws:eks/cluster:Cluster")
     return next((str(each.inputs["version"]) for each in clusters if each.inputs.get("version")), KUBERNETES)
+
+
+def _csi_drivers(graph: Graph) -> list[str]:
+    """Storage drivers of the program's add-ons. Each runs on every node, whatever its taints."""
+    names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
+    return [driver for addon, driver in CSI_DRIVERS.items() if addon in names]
 
 
 def _adjustment(asked: Request) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -77,6 +77,7 @@ def makers(
     waiting: Callable[[str], None] = lambda _: None,
     stopping: threading.Event | None = None,
     catalogue: Catalogue = CATALOGUE,
+    csi_drivers: Sequence[str] = (),
 ) -> Mapping[str, Maker]:
     """The makers of a running cluster, by the kind of what they make.
 
@@ -87,6 +88,7 @@ def makers(
         waiting: told what the calling thread waits for, now and then.
         stopping: when set, what is being awaited is given up.
         catalogue: what instance types have.
+        csi_drivers: names of the storage drivers that run on every node.
     """
     api = Api.connect(paths.kubeconfig)
     objects = Objects(api, waiting, stopping)
@@ -94,7 +96,7 @@ def makers(
     return {
         "object": _Objects(objects),
         "release": _Releases(releases),
-        "nodes": _Nodes(Nodes(api, waiting), catalogue),
+        "nodes": _Nodes(Nodes(api, waiting, csi_drivers), catalogue),
         "addon": _Addons(AddonWorkloads(objects)),
         "simulated": _Simulated(),
     }

@@ -16,6 +16,11 @@ Where = Literal["all", "neuron", "nvidia", "efa", "none"]
 
 SYSTEM_NAMESPACE = "kube-system"
 
+EBS_DRIVER = "ebs.csi.aws.com"
+FSX_DRIVER = "fsx.csi.aws.com"
+CSI_DRIVERS: Mapping[str, str] = MappingProxyType({"aws-ebs-csi-driver": EBS_DRIVER, "aws-fsx-csi-driver": FSX_DRIVER})
+"""Add-on to the storage driver that its DaemonSet registers on every node."""
+
 
 @dataclass(frozen=True)
 class Workload:

@@ -144,18 +144,16 @@ PODS: Mapping[str, Pod] = {
 }
 """Workload to its pod."""
 
-DRIVERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "aws-ebs-csi-driver": (
-        "ebs.csi.aws.com",
-        {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"},
-    ),
+DRIVER_SPECS: Mapping[str, Mapping[str, Any]] = {
+    workloads.EBS_DRIVER: {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"},
     # No controller attaches a Lustre file system: nodes mount it by themselves.
-    "aws-fsx-csi-driver": (
-        "fsx.csi.aws.com",
-        {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
-    ),
+    workloads.FSX_DRIVER: {
+        "attachRequired": False,
+        "podInfoOnMount": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    },
 }
-"""Add-on to the CSIDriver that it registers."""
+"""Storage driver to what its CSIDriver says of it."""
 
 
 class AddonWorkloads:
@@ -205,9 +203,9 @@ def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:
     found = workloads.ADDONS.get(addon, ())
     accounts = sorted({PODS[each.name].service_account for each in found} - {"default"})
     made = [_object("v1", "ServiceAccount", name) for name in accounts]
-    if addon in DRIVERS:
-        name, spec = DRIVERS[addon]
-        made.append({**_object("storage.k8s.io/v1", "CSIDriver", name, namespace=""), "spec": dict(spec)})
+    if driver := workloads.CSI_DRIVERS.get(addon):
+        spec = dict(DRIVER_SPECS[driver])
+        made.append({**_object("storage.k8s.io/v1", "CSIDriver", driver, namespace=""), "spec": spec})
     return made + [_workload(each, version, region) for each in found]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
 from trainium_eks.local.objects.api import FIELD_MANAGER, Api, Reference, in_parallel
 
@@ -29,11 +30,13 @@ class Nodes:
     Args:
         api: the API server.
         waiting: told, in a line, what takes longer than a moment.
+        drivers: names of the CSI drivers that run on every node.
     """
 
-    def __init__(self, api: Api, waiting: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, api: Api, waiting: Callable[[str], None] = lambda _: None, drivers: Sequence[str] = ()) -> None:
         self._api = api
         self._waiting = waiting
+        self._drivers = drivers
 
     def apply(self, pool: NodePool, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
         """Makes the group's nodes what they should be, and waits until they are Ready.
@@ -49,14 +52,18 @@ class Nodes:
         new = [each for name, each in wanted.items() if name not in live]
         changed = [each for name, each in wanted.items() if name in live and not _is_as(live[name], each)]
         surplus = sorted(live.keys() - wanted.keys())
-        in_parallel(self._create, new)
+        made = in_parallel(self._create, new)
         in_parallel(lambda each: self._update(live[each["metadata"]["name"]], each), changed)
+        kept = [live[name] for name in wanted if name in live]
+        registered = csi_nodes.apply(self._api, pool, [*kept, *made], self._drivers)
         if new or changed or not all(_is_ready(live[name]) for name in wanted):
             self._await_ready(pool.key, wanted, timeout_seconds)
         in_parallel(lambda name: self._api.delete(_reference(name), propagation="Background"), surplus)
-        if not (new or changed or surplus):
+        if not (new or changed or surplus or registered):
             return Applied(Change.SAME)
-        return Applied(Change.UPDATED if live else Change.CREATED, notes=_notes(new, changed, surplus, live))
+        drivers_told = registered - len(new)
+        notes = _notes(len(new), len(changed), len(surplus), drivers_told) if live else ()
+        return Applied(Change.UPDATED if live else Change.CREATED, notes=notes)
 
     def delete(self, key: str) -> None:
         """Takes all nodes of a group away; fine when there are none.
@@ -69,10 +76,10 @@ class Nodes:
     def _list(self, key: str) -> list[dict[str, Any]]:
         return self._api.list("v1", "Node", labels=f"{POOL_LABEL}={key}")
 
-    def _create(self, wanted: Mapping[str, Any]) -> None:
+    def _create(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Ready from the start: a kwok that makes a thousand nodes Ready one by one takes as long as all the rest.
         That it has taken them on, their leases show."""
-        self._api.create_or_apply({**wanted, "status": {**wanted["status"], **_ready_from_now()}})
+        return self._api.create_or_apply({**wanted, "status": {**wanted["status"], **_ready_from_now()}})
 
     def _update(self, live: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         """Status first: the annotation that says what a node was made from must not be ahead of it."""
@@ -191,13 +198,14 @@ def _not_ready(key: str, missing: Sequence[str], count: int, seconds: float) -> 
     )
 
 
-def _notes(
-    new: Collection[object], changed: Collection[object], surplus: Collection[object], live: Collection[object]
-) -> tuple[str, ...]:
+def _notes(new: int, changed: int, surplus: int, drivers_told: int) -> tuple[str, ...]:
     """What became of the nodes of a group that was there before."""
-    if not live:
-        return ()
-    parts = ((len(new), "added"), (len(changed), "changed"), (len(surplus), "removed"))
+    parts = (
+        (new, "added"),
+        (changed, "changed"),
+        (surplus, "removed"),
+        (max(drivers_told, 0), "told of storage drivers"),
+    )
     return ("nodes: " + ", ".join(f"{count} {what}" for count, what in parts if count),)
 
 
