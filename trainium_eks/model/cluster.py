@@ -1,6 +1,5 @@
 """The cluster section: control plane, who may use it, and its CPU nodes."""
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,7 +7,7 @@ from typing import ClassVar, Literal
 
 import pydantic
 
-from trainium_eks.model import formats, prices, versions
+from trainium_eks.model import formats, prices, ranges, versions
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
@@ -16,8 +15,7 @@ from trainium_eks.model.shape import Flag, Shape, Whole
 SUPPORT_KNOWN_ON = "2026-11-21"
 """The day on which support dates are compared. Fixed for a release, so that a plan does not change overnight."""
 
-_SERVICE_RANGES = tuple(ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
-_ADDON_VERSION = re.compile(r"v?\d+\.\d+\.\d+-eksbuild\.\d+")
+_ADDON_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
 _MOST_ENDPOINT_RANGES = 40
 
 
@@ -142,34 +140,38 @@ def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
 
 
 def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Problem]:
-    ranges = endpoint.public_access_cidrs
-    if not ranges and not endpoint.way_in.strip():
+    public = endpoint.public_access_cidrs
+    if not public and not endpoint.way_in.strip():
         reason = (
             "the public endpoint is off and nothing says how this machine reaches the VPC: `pulumi up` would wait at "
             "the first Kubernetes object"
         )
         fix = "name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
         return [Problem("way_in", reason, fix, good="<such as: CodeBuild runner in the VPC>", row=41)]
-    found = formats.duplicates("public_access_cidrs", ranges, "range")
-    if len(ranges) > _MOST_ENDPOINT_RANGES:
-        found.append(Problem("public_access_cidrs", f"{len(ranges)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
-    if _most_of_the_internet(ranges):
-        found += _open_endpoint_problems("public_access_cidrs", "", production)
-    for index, text in enumerate(ranges):
+    found = formats.duplicates("public_access_cidrs", public, "range")
+    if len(public) > _MOST_ENDPOINT_RANGES:
+        found.append(Problem("public_access_cidrs", f"{len(public)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
+    for index, text in enumerate(public):
         path = join("public_access_cidrs", index)
-        if text in ("0.0.0.0/0", "::/0"):
-            found += _open_endpoint_problems(path, text, production)
+        if text == ranges.EVERYWHERE:
+            reason = "the whole internet reaches the Kubernetes API"
+            found += _open_endpoint_problems(path, reason, text, production)
             continue
         found += formats.cidr(path, text, what="a range that reaches the endpoint")
-        network = formats.range_of(text)
-        if network and any(network.subnet_of(private) for private in _SERVICE_RANGES):
-            reason = "a private range, which EKS refuses for the public endpoint; the private one is on for the VPC"
+        if ranges.never_public(text):
+            reason = (
+                "no address of the internet is in it, and EKS refuses such a range for the public endpoint; the "
+                "private one is on for the VPC"
+            )
             found.append(Problem(path, reason, "give the public addresses of your office or VPN", value=text))
+    opened = ranges.public_addresses(text for text in public if text != ranges.EVERYWHERE)
+    if opened > ranges.MOST_PUBLIC_ADDRESSES:
+        reason = f"{opened:,} addresses reach the Kubernetes API, more than a /8 ({ranges.MOST_PUBLIC_ADDRESSES:,})"
+        found += _open_endpoint_problems("public_access_cidrs", reason, "", production)
     return found
 
 
-def _open_endpoint_problems(path: str, text: str, production: bool) -> list[Problem]:
-    reason = "the whole internet reaches the Kubernetes API"
+def _open_endpoint_problems(path: str, reason: str, text: str, production: bool) -> list[Problem]:
     fix = "name your own ranges, or leave the list empty and set `way_in`"
     value = text or None
     found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", row=40, value=value)]
@@ -177,12 +179,6 @@ def _open_endpoint_problems(path: str, text: str, production: bool) -> list[Prob
         in_production = f"{reason}, in production"
         found.append(Problem(path, in_production, fix, severity=Severity.ACKNOWLEDGE, rule="R03", row=40, value=value))
     return found
-
-
-def _most_of_the_internet(ranges: tuple[str, ...]) -> bool:
-    """Whether ranges that are each less than everything add up to half of it or more."""
-    networks = [network for text in ranges if (network := formats.range_of(text)) and network.prefixlen > 0]
-    return sum(network.num_addresses for network in ipaddress.collapse_addresses(networks)) >= 2**31
 
 
 def _version_problems(cluster: ClusterConfig) -> list[Problem]:
@@ -240,9 +236,9 @@ def _principal_problems(principals: tuple[str, ...]) -> list[Problem]:
 def _service_range_problems(text: str) -> list[Problem]:
     path = "service_cidr_block"
     found = formats.cidr(path, text, shortest=12, longest=24, what="the range of service addresses")
-    network = formats.range_of(text)
-    if not found and network and not any(network.subnet_of(private) for private in _SERVICE_RANGES):
-        allowed = tuple(str(private) for private in _SERVICE_RANGES)
+    network = ranges.read(text)
+    if not found and network and not any(network.subnet_of(private) for private in ranges.PRIVATE):
+        allowed = tuple(map(str, ranges.PRIVATE))
         reason = "EKS takes service addresses from private ranges only"
         found.append(Problem(path, reason, value=text, allowed=allowed, good="172.20.0.0/16", row=5))
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainium_eks.model import addresses, formats, network, node_groups, regions
+from trainium_eks.model import addresses, formats, network, node_groups, ranges, regions
 from trainium_eks.model.instances import Catalogue, InstanceType
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join
@@ -154,7 +154,7 @@ def _address_problems(
     """Whether each private subnet holds what is planned in its zone, every group at its largest."""
     found = []
     for zone, subnet in subnets.items():
-        if formats.range_of(subnet) is None:
+        if ranges.read(subnet) is None:
             continue
         demand = dict(_demand(config, catalogue, zones, zone))
         total, have = sum(demand.values()), addresses.usable(subnet)
@@ -197,7 +197,7 @@ def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], z
 
 def _larger_vpc(vpc_range: str, zones: Sequence[str], zone: str, total: int) -> str | None:
     """The smallest range around the VPC's whose private subnet in ``zone`` has ``total`` addresses."""
-    vpc = formats.range_of(vpc_range)
+    vpc = ranges.read(vpc_range)
     for prefix in range(vpc.prefixlen - 1 if vpc else 0, addresses.SHORTEST_PREFIX - 1, -1):
         larger = str(vpc.supernet(new_prefix=prefix)) if vpc else ""
         if addresses.usable(addresses.plan(larger, zones).private[zone]) >= total:
@@ -210,12 +210,19 @@ def _range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
     service = config.cluster.service_cidr_block
     peers = (config.existing_network or config.network).peer_cidr_blocks
     section = "existing_network" if config.existing_network else "network"
-    for other, what in ((vpc_range, "the VPC's range"), *((peer, "a peer's range") for peer in peers)):
-        if formats.overlap(service, other):
+    # Those of a VPC's further ranges; the others lie in the first.
+    subnets = network.subnets(config.existing_network) if config.existing_network else {}
+    used = {
+        vpc_range: "the VPC's range",
+        **{subnet.cidr_block: f"the range of subnet {subnet.id}" for subnet in subnets.values()},
+        **dict.fromkeys(peers, "a peer's range"),
+    }
+    for other, what in used.items():
+        if ranges.overlap(service, other):
             reason = f"overlaps {what} {other} (`{section}`): those addresses would be taken for services"
-            taken = (vpc_range, *peers)
+            taken = tuple(used)
             candidates = ("172.20.0.0/16", "10.100.0.0/16", "172.24.0.0/16", "192.168.0.0/17", "10.200.0.0/16")
-            good = next((text for text in candidates if not any(formats.overlap(text, each) for each in taken)), None)
+            good = next((text for text in candidates if not any(ranges.overlap(text, each) for each in taken)), None)
             return [Problem("cluster.service_cidr_block", reason, value=service, good=good, row=5)]
     return []
 

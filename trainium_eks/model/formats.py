@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from trainium_eks.model import ranges
 from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest_number
 
 RETENTION_DAYS = (
@@ -39,10 +40,16 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
-_ACCOUNT = re.compile(r"\d{12}")
-_PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+")
-_ASSUMED_ROLE = re.compile(r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>\d{12}):assumed-role/(?P<role>[^/]+)/.*")
-_TAG_TEXT = re.compile(r"[\w\s.:/=+@-]*")
+_ACCOUNT = re.compile(r"[0-9]{12}")
+# Names as in IAM's API, where \w is ASCII; a path in front of the name takes any printable character (botocore).
+_PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}")
+_SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
+_ASSUMED_ROLE = re.compile(
+    r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<role>[A-Za-z0-9_+=,.@-]+)/[!-~]+"
+)
+# Letters and digits of any script, as AWS takes them; of its white space, line separators among it, the plain space.
+_TAG_TEXT = re.compile(r"[\w .:/=+@-]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def dns_label(path: str, value: str, *, longest: int = 63, because: str = "Kubernetes takes") -> list[Problem]:
@@ -114,18 +121,14 @@ def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: s
     return []
 
 
-def range_of(value: str) -> ipaddress.IPv4Network | None:
-    """The range, or None for a text that :func:`cidr` refuses."""
-    try:
-        return ipaddress.IPv4Network(value)
-    except ValueError:
-        return None
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether two ranges share an address; a text that is no range shares none."""
-    first, second = range_of(one), range_of(other)
-    return first is not None and second is not None and first.overlaps(second)
+def usable_cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: str) -> list[Problem]:
+    """An IPv4 range as :func:`cidr` takes it, of which no part is reserved."""
+    found = cidr(path, value, shortest=shortest, longest=longest, what=what)
+    use = ranges.unusable(value)
+    if use and not found:
+        allowed = (*map(str, ranges.PRIVATE), str(ranges.SHARED), "public ranges of your own")
+        found.append(Problem(path, f"no network can have these addresses ({use})", value=value, allowed=allowed, row=5))
+    return found
 
 
 def reservation_id(path: str, value: str) -> list[Problem]:
@@ -146,6 +149,9 @@ def account_id(path: str, value: str) -> list[Problem]:
 
 def principal(path: str, value: str) -> list[Problem]:
     """The ARN of an IAM role or user, as EKS access entries take it."""
+    if _SERVICE_LINKED.fullmatch(value):
+        reason = "a service-linked role: only its service assumes it, and EKS takes no access entry for it"
+        return [Problem(path, reason, "name the role that people or runners assume", value=value)]
     if _PRINCIPAL.fullmatch(value):
         return []
     assumed = _ASSUMED_ROLE.fullmatch(value)
@@ -160,7 +166,7 @@ def principal(path: str, value: str) -> list[Problem]:
 
 def bucket(path: str, value: str) -> list[Problem]:
     """The name of an S3 bucket."""
-    address = re.fullmatch(r"\d+\.\d+\.\d+\.\d+", value)
+    address = re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+", value)
     odd = ".." in value or value.startswith(("xn--", "sthree-")) or value.endswith(("-s3alias", "--ol-s3", "--x-s3"))
     if _BUCKET.fullmatch(value) and not address and not odd:
         return []
@@ -199,12 +205,20 @@ def tags(path: str, values: Mapping[str, str]) -> list[Problem]:
         elif key.lower().startswith("aws:"):
             found.append(Problem(here, "keys that begin with aws: belong to AWS", "rename it"))
         if len(value) > 256 or not _TAG_TEXT.fullmatch(value):
-            cleaned = re.sub(r"[^\w\s.:/=+@-]+", "-", value)[:256]
+            cleaned = re.sub(r"[^\w .:/=+@-]+", "-", value)[:256]
             what = "a tag's value is at most 256 letters, digits, spaces and _.:/=+-@"
             found.append(Problem(here, what, value=value, good=cleaned))
     if len(values) > 40:
         found.append(Problem(path, f"{len(values)} tags; AWS takes 50 on a resource, of which the stack's own need 10"))
     return found
+
+
+def one_line(path: str, value: str) -> list[Problem]:
+    """Text without control characters: a line break in a name or a path is refused by AWS, or never found again."""
+    if not _CONTROL.search(value):
+        return []
+    good = _CONTROL.sub("", value).strip()
+    return [Problem(path, "has a line break or another control character", value=value, good=good or None)]
 
 
 def snake(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from trainium_eks.model import addresses, formats, regions
+from trainium_eks.model import addresses, formats, ranges, regions
 from trainium_eks.model.problems import Problem, join, nearest, under
 from trainium_eks.model.shape import Shape, Whole
 
@@ -65,7 +65,7 @@ class ExistingNetworkConfig(Shape):
 
 def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
     """What is wrong with a new network in ``region``. Paths are relative to the section."""
-    found = formats.cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
+    found = formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
     found += _zone_list_problems(network, region)
     if not found:
         found += _plan_problems(network, region)
@@ -78,20 +78,16 @@ def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
 def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Problem]:
     """What is wrong with an adopted network in ``region``. Paths are relative to the section."""
     found = _id_problems("vpc_id", network.vpc_id, "vpc")
-    found += formats.cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
-    for field, subnets in (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets)):
-        for index, subnet in enumerate(subnets):
-            found += under(join(field, index), _subnet_problems(subnet, network.cidr_block, region))
-        found += formats.duplicates(field, [subnet.zone_id for subnet in subnets], "zone", "zone_id")
+    found += formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
+    every = subnets(network)
+    for path, subnet in every.items():
+        found += under(path, _subnet_problems(subnet, network, region))
+    for field, of_kind in (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets)):
+        found += formats.duplicates(field, [subnet.zone_id for subnet in of_kind], "zone", "zone_id")
     zones = [subnet.zone_id for subnet in network.private_subnets]
     if len(set(zones)) < 2:
         found.append(_too_few_zones("private_subnets", zones))
-    every = [
-        (join(field, index), subnet)
-        for field, subnets in (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets))
-        for index, subnet in enumerate(subnets)
-    ]
-    found += _clashes(every)
+    found += _clashes(tuple(every.items()))
     found += [
         replace(problem, good=None, fix="adopt a VPC that no peer overlaps") if problem.row == 6 else problem
         for problem in _peer_problems(network.cidr_block, network.peer_cidr_blocks)
@@ -99,11 +95,17 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
     return found
 
 
+def subnets(network: ExistingNetworkConfig) -> dict[str, ExistingSubnet]:
+    """Every subnet of an adopted network by its path in the section (``public_subnets[0]``), private ones first."""
+    kinds = (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets))
+    return {join(field, index): subnet for field, of_kind in kinds for index, subnet in enumerate(of_kind)}
+
+
 def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
     """What is wrong with one zone id of ``region``; used wherever a zone is named."""
     prefix = regions.region_zone_prefix(region)
     example = f"{prefix or 'usw2'}-az1"
-    if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone_id):
+    if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", zone_id):
         reason = "a zone's name, which is another place in each account; give the zone's id"
         fix = "aws ec2 describe-availability-zones shows the ids beside the names"
         return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",), row=4)]
@@ -175,18 +177,33 @@ def _plan_problems(network: NetworkConfig, region: str) -> list[Problem]:
     return []
 
 
-def _subnet_problems(subnet: ExistingSubnet, vpc_range: str, region: str) -> list[Problem]:
+def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, region: str) -> list[Problem]:
     found = _id_problems("id", subnet.id, "subnet")
     found += zone_problems("zone_id", subnet.zone_id, region)
     found += _control_plane_problems("zone_id", subnet.zone_id, region)
-    faults = formats.cidr("cidr_block", subnet.cidr_block, shortest=16, longest=28, what="a subnet's range")
-    inner, outer = formats.range_of(subnet.cidr_block), formats.range_of(vpc_range)
+    faults = formats.usable_cidr("cidr_block", subnet.cidr_block, shortest=16, longest=28, what="a subnet's range")
+    inner, outer = ranges.read(subnet.cidr_block), ranges.read(network.cidr_block)
     if not faults and inner and outer and not inner.subnet_of(outer):
         # Right when the VPC has further ranges, as those of the Trainium blueprints have.
-        faults.append(
-            formats.warn("cidr_block", f"{subnet.cidr_block} lies outside the VPC's primary range {vpc_range}")
-        )
+        reason = f"{subnet.cidr_block} lies outside the VPC's primary range {network.cidr_block}"
+        faults.append(formats.warn("cidr_block", reason))
+        faults += _further_range_problems(subnet.cidr_block, network.peer_cidr_blocks)
     return found + faults
+
+
+def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Problem]:
+    """A subnet in a further range of the VPC; peers of the primary range are told of at the VPC."""
+    return [
+        Problem(
+            "cidr_block",
+            f"overlaps the peer's range {peer}: traffic to it would stay in the VPC",
+            "adopt a subnet that no peer overlaps",
+            value=subnet_range,
+            row=6,
+        )
+        for peer in peers
+        if ranges.overlap(subnet_range, peer)
+    ]
 
 
 def _id_problems(path: str, value: str, kind: str) -> list[Problem]:
@@ -204,7 +221,7 @@ def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
                 found.append(
                     Problem(f"{path}.id", f"the same subnet as `{there}.id`", "name each once", value=subnet.id)
                 )
-            elif formats.overlap(subnet.cidr_block, other.cidr_block):
+            elif ranges.overlap(subnet.cidr_block, other.cidr_block):
                 reason = f"overlaps `{there}.cidr_block` ({other.cidr_block})"
                 found.append(Problem(f"{path}.cidr_block", reason, value=subnet.cidr_block, row=5))
     return found
@@ -214,8 +231,8 @@ def _peer_problems(vpc_range: str, peers: Iterable[str]) -> list[Problem]:
     found = []
     for index, peer in enumerate(peers):
         path = join("peer_cidr_blocks", index)
-        found += formats.cidr(path, peer, what="a peer's range")
-        if formats.overlap(peer, vpc_range):
+        found += formats.usable_cidr(path, peer, what="a peer's range")
+        if ranges.overlap(peer, vpc_range):
             reason = f"the VPC's range {vpc_range} overlaps the peer's {peer}: traffic to it would stay in the VPC"
             fix = "take a range for the VPC that no peer uses"
             found.append(Problem("cidr_block", reason, fix, value=vpc_range, good=_free_range(vpc_range, peers), row=6))
@@ -224,12 +241,12 @@ def _peer_problems(vpc_range: str, peers: Iterable[str]) -> list[Problem]:
 
 def _free_range(vpc_range: str, peers: Iterable[str]) -> str | None:
     """A private range of the VPC's size that no peer overlaps."""
-    vpc = formats.range_of(vpc_range)
+    vpc = ranges.read(vpc_range)
     if vpc is None or not 16 <= vpc.prefixlen <= 28:
         return None
     candidates = (f"10.{second}.0.0/{vpc.prefixlen}" for second in range(256))
     taken = list(peers)
-    return next((text for text in candidates if not any(formats.overlap(text, peer) for peer in taken)), None)
+    return next((text for text in candidates if not any(ranges.overlap(text, peer) for peer in taken)), None)
 
 
 def _endpoint_problems(names: Sequence[str]) -> list[Problem]:

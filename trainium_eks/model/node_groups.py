@@ -22,7 +22,7 @@ ROOT_THROUGHPUT_MIBPS = 500
 
 _ONE_ZONE = "a group has one zone, because EFA does not cross zones: give `zone_id`, and make a group for each zone"
 _ONE_TYPE = "a group has one instance type, because EFA interfaces are laid out for it: give `instance_type`"
-_RELEASE = re.compile(r"\d+\.\d+(\.\d+)?-\d{8}")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?-[0-9]{8}")
 
 
 class NodeGroupConfig(Shape):
@@ -203,7 +203,7 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
     if placement in ("auto", "none"):
         return []
     path = "placement_group"
-    if not re.fullmatch(r"\S[ -~]{0,253}\S|\S", placement):
+    if not re.fullmatch(r"[!-~]([ -~]{0,253}[!-~])?", placement):
         return [
             Problem(path, "not the name of a placement group", value=placement, allowed=("auto", "none"), good="auto")
         ]

@@ -166,7 +166,8 @@ _MOST_SHOWN = 20
 def _lines(problem: Problem, spell: Callable[[str], str]) -> list[str]:
     where = spell(problem.path)
     if where and problem.value is not None:
-        where = f"{where} = {shown(problem.value) or repr('')}"
+        found = shown(problem.value)
+        where = f"{where} = {found if found and found.isprintable() else ascii(found)}"
     mark = "- warning: " if problem.severity is Severity.WARN else "- "
     lines = [
         f"{mark}{where}: {_spelled(problem.reason, spell)}" if where else f"{mark}{_spelled(problem.reason, spell)}"

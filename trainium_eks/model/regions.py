@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-ZONE_ID = re.compile(r"(?P<prefix>[a-z]{3,6}\d)-az\d{1,2}")
+ZONE_ID = re.compile(r"(?P<prefix>[a-z]{3,6}[0-9])-az[0-9]{1,2}")
 """What a zone id looks like (``usw2-az4``). Local zones (``usw2-lax1-az1``) hold no control plane and do not match."""
 
 

@@ -172,7 +172,7 @@ def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
         fix = f'write it in quotes: "{str(value).lower()}"'
     elif isinstance(value, str) and value.lower() in _WORDS_FOR_FLAGS and expected == "true or false":
         good = _WORDS_FOR_FLAGS[value.lower()]
-    elif isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) and "whole number" in reason:
+    elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value) and "whole number" in reason:
         good = int(value)
     elif isinstance(value, float) and "whole number" in reason and abs(value) < 1e15:
         good = round(value)

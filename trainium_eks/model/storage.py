@@ -158,12 +158,14 @@ def _durability_problems(file_system: FileSystemConfig, production: bool) -> lis
 
 def _s3_problems(durability: S3Durability) -> list[Problem]:
     found = formats.bucket("bucket", durability.bucket) if durability.bucket is not None else []
+    found += formats.one_line("prefix", durability.prefix)
     if durability.prefix.startswith("/"):
         good = durability.prefix.lstrip("/") or None
         found.append(Problem("prefix", "starts with a slash; keys do not", value=durability.prefix, good=good))
     if len(durability.prefix) > 900:
         found.append(Problem("prefix", f"{len(durability.prefix)} characters; FSx takes 900"))
     path = durability.file_system_path
+    found += formats.one_line("file_system_path", path)
     if not path.startswith("/") or len(path) > 4096 or "//" in path:
         good = f"/{path.strip('/')}"
         found.append(Problem("file_system_path", "not an absolute directory of the file system", value=path, good=good))

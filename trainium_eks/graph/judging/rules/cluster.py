@@ -25,7 +25,7 @@ from trainium_eks.graph.judging.rules._read import (
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
-from trainium_eks.model import versions
+from trainium_eks.model import ranges, versions
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 ANYWHERE = ("0.0.0.0/0", "::/0")
@@ -54,7 +54,8 @@ def control_plane_logs(view: View) -> Iterator[Finding]:
 
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
 def public_ranges(view: View) -> Iterator[Finding]:
-    """A public endpoint names the ranges that reach it; EKS opens it to 0.0.0.0/0 when nothing is named."""
+    """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
+    nothing is named."""
     for plane in view.control_planes:
         if not _public(plane):
             yield Finding(plane.resource.urn, True, "the public endpoint is off")
@@ -219,7 +220,11 @@ def _open_ranges(plane: ControlPlane) -> list[str]:
     if not items(found):
         return [f"{path} is {show(found)} with the public endpoint on, wanted named ranges"]
     wide = [each for each in items(found) if each in ANYWHERE or not known(each)]
-    return [f"{path} has {show(each)}, wanted named ranges" for each in wide]
+    faults = [f"{path} has {show(each)}, wanted named ranges" for each in wide]
+    opened = ranges.public_addresses(text(each) for each in items(found) if each not in wide)
+    if opened > ranges.MOST_PUBLIC_ADDRESSES:
+        faults.append(f"{path} opens {opened:,} addresses, wanted {ranges.MOST_PUBLIC_ADDRESSES:,} (a /8) at most")
+    return faults
 
 
 def _subnet_faults(view: View, path: str, ids: Json) -> Iterator[str]:

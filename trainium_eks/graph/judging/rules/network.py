@@ -140,9 +140,22 @@ def _vpc_findings(view: View) -> Iterator[Finding]:
         faults = [*_overlaps("cidrBlock", own, services, peers), *_subnet_overlaps(view, vpc, own)]
         yield from judged(vpc, faults, f"{own} overlaps nothing")
     if existing and not view.of(VPC):
-        own = _range(existing.get("cidrBlock"))
+        # Its subnets may lie in further ranges of the VPC.
+        adopted = {
+            "existingNetwork.cidrBlock": existing.get("cidrBlock"),
+            **{
+                f"existingNetwork.{kind}[{index}].cidrBlock": at(subnet, "cidrBlock")
+                for kind in ("privateSubnets", "publicSubnets")
+                for index, subnet in enumerate(items(existing.get(kind)))
+            },
+        }
+        faults = [
+            fault
+            for path, block in adopted.items()
+            if (own := _range(block))
+            for fault in _overlaps(path, own, services, peers)
+        ]
         for plane in view.control_planes:
-            faults = list(_overlaps("existingNetwork.cidrBlock", own, services, peers)) if own else []
             yield from judged(plane.resource, faults, "services and peers overlap the existing VPC nowhere")
 
 
