@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.recorder import record_program
+from trainium_eks.graph.recording.program import record_program
 from trainium_eks.model.versions import KUBERNETES
 
 # What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.
@@ -41,7 +41,7 @@ def _no_ambient_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def record() -> Callable[..., Graph]:
     """Records a program in this process: ``graph = record(lambda: Network("net", {...}))``.
 
-    Takes the keyword arguments of :func:`trainium_eks.graph.recording.recorder.record_program`. Pulumi's state lives
+    Takes the keyword arguments of :func:`trainium_eks.graph.recording.program.record_program`. Pulumi's state lives
     in a context of the recording's own, so nothing is left for the next test.
     """
 

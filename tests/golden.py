@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.record import record
+from trainium_eks.graph.recording.process import record
 from trainium_eks.graph.resource_types.replacements import replacing_values
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,8 +15,8 @@ import yaml
 
 from trainium_eks.engine.server import serving
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.program import record_program
 from trainium_eks.graph.recording.project import load_project
-from trainium_eks.graph.recording.recorder import record_program
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -1,4 +1,4 @@
-"""Holds what the engine has against what the recorder recorded."""
+"""Holds what the engine has against what was recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trainium_eks.cli import recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.graph.recording.process import ProgramFailed, ProgramTimedOut, ProjectError
 from trainium_eks.graph.recording.project import InvalidConfig
-from trainium_eks.graph.recording.record import ProgramFailed, ProgramTimedOut, ProjectError
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.paths import Paths
 

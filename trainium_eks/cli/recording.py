@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording import record as recorder
+from trainium_eks.graph.recording import process
 from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, load_project
 
 
@@ -46,18 +46,18 @@ def record(project: Path, stack: str) -> Graph:
         Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
     """
     try:
-        return recorder.record(project, stack)
+        return process.record(project, stack)
     except InvalidConfig as error:
         problems = tuple(error.problems)
         count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
         raise Failure(FAILED, f"Pulumi.{stack}.yaml: {count}, nothing was planned", problems) from None
-    except recorder.ProgramFailed as error:
+    except process.ProgramFailed as error:
         parts = [
             error.traceback.rstrip(),
             f"The program printed:\n{error.output.rstrip()}" if error.output.strip() else "",
         ]
         raise Failure(FAILED, f"the program failed: {error.message}", detail="\n".join(filter(None, parts))) from None
-    except recorder.ProgramTimedOut as error:
+    except process.ProgramTimedOut as error:
         raise Failure(FAILED, str(error)) from None
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None

@@ -8,12 +8,11 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
-from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from trainium_eks.engine.cloud import texts
 from trainium_eks.graph.graph import STACK_TYPE, UNKNOWN, Options, Resource
-from trainium_eks.graph.recording import eks_cluster, wire
+from trainium_eks.graph.recording import eks_cluster, sdk, wire
 from trainium_eks.graph.recording.backend import SimulationError
 
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
@@ -38,7 +37,7 @@ def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructR
             f"{request.type} is a component that its own provider builds; what it creates is not known here. Use "
             "plain resources (for Helm charts: helm.v3.Release)"
         )
-    with grpc.insecure_channel(request.monitorEndpoint, options=_GRPC_CHANNEL_OPTIONS) as channel:
+    with grpc.insecure_channel(request.monitorEndpoint, options=sdk.CHANNEL_OPTIONS) as channel:
         return _Construction(request, resource_pb2_grpc.ResourceMonitorStub(channel)).run()
 
 

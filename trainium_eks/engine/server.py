@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
-from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 from pulumi.runtime.proto import provider_pb2_grpc
 
 from trainium_eks.engine.cloud import Cloud
 from trainium_eks.engine.inventory import Inventory
 from trainium_eks.engine.provider import Provider
+from trainium_eks.graph.recording import sdk
 
 PACKAGES = ("aws", "eks", "kubernetes")
 """What is served, each on a port of its own."""
@@ -62,7 +62,7 @@ def serving(state: Path, *, failing: str = "", forgetful: bool = False) -> Itera
 def _served(package: str, cloud: Cloud) -> Iterator[int]:
     version = importlib.metadata.version(f"pulumi-{package}")
     executor = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix=package)
-    server = grpc.server(executor, options=_GRPC_CHANNEL_OPTIONS)
+    server = grpc.server(executor, options=sdk.CHANNEL_OPTIONS)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(package, version, cloud), server)
     try:
         port = server.add_insecure_port("127.0.0.1:0")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.process import Live, ProgramFailed, ProgramTimedOut, record
 from trainium_eks.graph.recording.project import load_project
-from trainium_eks.graph.recording.record import Live, ProgramFailed, ProgramTimedOut, record
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import processes

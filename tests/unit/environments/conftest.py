@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.record import record
+from trainium_eks.graph.recording.process import record
 
 ROOT = Path(__file__).resolve().parents[3]
 

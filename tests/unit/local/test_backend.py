@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.recorder import RecordingError, record_program
+from trainium_eks.graph.recording.program import RecordingError, record_program
 from trainium_eks.graph.resource_types.simulation import Simulation
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import Applied, Change, LocalError

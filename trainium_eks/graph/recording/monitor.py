@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
-from pulumi.runtime import mocks
 from pulumi.runtime.proto import alias_pb2, engine_pb2, provider_pb2, resource_pb2
 
 from trainium_eks.graph.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Options, Resource
-from trainium_eks.graph.recording import eks_cluster, wire
+from trainium_eks.graph.recording import eks_cluster, sdk, wire
 from trainium_eks.graph.recording.backend import Backend, Registration, SimulationError
 
 _GET_RESOURCE = "pulumi:pulumi:getResource"
@@ -26,16 +25,6 @@ _SHORTEST_HIDDEN = 6
 
 class RecordingError(Exception):
     """The program does what cannot be recorded. One line for each fault, with where it is."""
-
-
-class _NoMocks(mocks.Mocks):
-    """The base class wants mocks; every method that would ask them is replaced."""
-
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        raise NotImplementedError(args.token)
-
-    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        raise NotImplementedError(args.typ)
 
 
 class Engine:
@@ -67,7 +56,7 @@ class _Entry:
     retain_on_delete: bool | None
 
 
-class Recorder(mocks.MockMonitor):
+class Monitor(sdk.BaseMonitor):
     """Records registrations. One instance records one program.
 
     Attributes:
@@ -78,7 +67,7 @@ class Recorder(mocks.MockMonitor):
     def __init__(
         self, backend: Backend, *, project: str, stack: str, dry_run: bool, secrets: Collection[str] = ()
     ) -> None:
-        super().__init__(_NoMocks())
+        super().__init__()
         self.project = project
         self.stack = stack
         self.dry_run = dry_run
@@ -91,11 +80,6 @@ class Recorder(mocks.MockMonitor):
         self._outputs: dict[str, dict[str, Any]] = {}
         self._states: dict[str, tuple[str, struct_pb2.Struct]] = {}
         self._secrets = set(secrets)
-
-    def features(self) -> set[int]:
-        """What the engine in whose place this stands can do."""
-        info: resource_pb2.DeploymentInfo = self.GetDeploymentInfo(empty_pb2.Empty())  # type: ignore[no-untyped-call]
-        return set(info.supportedFeatures)
 
     # --- what the SDK calls ---------------------------------------------------------------------------------------
 

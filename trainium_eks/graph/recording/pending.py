@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from pulumi import Output, Resource
+from pulumi import Output
 
-# The SDK's coroutines that stand for one thing a user knows, and what that thing is.
-_REGISTRATION = "register_resource.<locals>.do_register"
-_OUTPUTS = "register_resource_outputs.<locals>.do_register_resource_outputs"
+from trainium_eks.graph.recording import sdk
 
 
 def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tuple[str, ...]:
@@ -20,30 +18,21 @@ def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tupl
     """
     found = {f"{item} (being created)" for item in in_flight}
     for task in asyncio.all_tasks(loop):
-        coroutine = task.get_coro()
-        frame = getattr(coroutine, "cr_frame", None)
-        name = getattr(coroutine, "__qualname__", "")
-        if frame is None or name not in (_REGISTRATION, _OUTPUTS):
+        what = sdk.waiting(task)
+        if what is None:
             continue
-        local = frame.f_locals
-        if name == _REGISTRATION:
-            subject = f"{local.get('ty')} {local.get('name')}"
-            waits = tuple(_unresolved(local.get("props"), ""))
-            if not waits and subject in in_flight:
-                continue
-        else:
-            resource = local.get("res")
-            type_ = getattr(resource, "_type", "")
-            subject = "exports" if type_ == "pulumi:pulumi:Stack" else f"outputs of {getattr(resource, '_name', '')}"
-            waits = tuple(_unresolved(local.get("outputs"), ""))
-        found.add(f"{subject} (waiting for: {', '.join(waits)})" if waits else subject)
+        waits = tuple(_unresolved(what.values, ""))
+        if waits:
+            found.add(f"{what.subject} (waiting for: {', '.join(waits)})")
+        elif not (what.is_registration and what.subject in in_flight):
+            found.add(what.subject)
     return tuple(sorted(found))
 
 
 def _unresolved(value: Any, path: str) -> Iterator[str]:
     """Where, inside the inputs of a registration, something has no value yet."""
     if isinstance(value, Output):
-        if not value._data.done():
+        if not sdk.is_resolved(value):
             yield path
     elif isinstance(value, asyncio.Future):
         if not value.done():
@@ -54,5 +43,5 @@ def _unresolved(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _unresolved(item, f"{path}[{index}]")
-    elif not isinstance(value, Resource) and hasattr(type(value), "_pulumi_input_type"):
+    elif sdk.is_input_object(value):
         yield from _unresolved(vars(value), path)

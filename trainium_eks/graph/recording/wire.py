@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
-from pulumi.runtime import rpc
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN
-
-_SIGNATURE = rpc._special_sig_key
-_SECRET_SIGNATURE = rpc._special_secret_sig
-_RESOURCE_SIGNATURE = rpc._special_resource_sig
+from trainium_eks.graph.recording import sdk
 
 # A double holds every whole number up to here; beyond, a float that looks whole may not be the number that was meant.
 _LARGEST_EXACT = 2**53
@@ -56,7 +52,7 @@ def encode(properties: Mapping[str, Any], *, secret: frozenset[str] = frozenset(
     """
     return struct_pb2.Struct(
         fields={
-            key: _signed(_SECRET_SIGNATURE, value=_value(value)) if key in secret else _value(value)
+            key: _signed(sdk.SECRET_SIGNATURE, value=_value(value)) if key in secret else _value(value)
             for key, value in properties.items()
         }
     )
@@ -67,7 +63,7 @@ def _plain(value: struct_pb2.Value, mask: bool) -> Any:
     if kind == "number_value":
         return _number(value.number_value)
     if kind == "string_value":
-        return UNKNOWN if value.string_value == rpc.UNKNOWN else value.string_value
+        return UNKNOWN if value.string_value == sdk.UNKNOWN else value.string_value
     if kind == "bool_value":
         return value.bool_value
     if kind == "list_value":
@@ -79,13 +75,13 @@ def _plain(value: struct_pb2.Value, mask: bool) -> Any:
 
 def _plain_struct(struct: struct_pb2.Struct, mask: bool) -> Any:
     fields = struct.fields
-    signature = fields[_SIGNATURE].string_value if _SIGNATURE in fields else ""
-    if signature == _SECRET_SIGNATURE:
+    signature = fields[sdk.SIGNATURE].string_value if sdk.SIGNATURE in fields else ""
+    if signature == sdk.SECRET_SIGNATURE:
         return SECRET if mask else _plain(fields["value"], mask)
-    if signature == _RESOURCE_SIGNATURE:
+    if signature == sdk.RESOURCE_SIGNATURE:
         return _plain(fields["id"], mask) or UNKNOWN if "id" in fields else fields["urn"].string_value
     # Assets and archives keep their path, text or uri; the signature says nothing to a reader.
-    return {key: _plain(item, mask) for key, item in fields.items() if key != _SIGNATURE}
+    return {key: _plain(item, mask) for key, item in fields.items() if key != sdk.SIGNATURE}
 
 
 def _number(number: float) -> int | float:
@@ -100,8 +96,8 @@ def _secrets(value: struct_pb2.Value) -> Iterator[struct_pb2.Value]:
             yield from _secrets(item)
     elif kind == "struct_value":
         fields = value.struct_value.fields
-        signature = fields[_SIGNATURE].string_value if _SIGNATURE in fields else ""
-        if signature == _SECRET_SIGNATURE:
+        signature = fields[sdk.SIGNATURE].string_value if sdk.SIGNATURE in fields else ""
+        if signature == sdk.SECRET_SIGNATURE:
             yield fields["value"]
         else:
             for item in fields.values():
@@ -123,7 +119,7 @@ def _texts(value: struct_pb2.Value) -> Iterator[str]:
 
 
 def _signed(signature: str, **fields: struct_pb2.Value) -> struct_pb2.Value:
-    marked = {_SIGNATURE: struct_pb2.Value(string_value=signature), **fields}
+    marked = {sdk.SIGNATURE: struct_pb2.Value(string_value=signature), **fields}
     return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=marked))
 
 
@@ -135,10 +131,10 @@ def _value(plain: Any) -> struct_pb2.Value:
     if isinstance(plain, int | float):
         return struct_pb2.Value(number_value=float(plain))
     if isinstance(plain, str):
-        return struct_pb2.Value(string_value=rpc.UNKNOWN if plain == UNKNOWN else plain)
+        return struct_pb2.Value(string_value=sdk.UNKNOWN if plain == UNKNOWN else plain)
     if isinstance(plain, Reference):
         return _signed(
-            _RESOURCE_SIGNATURE,
+            sdk.RESOURCE_SIGNATURE,
             urn=struct_pb2.Value(string_value=plain.urn),
             id=struct_pb2.Value(string_value=plain.id),
         )

@@ -13,10 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pulumi import _types
-from pulumi.runtime import rpc
-
 from trainium_eks.graph.graph import UNKNOWN
+from trainium_eks.graph.recording import sdk
 from trainium_eks.model.problems import nearest
 
 _SCALARS = (str, int, float, bool)
@@ -29,13 +27,9 @@ _LOOKING_UP = threading.RLock()
 def resource_class(type_: str) -> type | None:
     """The SDK's class of a resource type, or None when no imported SDK has one (custom Kubernetes resources)."""
     package, module, name = [*type_.split(":", 2), "", ""][:3]
-    if (package, module) == ("pulumi", "providers"):
-        found = rpc.get_resource_package(name, "")
-        info = getattr(found, "pkg_info", None)
-        return _load(info["fqn"], info["class"]) if info else None
-    info = getattr(rpc.get_resource_module(package, module, ""), "mod_info", None)
-    class_name = info["classes"].get(type_) if info else None
-    return _load(info["fqn"], class_name) if info and class_name else None
+    provider = (package, module) == ("pulumi", "providers")
+    found = sdk.provider_class(name) if provider else sdk.resource_class(package, module, type_)
+    return _load(*found) if found else None
 
 
 @cache
@@ -48,8 +42,8 @@ def input_types(type_: str) -> Mapping[str, type] | None:
     # `BucketVersioningArgs` is a nested type of Bucket: the args of a resource whose name is taken end in `InitArgs`.
     for name in (f"{cls.__name__}InitArgs", f"{cls.__name__}Args"):
         args = getattr(module, name, None)
-        if args is not None and _types.is_input_type(args):
-            return _types.input_type_types(args)
+        if args is not None and sdk.is_input_type(args):
+            return sdk.input_types(args)
     return None
 
 
@@ -84,9 +78,9 @@ def _value_faults(typ: Any, value: Any, path: str) -> Iterator[str]:
 
 def _form_faults(form: Any, value: Any, path: str) -> Iterator[str]:
     origin, arguments = typing.get_origin(form), typing.get_args(form)
-    if isinstance(form, type) and _types.is_input_type(form):
+    if isinstance(form, type) and sdk.is_input_type(form):
         if isinstance(value, Mapping):
-            yield from _object_faults(_types.input_type_types(form), value, path)
+            yield from _object_faults(sdk.input_types(form), value, path)
     elif origin is not None and arguments and issubclass(origin, Mapping):
         if isinstance(value, Mapping):
             for key, item in value.items():

@@ -9,13 +9,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.child import LIVE_PROTOCOL, PROTOCOL
 from trainium_eks.graph.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+from trainium_eks.graph.recording.protocol import PROTOCOL, Answer, LiveBackend, Request, Status, UnknownProtocol
 from trainium_eks.model.problems import Problem, config_path
 
 __all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
@@ -88,7 +88,7 @@ def record(
     Args:
         directory: where ``Pulumi.yaml`` is.
         stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
-        dry_run: as in a first preview; see :func:`~trainium_eks.graph.recording.recorder.record_program`.
+        dry_run: as in a first preview; see :func:`~trainium_eks.graph.recording.program.record_program`.
         timeout_seconds: after which the program is stopped.
         python: the interpreter to run it with; it must have Pulumi's SDKs.
         adjust: changes the stack's settings on their way to the program.
@@ -138,48 +138,45 @@ def _record(
     python: str,
     live: Live | None = None,
 ) -> Graph:
-    _check_recorder(project)
+    _check_version(project)
     with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
-        answer_file = Path(scratch) / "answer.json"
-        request = _request(project, settings, answer_file, dry_run, timeout_seconds)
-        code, output = _run(project, python, request, Path(scratch), timeout_seconds, live)
-        if not answer_file.is_file():
+        request = Request(
+            project=project.name,
+            stack=settings.name,
+            program=str(project.program),
+            config=settings.config,
+            secret_keys=tuple(sorted(settings.secret_keys)),
+            dry_run=dry_run,
+            timeout_seconds=timeout_seconds,
+            answer=str(Path(scratch) / "answer.json"),
+        )
+        code, output = _run(project, python, request, Path(scratch), live)
+        if not Path(request.answer).is_file():
             raise ProgramFailed(_death(code), output=output)
-        answer = json.loads(answer_file.read_text())
-    return _graph(answer, project, timeout_seconds, output)
+        try:
+            answer = Answer.read(Path(request.answer))
+        except UnknownProtocol as error:
+            raise ProjectError(
+                f"the trainium_eks in {project.directory} speaks version {error.version} of the recording protocol, "
+                f"this one version {PROTOCOL}"
+            ) from None
+    return _graph(answer, timeout_seconds, output)
 
 
-def _request(
-    project: Project, settings: StackSettings, answer_file: Path, dry_run: bool, timeout_seconds: float
-) -> dict[str, Any]:
-    return {
-        "protocol": PROTOCOL,
-        "project": project.name,
-        "stack": settings.name,
-        "program": str(project.program),
-        "config": dict(settings.config),
-        "secretKeys": sorted(settings.secret_keys),
-        "dryRun": dry_run,
-        "timeoutSeconds": timeout_seconds,
-        "answer": str(answer_file),
-    }
-
-
-def _check_recorder(project: Project) -> None:
+def _check_version(project: Project) -> None:
     """A checkout with a ``trainium_eks`` of its own is recorded by it, or the two versions would mix."""
     package = project.directory / "trainium_eks"
-    if (package / "__init__.py").is_file() and not (package / "graph" / "recording" / "child.py").is_file():
+    if (package / "__init__.py").is_file() and not (package / "graph" / "recording" / "__main__.py").is_file():
         raise ProjectError(
-            f"the trainium_eks in {project.directory} is too old to be recorded: it has no graph/recording/child.py"
+            f"the trainium_eks in {project.directory} is too old to be recorded: it has no graph/recording/__main__.py"
         )
 
 
 def _run(
     project: Project,
     python: str,
-    request: Mapping[str, Any],
+    request: Request,
     scratch: Path,
-    timeout_seconds: float,
     live: Live | None,
 ) -> tuple[int, str]:
     """Exit code and everything printed. The child and what it started are gone when this returns."""
@@ -188,7 +185,7 @@ def _run(
     # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
     with printed.open("wb") as sink:
         process = subprocess.Popen(
-            [python, "-m", "trainium_eks.graph.recording.child"],
+            [python, "-m", "trainium_eks.graph.recording"],
             cwd=project.directory,
             env=_environment(),
             stdin=subprocess.PIPE,
@@ -199,10 +196,10 @@ def _run(
         )
     try:
         if events is not None:
-            request = {**request, **events.begin()}
-        process.communicate(json.dumps(request).encode(), timeout=timeout_seconds + _GRACE_SECONDS)
+            request = replace(request, live=events.begin())
+        process.communicate(request.to_json().encode(), timeout=request.timeout_seconds + _GRACE_SECONDS)
     except subprocess.TimeoutExpired:
-        raise ProgramTimedOut(timeout_seconds, ()) from None
+        raise ProgramTimedOut(request.timeout_seconds, ()) from None
     finally:
         _end(process)
         if events is not None:
@@ -220,12 +217,11 @@ class _Events:
         self._end_with = os.dup(self.write_end)
         self._reader = threading.Thread(target=self._read, name="events", daemon=True)
 
-    def begin(self) -> dict[str, Any]:
-        """Starts to listen; what the request says of it. The child has its own copy of the write end by now."""
+    def begin(self) -> LiveBackend:
+        """Starts to listen; what the request says of it. The program's process has its own copy of the pipe's end."""
         os.close(self.write_end)
         self._reader.start()
-        backend = {"factory": self._live.factory, "options": dict(self._live.options), "events": self.write_end}
-        return {"protocol": LIVE_PROTOCOL, "backend": backend}
+        return LiveBackend(self._live.factory, self._live.options, self.write_end)
 
     def end(self) -> None:
         """To be called when the child is gone; all that it told has been passed on when this returns."""
@@ -259,20 +255,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _graph(answer: Mapping[str, Any], project: Project, timeout_seconds: float, output: str) -> Graph:
-    if answer.get("protocol") not in (PROTOCOL, LIVE_PROTOCOL) or answer["status"] == "protocol":
-        raise ProjectError(
-            f"the trainium_eks in {project.directory} speaks version {answer.get('protocol')} of the recording "
-            f"protocol, this one version {PROTOCOL}"
-        )
-    status = answer["status"]
-    if status == "invalid":
-        raise InvalidConfig(tuple(Problem.from_json(item) for item in answer["problems"]))
-    if status == "timeout":
-        raise ProgramTimedOut(timeout_seconds, tuple(answer["pending"]))
-    if status == "failed":
-        raise ProgramFailed(answer["message"], answer["traceback"], output)
-    return Graph.from_json(answer["graph"])
+def _graph(answer: Answer, timeout_seconds: float, output: str) -> Graph:
+    if answer.status is Status.INVALID:
+        raise InvalidConfig(tuple(Problem.from_json(item) for item in answer.problems))
+    if answer.status is Status.TIMEOUT:
+        raise ProgramTimedOut(timeout_seconds, answer.pending)
+    if answer.graph is None:
+        raise ProgramFailed(answer.message, answer.traceback, output)
+    return Graph.from_json(answer.graph)
 
 
 def _death(code: int) -> str:

@@ -1,6 +1,6 @@
-"""The process that runs a program to record it: ``python -m trainium_eks.graph.recording.child``.
+"""The process that runs a program to record it: ``python -m trainium_eks.graph.recording``.
 
-Started by :mod:`trainium_eks.graph.recording.record` in the project's directory, so that the project's own packages
+Started by :mod:`trainium_eks.graph.recording.process` in the project's directory, so that the project's own packages
 win: the components of an old checkout are recorded with the modules that lie beside them. The request comes on stdin
 and the answer goes to a file, both JSON with a version; what the program prints is left alone.
 """
@@ -19,14 +19,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from trainium_eks.graph.recording.protocol import Answer, Request, Status, UnknownProtocol
+
 if TYPE_CHECKING:
     from trainium_eks.graph.recording.backend import Backend
-
-PROTOCOL = 1
-"""Version of request and answer."""
-
-LIVE_PROTOCOL = 2
-"""Version of a request that names a backend: whoever does not know it must not simulate instead."""
 
 # Beyond the program's own limit: for a program that computes without end, which only another thread can notice.
 _GRACE_SECONDS = 1.0
@@ -39,23 +35,25 @@ def main() -> None:
     # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
     gc.disable()
     _leave_with(os.getppid())
-    request = json.load(sys.stdin)
-    answer_file = Path(request["answer"])
-    if request["protocol"] not in (PROTOCOL, LIVE_PROTOCOL):
-        _write(answer_file, {"status": "protocol", "protocol": PROTOCOL})
+    text = sys.stdin.read()
+    try:
+        request = Request.from_json(text)
+    except UnknownProtocol:
+        # Whatever else a version changes, it keeps the name of the answer's file.
+        Answer(Status.PROTOCOL).write(Path(json.loads(text)["answer"]))
         return
+    answer_file, program = Path(request.answer), Path(request.program)
     sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
-    program = Path(request["program"])
-    _watch(answer_file, program, float(request["timeoutSeconds"]))
-    _write(answer_file, _recorded(request, program))
+    _watch(answer_file, program, request.timeout_seconds)
+    _recorded(request, program).write(answer_file)
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads that the program left behind must not keep the answer waiting.
     os._exit(0)
 
 
-def _recorded(request: Mapping[str, Any], program: Path) -> dict[str, Any]:
-    from trainium_eks.graph.recording.recorder import RecordingError, RecordingTimedOut, record_program
+def _recorded(request: Request, program: Path) -> Answer:
+    from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut, record_program
 
     # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
     sys.path.insert(0, str(program.parent))
@@ -63,47 +61,46 @@ def _recorded(request: Mapping[str, Any], program: Path) -> dict[str, Any]:
     try:
         graph = record_program(
             lambda: runpy.run_path(str(program), run_name="__main__"),
-            project=request["project"],
-            stack=request["stack"],
-            config=request["config"],
-            secret_keys=request["secretKeys"],
-            dry_run=request["dryRun"],
-            timeout_seconds=request["timeoutSeconds"],
+            project=request.project,
+            stack=request.stack,
+            config=request.config,
+            secret_keys=request.secret_keys,
+            dry_run=request.dry_run,
+            timeout_seconds=request.timeout_seconds,
             backend=_backend(request),
         )
     except RecordingTimedOut as error:
-        return {"status": "timeout", "pending": list(error.pending)}
+        return Answer(Status.TIMEOUT, pending=error.pending)
     except RecordingError as error:
-        return {"status": "failed", "message": str(error), "traceback": ""}
+        return Answer(Status.FAILED, message=str(error))
     except SystemExit as error:
-        return {"status": "failed", "message": f"the program exited with {error.code!r}", "traceback": ""}
+        return Answer(Status.FAILED, message=f"the program exited with {error.code!r}")
     except Exception as error:  # noqa: BLE001 (whatever the program raises is its answer)
         return _failure(error, program)
-    return {"status": "recorded", "graph": graph.to_json()}
+    return Answer(Status.RECORDED, graph=graph.to_json())
 
 
-def _backend(request: Mapping[str, Any]) -> "Backend | None":
+def _backend(request: Request) -> "Backend | None":
     """The live backend that the request names, or None for the simulation."""
-    if "backend" not in request:
+    if request.live is None:
         return None
-    asked = request["backend"]
-    module, _, function = asked["factory"].partition(":")
+    module, _, function = request.live.factory.partition(":")
     # Line by line, and each in one write: the reader shows them as they come.
     # It was handed down to this process; what is started from here must not keep it open.
-    os.set_inheritable(asked["events"], False)
-    sink = os.fdopen(asked["events"], "w", encoding="utf-8", buffering=1)
+    os.set_inheritable(request.live.events, False)
+    sink = os.fdopen(request.live.events, "w", encoding="utf-8", buffering=1)
     lock = threading.Lock()
 
     def emit(event: Mapping[str, Any]) -> None:
         with lock:
             sink.write(json.dumps(event) + "\n")
 
-    region = request["config"].get("aws:region", "")
-    made: Backend = getattr(importlib.import_module(module), function)(asked["options"], region, emit)
+    region = request.config.get("aws:region", "")
+    made: Backend = getattr(importlib.import_module(module), function)(request.live.options, region, emit)
     return made
 
 
-def _failure(error: BaseException, program: Path) -> dict[str, Any]:
+def _failure(error: BaseException, program: Path) -> Answer:
     import pulumi
 
     from trainium_eks.model.problems import Problem
@@ -112,16 +109,13 @@ def _failure(error: BaseException, program: Path) -> dict[str, Any]:
     for cause in chain:
         problems = getattr(cause, "problems", None)
         if isinstance(problems, tuple) and problems and all(isinstance(problem, Problem) for problem in problems):
-            return {"status": "invalid", "problems": [problem.to_json() for problem in problems]}
+            return Answer(Status.INVALID, problems=tuple(problem.to_json() for problem in problems))
     plain = next((cause for cause in chain if isinstance(cause, pulumi.RunError)), None)
     if plain is not None:
         # As under the engine: a RunError is a message for the user, and its traceback is not.
-        return {"status": "failed", "message": str(plain), "traceback": ""}
-    return {
-        "status": "failed",
-        "message": "".join(traceback.format_exception_only(error)).strip(),
-        "traceback": _own_frames(error, program),
-    }
+        return Answer(Status.FAILED, message=str(plain))
+    message = "".join(traceback.format_exception_only(error)).strip()
+    return Answer(Status.FAILED, message=message, traceback=_own_frames(error, program))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -134,7 +128,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _own_frames(error: BaseException, program: Path) -> str:
-    """The traceback without what is not the program's: Pulumi's SDK, the recorder, Python itself."""
+    """The traceback without what is not the program's: Pulumi's SDK, the recording, Python itself."""
     frames = traceback.extract_tb(error.__traceback__)
     return "".join(traceback.format_list([frame for frame in frames if _is_own(frame.filename, program)]))
 
@@ -163,8 +157,8 @@ def _watch(answer_file: Path, program: Path, timeout_seconds: float) -> None:
     def overdue() -> None:
         frame = sys._current_frames().get(main_thread or 0)
         places = [place for place in _places(frame) if _is_own(place[0], program)]
-        pending = [f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1]]
-        _write(answer_file, {"status": "timeout", "pending": pending})
+        pending = tuple(f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1])
+        Answer(Status.TIMEOUT, pending=pending).write(answer_file)
         os._exit(0)
 
     timer = threading.Timer(timeout_seconds + _GRACE_SECONDS, overdue)
@@ -176,13 +170,6 @@ def _places(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
     while frame is not None:
         yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         frame = frame.f_back
-
-
-def _write(answer_file: Path, answer: dict[str, Any]) -> None:
-    """All of it or nothing: a half-written answer must not look like one."""
-    part = answer_file.with_suffix(".part")
-    part.write_text(json.dumps({"protocol": PROTOCOL, **answer}))
-    part.replace(answer_file)
 
 
 if __name__ == "__main__":

@@ -7,20 +7,15 @@ set in a copy of the context, so one process can record any number of programs o
 
 import asyncio
 import contextvars
-import os
-import threading
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-from pulumi.runtime import config as pulumi_config
-from pulumi.runtime import mocks, settings
-from pulumi.runtime.stack import run_in_stack
-
 from trainium_eks.graph.graph import SECRET, Graph
+from trainium_eks.graph.recording import sdk
 from trainium_eks.graph.recording.backend import Backend
-from trainium_eks.graph.recording.monitor import Recorder, RecordingError
+from trainium_eks.graph.recording.monitor import Monitor, RecordingError
 from trainium_eks.graph.recording.pending import pending
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.model.config import decode
@@ -78,50 +73,24 @@ def record_program(
     """
     full = {_full_key(key, project): value for key, value in (config or {}).items()}
     secret = {_full_key(key, project) for key in secret_keys}
-    recorder = Recorder(
+    monitor = Monitor(
         backend or Simulation(full.get("aws:region", DEFAULT_REGION)),
         project=project,
         stack=stack,
         dry_run=dry_run,
         secrets={full[key] for key in secret if key in full},
     )
-    contextvars.copy_context().run(_run, program, recorder, full, secret, timeout_seconds)
-    return recorder.graph(_decoded(full, secret, project))
+    contextvars.copy_context().run(_drive, program, monitor, full, secret, timeout_seconds)
+    return monitor.graph(_decoded(full, secret, project))
 
 
-def _run(
+def _drive(
     program: Callable[[], object],
-    recorder: Recorder,
+    monitor: Monitor,
     config: Mapping[str, str],
-    secret_keys: set[str],
+    secret_keys: Collection[str],
     timeout_seconds: float,
 ) -> None:
-    settings.ROOT.set(None)
-    settings.configure(
-        mocks.MockSettings(  # type: ignore[no-untyped-call]
-            monitor=recorder,
-            monitor_features=recorder.features(),
-            engine=recorder.engine,
-            project=recorder.project,
-            stack=recorder.stack,
-            organization="organization",
-            root_directory=os.getcwd(),
-            dry_run=recorder.dry_run,
-            legacy_apply_enabled=False,
-            parallel=None,
-            callbacks=None,
-            # Shared by all contexts unless replaced: outputs of an earlier program would be awaited here.
-            outputs=set(),
-            lock=threading.Lock(),
-            package_refs={},
-            base_providers_by_ref={},
-        )
-    )
-    pulumi_config.set_all_config(dict(config), sorted(secret_keys))
-    _drive(program, recorder, timeout_seconds)
-
-
-def _drive(program: Callable[[], object], recorder: Recorder, timeout_seconds: float) -> None:
     """Runs the program on an event loop of its own, which is never the thread's current loop."""
 
     def main() -> None:
@@ -134,14 +103,15 @@ def _drive(program: Callable[[], object], recorder: Recorder, timeout_seconds: f
     loop.set_exception_handler(lambda _loop, _context: None)
     origins = _Origins()
     loop.set_task_factory(origins.task)
-    task = loop.create_task(run_in_stack(main))
+    sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
+    task = loop.create_task(sdk.run(main))
     finished = False
     try:
         done, _ = loop.run_until_complete(asyncio.wait({task}, timeout=timeout_seconds))
         finished = bool(done)
         if not finished:
-            raise RecordingTimedOut(timeout_seconds, pending(loop, recorder.in_flight))
-        _result(task, recorder, origins)
+            raise RecordingTimedOut(timeout_seconds, pending(loop, monitor.in_flight))
+        _result(task, monitor, origins)
     except SystemExit as error:
         # As under the engine: registrations made before `sys.exit(0)` count.
         if error.code not in (None, 0):
@@ -179,10 +149,10 @@ class _Origins:
             self._raised.setdefault(id(error), (error, error.__traceback__))
 
 
-def _result(task: "asyncio.Task[None]", recorder: Recorder, origins: _Origins) -> None:
+def _result(task: "asyncio.Task[None]", monitor: Monitor, origins: _Origins) -> None:
     error = task.exception()
-    if recorder.errors:
-        raise RecordingError("\n".join(sorted(set(recorder.errors)))) from None
+    if monitor.errors:
+        raise RecordingError("\n".join(sorted(set(monitor.errors)))) from None
     if error is not None:
         raise origins.restored(error)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.graph.recording import record as record_module
-from trainium_eks.graph.recording.record import (
+from trainium_eks.graph.recording import process
+from trainium_eks.graph.recording.process import (
     InvalidConfig,
     Live,
     ProgramFailed,
@@ -195,7 +195,7 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
 
 
 def test_a_process_that_cannot_even_say_so_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_module, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimedOut, match="did not say"):
         record(project(tmp_path, program), "dev", timeout_seconds=8)
@@ -260,7 +260,7 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
     )
     # Tests that a shell runs in the background have inherited that interrupts are ignored.
     call = (
-        "import sys, pathlib, signal, trainium_eks.graph.recording.record as r\n"
+        "import sys, pathlib, signal, trainium_eks.graph.recording.process as r\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "r.record(pathlib.Path(sys.argv[1]), 'dev')"
     )
@@ -284,7 +284,7 @@ def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="too old to be recorded"):
         record(directory, "dev")
     answer = {"protocol": 99, "status": "protocol"}
-    (package / "child.py").write_text(
+    (package / "__main__.py").write_text(
         "import json, sys\nrequest = json.load(sys.stdin)\n"
         f"open(request['answer'], 'w').write({json.dumps(json.dumps(answer))})\n"
     )
@@ -335,7 +335,7 @@ def test_a_program_whose_caller_is_killed_ends_too(tmp_path: Path) -> None:
     directory = project(
         tmp_path, f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
     )
-    call = "import sys, pathlib, trainium_eks.graph.recording.record as r; r.record(pathlib.Path(sys.argv[1]), 'dev')"
+    call = "import sys, pathlib, trainium_eks.graph.recording.process as r; r.record(pathlib.Path(sys.argv[1]), 'dev')"
     caller = subprocess.Popen([sys.executable, "-c", call, str(directory)], cwd=ROOT)
     deadline = time.monotonic() + 20
     while not (mark.is_file() and mark.read_text()) and time.monotonic() < deadline:

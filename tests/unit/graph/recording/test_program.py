@@ -1,4 +1,4 @@
-"""The recorder: what reaches the graph, and what is refused."""
+"""A recorded program: what reaches the graph, and what is refused."""
 
 import asyncio
 import contextvars
@@ -15,7 +15,7 @@ from pulumi.runtime import settings
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
 from trainium_eks.graph.recording.backend import Registration
-from trainium_eks.graph.recording.recorder import RecordingError, RecordingTimedOut
+from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut
 from trainium_eks.graph.resource_types.simulation import Simulation
 
 Record = Callable[..., Graph]
@@ -208,7 +208,7 @@ def test_a_duplicate_urn_is_refused_with_its_place(record: Record) -> None:
         aws.ec2.Eip("same")
         aws.ec2.Eip("same")
 
-    with pytest.raises(RecordingError, match=r"two resources have the URN .*Eip::same.*test_recorder\.py:\d+"):
+    with pytest.raises(RecordingError, match=r"two resources have the URN .*Eip::same.*test_program\.py:\d+"):
         record(program)
 
 
