@@ -64,7 +64,7 @@ class Callbacks(_callbacks._CallbackServicer):
         self._callbacks = {}
         self._transforms = {}
         self._state_migrations = {}
-        self._monitor = monitor  # type: ignore[assignment] (a stub for gRPC, or what has the same methods)
+        self._monitor = monitor  # type: ignore[assignment]  # as good as a gRPC stub
         self._loop = loop
         self._target = "in this process"
 
