@@ -33,12 +33,11 @@ class DataBucket(pulumi.ComponentResource):
         name: str,
         *,
         kms_key_arn: Text,
-        protect: bool,
+        protect: bool | None,
         tags: dict[str, str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("trainium-eks:index:DataBucket", name, {}, opts)
-        self._name = name
         self._bucket = aws.s3.Bucket(
             f"{name}-bucket", force_destroy=False, tags={"Name": name, **tags}, opts=self._kept(protect=protect)
         )

@@ -133,7 +133,6 @@ class TrainiumCluster(pulumi.ComponentResource):
             waivers=waivers_of(args),
         )
         super().__init__("trainium-eks:index:TrainiumCluster", name, {}, opts)
-        self._name = name
         self._args = args
 
         self.kms_key_arn = self._make_key()

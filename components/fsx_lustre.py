@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import formats, storage, versions
+from trainium_eks.model import formats, lustre, storage, versions
 from trainium_eks.model.problems import Problem, under
 from trainium_eks.model.shape import Flag, Word
 from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Durability
@@ -15,9 +15,6 @@ from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Dur
 from ._args import Text, accept, waivers_of
 from ._data_bucket import DataBucket
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
-
-LUSTRE_PORTS = ((988, 988), (1018, 1023))
-"""TCP ports that servers and clients use, both ways (FSx for Lustre guide, file system access control)."""
 
 EVERY_EVENT = ["NEW", "CHANGED", "DELETED"]
 """What a link carries over in both directions. FSx names the events; leaving one out lets the two sides drift."""
@@ -49,7 +46,8 @@ class FsxLustreArgs(FileSystemConfig):
     client_security_group_ids: dict[str, Text] = pydantic.Field(default_factory=dict)
     """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
     production: Flag = False
-    """Holds it to the production rules; turns ``protect`` on where that is unset."""
+    """Holds it to the production rules, and where ``protect`` is unset protects what holds data: the file system and
+    its bucket. Their settings, the rules and the log group may change."""
     tags: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
@@ -96,9 +94,9 @@ class FsxLustre(pulumi.ComponentResource):
     ) -> None:
         args = accept(FsxLustreArgs, args, problems, f"FsxLustre {name}", waivers_of(args))
         super().__init__("trainium-eks:index:FsxLustre", name, {}, opts)
-        self._name = name
         self._args = args
-        self._protect: bool = args.production if args.protect is None else args.protect
+        # None leaves it to the caller's own options, which every child inherits.
+        self._guard_data: bool | None = (args.production if args.protect is None else args.protect) or None
 
         self._key_arn = self._make_key() if args.kms_key_arn is None else args.kms_key_arn
         self._security_group = self._make_security_group()
@@ -152,7 +150,7 @@ class FsxLustre(pulumi.ComponentResource):
 
     def _let_lustre_reach_itself(self) -> list[pulumi.Resource]:
         group = self._security_group.id
-        rules = [rule for ports in LUSTRE_PORTS for rule in self._open_both_ways("self", group, group, ports)]
+        rules = [rule for ports in lustre.PORTS for rule in self._open_both_ways("self", group, group, ports)]
         if self._args.efa_enabled:
             # FSx refuses efa_enabled unless the group lets everything through to itself (FSx guide, EFA-enabled).
             rules += self._open_both_ways("self", group, group, None)
@@ -161,7 +159,7 @@ class FsxLustre(pulumi.ComponentResource):
     def _let_clients_in(self) -> list[pulumi.Resource]:
         """Both ways and on both sides: servers call clients back, and a client's group may let nothing out."""
         group = self._security_group.id
-        openings: list[tuple[int, int] | None] = [*LUSTRE_PORTS]
+        openings: list[tuple[int, int] | None] = [*lustre.PORTS]
         if self._args.efa_enabled:
             openings.append(None)
         rules: list[pulumi.Resource] = []
@@ -228,7 +226,16 @@ class FsxLustre(pulumi.ComponentResource):
             tags={**args.tags, "Name": self._name},
             **self._persistence(),
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=list(own_rules), protect=self._protect, custom_timeouts=TIMEOUTS
+                parent=self,
+                depends_on=list(own_rules),
+                protect=self._guard_data,
+                # A new one first would wait, and cost, beside the old one for as long as a pod mounts the old one's
+                # claims. So what stands on it goes first, then it, and while a pod holds a claim nothing of AWS is
+                # touched (docs/decisions/0014-file-system-replacement.md).
+                delete_before_replace=True,
+                # FSx sets it at creation only, and another durability must not replace the data.
+                ignore_changes=["copyTagsToBackups"],
+                custom_timeouts=TIMEOUTS,
             ),
         )
 
@@ -247,8 +254,8 @@ class FsxLustre(pulumi.ComponentResource):
             "metadata_configuration": metadata,
             "efa_enabled": True if args.efa_enabled else None,
             "automatic_backup_retention_days": backup.retention_days if backup else 0,
-            # Said in both modes: FSx sets it at creation only, and a change of durability must not replace the data.
-            "copy_tags_to_backups": True,
+            # Not for a file system that is linked to S3, which has no backups (FSx CreateFileSystem).
+            "copy_tags_to_backups": True if backup else None,
             # The provider skips it unless told otherwise; FSx takes none of a file system that is linked to S3.
             "skip_final_backup": backup is None,
             "final_backup_tags": {**args.tags, "Name": self._name} if backup else None,
@@ -261,7 +268,7 @@ class FsxLustre(pulumi.ComponentResource):
         return DataBucket(
             f"{self._name}-data",
             kms_key_arn=self._key_arn,
-            protect=self._protect,
+            protect=self._guard_data,
             tags=dict(self._args.tags),
             opts=pulumi.ResourceOptions(parent=self),
         )

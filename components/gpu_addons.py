@@ -77,7 +77,6 @@ class GpuAddons(pulumi.ComponentResource):
     ) -> None:
         args = accept(GpuAddonsArgs, args, problems, f"GpuAddons {name}")
         super().__init__("trainium-eks:index:GpuAddons", name, {}, opts)
-        self._name = name
         self._args = args
         installed = {PLUGIN_CHART: chart(PLUGIN_CHART).version}
 

@@ -53,7 +53,6 @@ class ImageRepository(pulumi.ComponentResource):
     ) -> None:
         args = accept(ImageRepositoryArgs, args, problems, f"ImageRepository {name}")
         super().__init__("trainium-eks:index:ImageRepository", name, {}, opts)
-        self._name = name
         self._args = args
 
         self._repository = self._make_repository(self._make_key() if args.kms_key_arn is None else args.kms_key_arn)

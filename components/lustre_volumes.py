@@ -9,30 +9,29 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import formats, storage, versions
+from trainium_eks.model import formats, lustre, versions
 from trainium_eks.model.problems import Problem, join_key
 from trainium_eks.model.shape import Shape, Whole
 
 from . import _charts
 from ._args import Text, accept
 
-DRIVER = "fsx.csi.aws.com"
-"""The FSx for Lustre CSI driver, which the cluster component installs."""
-
-CLAIM = "fsx-claim"
-"""Name of the claim in every team's namespace; the training components of the AWS guides mount a claim of this name."""
-
 DIRECTORIES = ("data", "ckpt", "cache")
-"""What every team has below ``/<namespace>``: data sets, checkpoints, compiled graphs."""
+"""What every team has in its own directory, the root of its volume: data sets, checkpoints, compiled graphs."""
 
 MOUNT_OPTIONS = ["flock"]
 """File locks that hold across nodes, which data loaders and the compile cache use."""
+
+CLAIM_TIMEOUTS = pulumi.CustomTimeouts(delete="5m")
+"""Kubernetes keeps a claim while a pod that mounts it exists, finished or not. Unmounting takes seconds and a pod's own
+end half a minute: what still holds a claim after five minutes will not let it go, and the engine should say so."""
 
 SETUP_NAMESPACE_REASON = "the directories' owner is set by root; capabilities are those of the baseline level"
 
 SETUP_SCRIPT = """\
 set -eu
 umask 077
+mkdir -p "$1"
 cd "$1"
 shift
 for team in "$@"; do
@@ -46,7 +45,7 @@ for team in "$@"; do
   done
 done
 """.replace("DIRECTORIES", " ".join(f'"$name/{directory}"' for directory in DIRECTORIES))
-"""Makes the directories of ``namespace=uid`` arguments below the first argument. Running it again changes nothing."""
+"""Makes the directories of ``namespace=uid`` arguments in the first argument. Running it again changes nothing."""
 
 SETUP_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]
 """What making a directory in another user's takes; FSETID keeps the set-group-id bit."""
@@ -74,13 +73,17 @@ class LustreVolumesArgs(Shape):
     """Security group of those volumes: one that already lets Lustre through."""
     kms_key_arn: Text | None = None
     """Key of those volumes; None leaves them to FSx's own."""
+    root: str = "/"
+    """Directory of the file system in which each namespace has its own: ``/``, or what is linked to S3."""
     namespaces: dict[str, Whole] = pydantic.Field(default_factory=dict)
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
     UID does not change the owner of directories that are there."""
     throughput_per_tib: Whole = 250
     """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
-    storage_class: str = "fsx"
+    storage_class: str = lustre.STORAGE_CLASS
     """Name of the storage class."""
+    shared_class: str = "fsx-shared"
+    """Name of the class of the static volumes, which makes none."""
     setup_namespace: str = "lustre-setup"
     """Namespace in which the directories are made; no team's."""
 
@@ -89,6 +92,7 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
     """What is wrong with the values."""
     found = [
         *formats.dns_label("storage_class", args.storage_class),
+        *formats.dns_label("shared_class", args.shared_class),
         *formats.dns_label("setup_namespace", args.setup_namespace),
     ]
     for namespace, user_id in args.namespaces.items():
@@ -97,25 +101,34 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
         if namespace == args.setup_namespace:
             found.append(Problem(path, "the directories are made in a namespace of this name", "rename one of the two"))
         found += formats.between(path, user_id, 1, 2**31 - 1, "not a user that jobs may run as")
-    if args.throughput_per_tib not in storage.THROUGHPUT_PER_TIB:
-        allowed = tuple(str(each) for each in storage.THROUGHPUT_PER_TIB)
+    if args.shared_class == args.storage_class:
+        reason = "also the name of the class that makes volumes"
+        found.append(Problem("shared_class", reason, "rename one of the two", value=args.shared_class))
+    if not args.root.startswith("/") or "//" in args.root:
+        good = f"/{args.root.strip('/')}"
+        found.append(Problem("root", "not an absolute directory of the file system", value=args.root, good=good))
+    if args.throughput_per_tib not in lustre.THROUGHPUT_PER_TIB:
+        allowed = tuple(str(each) for each in lustre.THROUGHPUT_PER_TIB)
         reason = "not a throughput of PERSISTENT_2, MB/s for each TiB"
         found.append(Problem("throughput_per_tib", reason, value=args.throughput_per_tib, allowed=allowed))
     return found
 
 
 class LustreVolumes(pulumi.ComponentResource):
-    """One static volume for each namespace, the directories below it, and a storage class for volumes on demand.
+    """A static volume and a directory for each namespace, and a storage class for volumes on demand.
 
-    A volume binds one claim, so each namespace has its own; all mount the whole file system. Directory modes keep teams
-    apart where each has a user of its own, and only from pods that do not run as root. The Kubernetes provider comes by
-    ``opts.providers``; a first mount waits for ``FsxLustre.client_access``, which ``opts.depends_on`` should name.
+    A volume binds one claim, so each namespace has its own. It mounts the namespace's own directory (a fileset), so
+    that a pod, root or not, sees no other team's files; a volume is made once its directory is there. The Kubernetes
+    provider comes by ``opts.providers``; a first mount waits for ``FsxLustre.client_access``, which
+    ``opts.depends_on`` should name.
     """
 
     storage_class_name: pulumi.Output[str]
     """Storage class for dynamic volumes: a file system of its own for each claim."""
     volume_names: pulumi.Output[Mapping[str, str]]
-    """Persistent volume by namespace."""
+    """Persistent volume by namespace, once the namespace's directory exists."""
+    shared_class_name: pulumi.Output[str]
+    """Storage class of those volumes, which their claims have to name."""
 
     def __init__(
         self,
@@ -125,19 +138,26 @@ class LustreVolumes(pulumi.ComponentResource):
     ) -> None:
         args = accept(LustreVolumesArgs, args, problems, f"LustreVolumes {name}")
         super().__init__("trainium-eks:index:LustreVolumes", name, {}, opts)
-        self._name = name
         self._args = args
 
-        storage_class = self._make_storage_class()
-        self._volumes = {namespace: self._make_volume(namespace, CLAIM) for namespace in args.namespaces}
-        if args.namespaces:
-            self._make_directories()
+        self.storage_class_name = self._make_storage_class().metadata["name"]
+        self.shared_class_name = self._make_shared_class().metadata["name"]
+        directories = [self._make_directories()] if args.namespaces else []
+        self._volumes = {
+            namespace: self._make_volume(namespace, lustre.team_directory(args.root, namespace), *directories)
+            for namespace in args.namespaces
+        }
 
-        self.storage_class_name = storage_class.metadata["name"]
         self.volume_names = pulumi.Output.all(
             **{namespace: volume.metadata["name"] for namespace, volume in self._volumes.items()}
         )
-        self.register_outputs({"storage_class_name": self.storage_class_name, "volume_names": self.volume_names})
+        self.register_outputs(
+            {
+                "storage_class_name": self.storage_class_name,
+                "shared_class_name": self.shared_class_name,
+                "volume_names": self.volume_names,
+            }
+        )
 
     def volume_name(self, namespace: str) -> pulumi.Output[str]:
         """The persistent volume of one namespace.
@@ -171,7 +191,7 @@ class LustreVolumes(pulumi.ComponentResource):
         return k8s.storage.v1.StorageClass(
             f"{self._name}-class",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=args.storage_class),
-            provisioner=DRIVER,
+            provisioner=lustre.DRIVER,
             parameters=parameters,
             mount_options=MOUNT_OPTIONS,
             # Pulumi does not know these file systems: one that stayed would hold its network interfaces, and with
@@ -182,8 +202,22 @@ class LustreVolumes(pulumi.ComponentResource):
             opts=self._opts(),
         )
 
-    def _make_volume(self, namespace: str, claim: str) -> k8s.core.v1.PersistentVolume:
+    def _make_shared_class(self) -> k8s.storage.v1.StorageClass:
+        """Pulumi looks up the class of each claim that it awaits, and warns where a claim has none, although Kubernetes
+        needs none for a static volume (pulumi-kubernetes, ``pvcBindMode``)."""
+        return k8s.storage.v1.StorageClass(
+            f"{self._name}-shared-class",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=self._args.shared_class),
+            provisioner="kubernetes.io/no-provisioner",
+            reclaim_policy="Retain",
+            volume_binding_mode="Immediate",
+            opts=self._opts(),
+        )
+
+    def _make_volume(self, namespace: str, directory: str, *after: pulumi.Resource) -> k8s.core.v1.PersistentVolume:
+        """A volume for the namespace's claim that shows one directory; mounting one that is not there fails."""
         args = self._args
+        mounted = pulumi.Output.from_input(args.mount_name).apply(lambda name: lustre.fileset(name, directory))
         # Kubernetes tells volumes apart by their handle, and the driver uses it for nothing on a static volume: were
         # it the same on all, a pod with two of them would hang (fsx-csi#328).
         handle = pulumi.Output.concat(args.file_system_id, f"::{namespace}")
@@ -194,21 +228,21 @@ class LustreVolumes(pulumi.ComponentResource):
                 volume_mode="Filesystem",
                 access_modes=["ReadWriteMany"],
                 persistent_volume_reclaim_policy="Retain",
-                storage_class_name="",
+                storage_class_name=self.shared_class_name,
                 mount_options=MOUNT_OPTIONS,
                 claim_ref=k8s.core.v1.ObjectReferenceArgs(
-                    api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=claim
+                    api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=lustre.CLAIM
                 ),
                 csi=k8s.core.v1.CSIPersistentVolumeSourceArgs(
-                    driver=DRIVER,
+                    driver=lustre.DRIVER,
                     volume_handle=handle,
-                    volume_attributes={"dnsname": args.dns_name, "mountname": args.mount_name},
+                    volume_attributes={"dnsname": args.dns_name, "mountname": mounted},
                 ),
             ),
-            opts=self._opts(),
+            opts=self._opts(*after),
         )
 
-    def _make_directories(self) -> None:
+    def _make_directories(self) -> k8s.batch.v1.Job:
         """A fresh file system belongs to root alone, and Kubernetes does not change the owner of a shared volume."""
         home = self._args.setup_namespace
         namespace = _charts.namespace(f"{self._name}-setup", home, "baseline", SETUP_NAMESPACE_REASON, self._opts())
@@ -219,22 +253,29 @@ class LustreVolumes(pulumi.ComponentResource):
             spec=k8s.networking.v1.NetworkPolicySpecArgs(
                 pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress", "Egress"]
             ),
-            opts=self._opts(namespace),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace], deleted_with=namespace),
         )
         claim = k8s.core.v1.PersistentVolumeClaim(
             f"{self._name}-setup-claim",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=CLAIM, namespace=home),
-            spec=claim_spec(self._make_volume(home, CLAIM).metadata["name"], self._args.storage_capacity_gib),
-            # See TrainingNamespace: Kubernetes refuses a new size of a static claim.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace], ignore_changes=["spec.resources"]),
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=lustre.CLAIM, namespace=home),
+            spec=claim_spec(
+                self._make_volume(home, "/").metadata["name"], self._args.storage_capacity_gib, self.shared_class_name
+            ),
+            opts=claim_options(self, namespace),
         )
-        self._make_setup_job(home, claim)
+        return self._make_setup_job(namespace, home, claim)
 
-    def _make_setup_job(self, home: str, claim: pulumi.Resource) -> None:
+    def _make_setup_job(
+        self, namespace: k8s.core.v1.Namespace, home: str, claim: k8s.core.v1.PersistentVolumeClaim
+    ) -> k8s.batch.v1.Job:
         """Runs once, and again under a new name whenever teams, script or image change. It stays when done: a job
-        that Kubernetes removes by its time to live would be made anew by every ``pulumi up``."""
+        that Kubernetes removes by its time to live would be made anew after every ``pulumi refresh``.
+
+        Its finished pod holds the claim. The pod takes the claim's name from the claim itself: so the engine knows that
+        a new claim is a new job, and deletes the job first. From ``depends_on`` alone it would not know.
+        """
         teams = [f"{namespace}={user_id}" for namespace, user_id in sorted(self._args.namespaces.items())]
-        k8s.batch.v1.Job(
+        return k8s.batch.v1.Job(
             f"{self._name}-directories",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=f"directories-{setup_digest(teams)}", namespace=home),
             spec=k8s.batch.v1.JobSpecArgs(
@@ -245,11 +286,14 @@ class LustreVolumes(pulumi.ComponentResource):
                         # A new file system has no directories: this makes the job anew for it.
                         annotations={"trainium-eks/file-system": self._args.file_system_id}
                     ),
-                    spec=_setup_pod(teams),
+                    spec=_setup_pod(teams, lustre.fileset(MOUNT_PATH, self._args.root), claim.metadata["name"]),
                 ),
             ),
             opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[claim], custom_timeouts=pulumi.CustomTimeouts(create="15m")
+                parent=self,
+                depends_on=[claim],
+                deleted_with=namespace,
+                custom_timeouts=pulumi.CustomTimeouts(create="15m"),
             ),
         )
 
@@ -259,13 +303,30 @@ def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:
     return pulumi.Output.from_input(gib).apply(lambda size: f"{int(size)}Gi")
 
 
+def claim_options(parent: pulumi.Resource, namespace: k8s.core.v1.Namespace) -> pulumi.ResourceOptions:
+    """How a claim of a static volume lives and ends.
+
+    It goes with its namespace: deleted before it, the claim would wait for pods that only the namespace's end ends, and
+    a finished training job is one of them.
+    """
+    return pulumi.ResourceOptions(
+        parent=parent,
+        depends_on=[namespace],
+        deleted_with=namespace,
+        custom_timeouts=CLAIM_TIMEOUTS,
+        # A file system can grow, and its volume with it, but nothing resizes a static claim, and a volume never binds a
+        # claim made anew. Lustre does not look at the number.
+        ignore_changes=["spec.resources"],
+    )
+
+
 def claim_spec(
-    volume_name: pulumi.Input[str], gib: int | pulumi.Output[int]
+    volume_name: pulumi.Input[str], gib: int | pulumi.Output[int], storage_class: pulumi.Input[str]
 ) -> k8s.core.v1.PersistentVolumeClaimSpecArgs:
-    """The spec of a claim for one static volume and no other: an empty class keeps every provisioner away."""
+    """The spec of a claim for one static volume and no other; its class has to be the volume's."""
     return k8s.core.v1.PersistentVolumeClaimSpecArgs(
         access_modes=["ReadWriteMany"],
-        storage_class_name="",
+        storage_class_name=storage_class,
         volume_name=volume_name,
         resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": capacity(gib)}),
     )
@@ -277,7 +338,7 @@ def setup_digest(teams: Sequence[str]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:10]
 
 
-def _setup_pod(teams: Sequence[str]) -> k8s.core.v1.PodSpecArgs:
+def _setup_pod(teams: Sequence[str], directory: str, claim_name: pulumi.Output[str]) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         restart_policy="Never",
         automount_service_account_token=False,
@@ -288,7 +349,7 @@ def _setup_pod(teams: Sequence[str]) -> k8s.core.v1.PodSpecArgs:
             k8s.core.v1.ContainerArgs(
                 name="directories",
                 image=versions.IMAGES["lustre-setup"],
-                command=["/bin/sh", "-c", SETUP_SCRIPT, "directories", MOUNT_PATH],
+                command=["/bin/sh", "-c", SETUP_SCRIPT, "directories", directory],
                 args=list(teams),
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "50m", "memory": "32Mi"}, limits={"cpu": "500m", "memory": "128Mi"}
@@ -305,7 +366,7 @@ def _setup_pod(teams: Sequence[str]) -> k8s.core.v1.PodSpecArgs:
         volumes=[
             k8s.core.v1.VolumeArgs(
                 name="lustre",
-                persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
+                persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=claim_name),
             )
         ],
     )

@@ -80,7 +80,6 @@ class Network(pulumi.ComponentResource):
     ) -> None:
         args = accept(NetworkArgs, args, problems, f"Network {name}")
         super().__init__("trainium-eks:index:Network", name, {}, opts)
-        self._name = name
         self._args = args
         self._zone_ids = args.zone_ids or regions.default_zones(args.region)
         plan = addresses.plan(args.cidr_block, self._zone_ids)

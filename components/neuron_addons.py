@@ -71,7 +71,6 @@ class NeuronAddons(pulumi.ComponentResource):
     ) -> None:
         args = accept(NeuronAddonsArgs, args, problems, f"NeuronAddons {name}")
         super().__init__("trainium-eks:index:NeuronAddons", name, {}, opts)
-        self._name = name
         self._args = args
         installed = {NEURON_RELEASE: chart(NEURON_CHART).version}
 

@@ -89,7 +89,6 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             waivers=waivers_of(args),
         )
         super().__init__("trainium-eks:index:AcceleratorNodeGroup", name, {}, opts)
-        self._name = name
         self._args = args
         self._instance = args.catalogue.find(args.instance_type)
         self._tags = {"Name": name, **args.tags}

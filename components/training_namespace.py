@@ -9,14 +9,14 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import namespaces, regions
+from trainium_eks.model import lustre, namespaces, regions
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Whole, Word
 
 from . import _charts, _iam, _team_policies
 from ._args import Text, accept
-from .lustre_volumes import CLAIM, claim_spec
+from .lustre_volumes import claim_options, claim_spec
 from .volcano_stack import ETCD_NAMESPACE
 
 POD_SECURITY_REASON = (
@@ -59,6 +59,8 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
     volume_gib: Whole = 0
     """Size of that volume, GiB."""
+    volume_class: Text = ""
+    """Storage class of that volume; empty for a volume of no class."""
     bucket_arn: Text | None = None
     """The stack's own bucket; None without one."""
     bucket_prefix: str = ""
@@ -105,7 +107,6 @@ class TrainingNamespace(pulumi.ComponentResource):
     ) -> None:
         args = accept(TrainingNamespaceArgs, args, problems, f"TrainingNamespace {name}")
         super().__init__("trainium-eks:index:TrainingNamespace", name, {}, opts)
-        self._name = name
         self._args = args
 
         self._namespace = _charts.namespace(
@@ -140,8 +141,8 @@ class TrainingNamespace(pulumi.ComponentResource):
         return f"trainium-eks:{self._args.name}:researchers"
 
     def _within(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
-        """For objects in the namespace."""
-        return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after])
+        """For objects in the namespace, which go with it: until its last pod has ended, network policies hold."""
+        return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after], deleted_with=self._namespace)
 
     def _metadata(self, name: str) -> k8s.meta.v1.ObjectMetaArgs:
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self._args.name)
@@ -293,15 +294,9 @@ class TrainingNamespace(pulumi.ComponentResource):
             return None
         return k8s.core.v1.PersistentVolumeClaim(
             f"{self._name}-claim",
-            metadata=self._metadata(CLAIM),
-            spec=claim_spec(self._args.volume_name, self._args.volume_gib),
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[self._namespace],
-                # A file system can grow, and its volume with it, but Kubernetes refuses a new size of a claim without
-                # a class, and a volume never binds a claim made anew. Lustre does not look at the number.
-                ignore_changes=["spec.resources"],
-            ),
+            metadata=self._metadata(lustre.CLAIM),
+            spec=claim_spec(self._args.volume_name, self._args.volume_gib, self._args.volume_class),
+            opts=claim_options(self, self._namespace),
         )
 
 

@@ -73,7 +73,6 @@ class TrainingStack(pulumi.ComponentResource):
         judge = _judge_as(name)
         config = accept(StackConfig, config, judge, f"TrainingStack {name}", waivers=waivers_of(config))
         super().__init__("trainium-eks:index:TrainingStack", name, {}, opts)
-        self._name = name
         self._config = config
         self._catalogue = model.catalogue(config)
         self._queues = queue_model.resolve(config.queues, model.pool(config))
@@ -227,9 +226,17 @@ class TrainingStack(pulumi.ComponentResource):
             subnet_id=self._network.private_subnet_id(zone),
             security_group_id=file_system.security_group_id,
             kms_key_arn=self._key.key_arn,
+            root=self._team_root(),
             namespaces={each.name: each.training_user_id for each in config.namespaces},
         )
         return LustreVolumes(f"{self._name}-volumes", args, self._in_cluster(*file_system.client_access))
+
+    def _team_root(self) -> str:
+        """Where the teams' directories are: in what is linked to S3, or a part of them would never be exported."""
+        config = self._config.file_system
+        if config is None or not isinstance(config.durability, S3Durability):
+            return "/"
+        return config.durability.file_system_path
 
     def _make_namespaces(self) -> dict[str, TrainingNamespace]:
         config = self._config
@@ -244,6 +251,7 @@ class TrainingStack(pulumi.ComponentResource):
                 queue_capability=_sum(capability[queue] for queue in each.queues),
                 volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
                 volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
+                volume_class=self._volumes.shared_class_name if self._volumes else "",
                 **self._linked_bucket(),
                 kms_key_arn=self._key.key_arn,
                 rendezvous=config.volcano.rendezvous,
@@ -307,6 +315,7 @@ class TrainingStack(pulumi.ComponentResource):
             "fileSystemId": self._file_system.file_system_id,
             "dnsName": self._file_system.dns_name,
             "mountName": self._file_system.mount_name,
+            "root": self._team_root(),
             "capacityGib": self._config.file_system.storage_capacity_gib,
             "bucket": self._file_system.bucket_name,
         }

@@ -75,7 +75,6 @@ class VolcanoStack(pulumi.ComponentResource):
     ) -> None:
         args = accept(VolcanoStackArgs, args, problems, f"VolcanoStack {name}", waivers=waivers_of(args))
         super().__init__("trainium-eks:index:VolcanoStack", name, {}, opts)
-        self._name = name
         self._args = args
 
         self._namespace = namespace(

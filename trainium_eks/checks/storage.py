@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from trainium_eks.checks.check import Check, failed, not_applicable, passed
 from trainium_eks.checks.cluster import Object, name_of, quantity
 from trainium_eks.checks.examined import Examined
+from trainium_eks.model import lustre
+from trainium_eks.model.lustre import DRIVER, STORAGE_CLASS
 from trainium_eks.model.outputs import SharedVolumeOutput
 
-DRIVER = "fsx.csi.aws.com"
-STORAGE_CLASS = "fsx"
-"""Class of file systems made on demand; `components/lustre_volumes.py` makes it."""
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 GIB = 1024**3
 
@@ -53,14 +52,14 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
             f"is bound to {name}, which does not exist",
             f"delete the claim; {examined.deploy} makes both again",
         )
-    faults = list(_volume_faults(persistent, volume))
+    faults = list(_volume_faults(persistent, volume, namespace))
     if faults:
         remedy = f"it was made for something else: kubectl get pv {name} -o yaml; {examined.restore} sets it back"
         return failed(id_, subject, f"is bound to {name}, not as the stack says", remedy, faults)
     return passed(id_, subject, f"Bound, {volume.file_system_id}, {volume.capacity_gib} GiB")
 
 
-def _volume_faults(persistent: Object, volume: SharedVolumeOutput) -> Iterator[str]:
+def _volume_faults(persistent: Object, volume: SharedVolumeOutput, namespace: str) -> Iterator[str]:
     spec = persistent["spec"]
     csi = spec.get("csi") or {}
     attributes = csi.get("volumeAttributes") or {}
@@ -69,7 +68,11 @@ def _volume_faults(persistent: Object, volume: SharedVolumeOutput) -> Iterator[s
         "driver": (csi.get("driver", "none"), DRIVER),
         "file system": (str(csi.get("volumeHandle", "none")).split("::", 1)[0], volume.file_system_id),
         "DNS name": (attributes.get("dnsname", "none"), volume.dns_name),
-        "mount name": (attributes.get("mountname", "none"), volume.mount_name),
+        # The whole file system there would show a team every other team's data.
+        "mounted directory": (
+            attributes.get("mountname", "none"),
+            lustre.fileset(volume.mount_name, lustre.team_directory(volume.root, namespace)),
+        ),
     }
     for what, (has, wants) in found.items():
         if has != wants:

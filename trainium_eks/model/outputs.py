@@ -53,7 +53,10 @@ class SharedVolumeOutput(Shape):
     dns_name: str
     """Host to mount."""
     mount_name: str
-    """Lustre file system name."""
+    """Lustre's own name of the file system, the path after the host; ``<mount name>/<directory>`` mounts a part."""
+    root: str = "/"
+    """Directory of the file system in which each namespace has its own, ``<root>/<namespace>``; a namespace's claim
+    shows its own directory alone."""
     capacity_gib: Whole
     """Size, GiB."""
     bucket: str

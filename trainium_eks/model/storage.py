@@ -7,17 +7,9 @@ from typing import Annotated, ClassVar, Literal
 import pydantic
 
 from trainium_eks.model import formats
+from trainium_eks.model.lustre import EFA_STEP_GIB, METADATA_IOPS, THROUGHPUT_PER_TIB
 from trainium_eks.model.problems import Problem, Severity, nearest_number, under
 from trainium_eks.model.shape import Flag, Shape, Whole
-
-THROUGHPUT_PER_TIB = (125, 250, 500, 1000)
-"""What PERSISTENT_2 SSD file systems offer, MB/s for each TiB (FSx CreateFileSystem)."""
-
-EFA_STEP_GIB: Mapping[int, int] = MappingProxyType({125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800})
-"""Size step of an EFA-enabled file system by its throughput (FSx for Lustre guide, EFA-enabled file systems)."""
-
-METADATA_IOPS = (1500, 3000, 6000, *range(12_000, 192_001, 12_000))
-"""What can be provisioned (FSx CreateFileSystemLustreMetadataConfiguration)."""
 
 _S3_INSTEAD = "PERSISTENT_2 has data repository associations in its place: `durability` {type: s3, bucket: <name>}"
 

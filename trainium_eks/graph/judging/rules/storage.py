@@ -7,17 +7,15 @@ from trainium_eks.graph.judging.rules._facts import ASSOCIATION, BUCKETS, FILE_S
 from trainium_eks.graph.judging.rules._read import Json, at, differs, given, items, missing, number, show, text, true
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model import lustre
 
-LUSTRE_PORTS = (988, 1018, 1019, 1020, 1021, 1022, 1023)
 EVENTS = ("NEW", "CHANGED", "DELETED")
 THROUGHPUT = {
-    ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
+    ("PERSISTENT_2", "SSD"): lustre.THROUGHPUT_PER_TIB,
     ("PERSISTENT_1", "SSD"): (50, 100, 200),
     ("PERSISTENT_1", "HDD"): (12, 40),
 }
 """MB/s for each TiB that FSx takes, by deployment and storage type (FSx API)."""
-EFA_STEP = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
-"""Size step, GiB, of a file system with EFA by its throughput (FSx for Lustre guide)."""
 
 
 @rule("R38", "Encrypt the file system with an own key", "high", "CKV_AWS_190")
@@ -174,9 +172,7 @@ def _size_faults(file_system: Resource) -> Iterator[str]:
         yield f"storageCapacity is {show(inputs.get('storageCapacity'))} on {kind} {storage}, wanted {wanted}"
     iops = at(inputs, "metadataConfiguration.iops")
     rate = number(iops)
-    if iops is not None and (
-        rate is None or not (rate in (1500, 3000, 6000) or (rate % 12000 == 0 and 0 < rate <= 192000))
-    ):
+    if iops is not None and rate not in lustre.METADATA_IOPS:
         yield f"metadataConfiguration.iops is {show(iops)}, wanted 1500, 3000, 6000 or a multiple of 12000 to 192000"
 
 
@@ -185,7 +181,7 @@ def _wrong_size(kind: str, storage: str, size: float | None, speed: float | None
     if size is None or size <= 0:
         return "a size that can be seen"
     if efa and kind == "PERSISTENT_2":
-        step = EFA_STEP.get(int(speed or 0), 4800)
+        step = lustre.EFA_STEP_GIB.get(int(speed or 0), 4800)
         return "" if size % step == 0 else f"a multiple of {step} (with EFA)"
     if storage == "HDD":
         step = 1800 if speed == 40 else 6000
@@ -233,7 +229,8 @@ def _clients(rules: tuple[SecurityRule, ...]) -> tuple[Json, ...]:
 
 def _closed(rules: list[SecurityRule]) -> str:
     """The Lustre ports that none of the rules opens, for a message; empty when all are open."""
-    return ", ".join(str(port) for port in LUSTRE_PORTS if not any(each.covers(port) for each in rules))
+    wanted = (port for first, last in lustre.PORTS for port in range(first, last + 1))
+    return ", ".join(str(port) for port in wanted if not any(each.covers(port) for each in rules))
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,0 +1,51 @@
+"""Facts about FSx for Lustre and its CSI driver, which components, rules and checks share."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+PORTS = ((988, 988), (1018, 1023))
+"""Ranges of TCP ports that servers and clients use, both ways (FSx for Lustre guide, file system access control)."""
+
+THROUGHPUT_PER_TIB = (125, 250, 500, 1000)
+"""What PERSISTENT_2 SSD file systems offer, MB/s for each TiB (FSx CreateFileSystem)."""
+
+EFA_STEP_GIB: Mapping[int, int] = MappingProxyType({125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800})
+"""Size step of an EFA-enabled file system by its throughput (FSx for Lustre guide, EFA-enabled file systems)."""
+
+METADATA_IOPS = (1500, 3000, 6000, *range(12_000, 192_001, 12_000))
+"""What can be provisioned (FSx CreateFileSystemLustreMetadataConfiguration)."""
+
+DRIVER = "fsx.csi.aws.com"
+"""Name of the CSI driver, in volumes and in storage classes."""
+
+CLAIM = "fsx-claim"
+"""Name of the claim in every team's namespace; the training components of the AWS guides mount a claim of this name."""
+
+STORAGE_CLASS = "fsx"
+"""Class of file systems made on demand."""
+
+
+def fileset(mount_name: str, directory: str) -> str:
+    """What a client mounts to see one directory of a file system and nothing above it.
+
+    FSx documents ``mount -t lustre host@tcp:/<mount name>/<directory>`` (guide, mounting from a specific fileset); the
+    CSI driver puts a volume's ``mountname`` behind ``host@tcp:/`` as it is (aws-fsx-csi-driver, ``NodePublishVolume``).
+    The directory has to exist before.
+
+    Args:
+        mount_name: Lustre's own name of the file system.
+        directory: from the file system's root, with or without slashes at its ends; ``/`` is the root itself.
+    """
+    below = directory.strip("/")
+    return f"{mount_name}/{below}" if below else mount_name
+
+
+def team_directory(root: str, namespace: str) -> str:
+    """Where a namespace's data lies on the file system: ``/<namespace>``, or ``<root>/<namespace>``.
+
+    Args:
+        root: the directory that all namespaces' directories are in.
+        namespace: the team's.
+    """
+    above = root.strip("/")
+    return f"/{above}/{namespace}" if above else f"/{namespace}"
