@@ -141,7 +141,7 @@ def named(name: str, namespace: str = "", **fields: Any) -> Object:
 
 def volume() -> Object:
     """The team's, as LustreVolumes makes it."""
-    attributes = {"dnsname": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com", "mountname": "abcde"}
+    attributes = {"dnsname": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com", "mountname": "abcde/training"}
     handle = f"{FILE_SYSTEM}::training"
     csi = {"driver": "fsx.csi.aws.com", "volumeHandle": handle, "volumeAttributes": attributes}
     return named("pv-training", spec={"capacity": {"storage": "1200Gi"}, "csi": csi})

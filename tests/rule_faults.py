@@ -92,6 +92,10 @@ def values(chart: str, path: str, value: Any) -> Change:
     return put(chart, f"values.{path}", value)
 
 
+def mounts(directory: str) -> Change:
+    return put("volume", "spec.csi.volumeAttributes.mountname", directory)
+
+
 def default_provider(program: Program) -> None:
     program["bucket"].provider = "urn:pulumi:test::trainium-eks::pulumi:providers:aws::default_7_0_0"
 
@@ -415,6 +419,15 @@ STORAGE = [
     fault("R44", "no logs", "logConfiguration", put("file-system", "logConfiguration", DROP)),
     fault(
         "R45", "the volume goes with its claim", "Retain", put("volume", "spec.persistentVolumeReclaimPolicy", "Delete")
+    ),
+    fault("R68", "the whole file system", "is the whole file system", mounts("abcde")),
+    fault("R68", "a part of another team's", "is within what volume-vision mounts too", mounts("abcde/vision/in")),
+    fault("R68", "another team's", "is within what volume-vision mounts too", mounts("abcde/vision")),
+    fault(
+        "R68",
+        "one user for two teams",
+        "user 1000 is also that of vision",
+        lambda program: program.config.update(namespaces=[{"name": "training"}, {"name": "vision"}]),
     ),
     fault("R46", "no block", "BucketPublicAccessBlock", drop("access-block")),
     fault("R46", "one switch is off", "restrictPublicBuckets", put("access-block", "restrictPublicBuckets", False)),

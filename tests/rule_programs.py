@@ -490,7 +490,18 @@ def _storage(program: Program) -> None:
         "Condition": {"Bool": {"aws:SecureTransport": "false"}},
     }
     program.add("bucket-policy", "aws:s3/bucketPolicy:BucketPolicy", {**bucket, "policy": policy(deny)})
-    program.add("volume", "kubernetes:core/v1:PersistentVolume", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    for name, namespace, mounted in (
+        ("volume", "training", "abcde/training"),
+        ("volume-vision", "vision", "abcde/vision"),
+        ("setup-volume", "lustre-setup", "abcde"),
+    ):
+        attributes = {"dnsname": "fs-1.fsx.us-west-2.amazonaws.com", "mountname": mounted}
+        spec = {
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": namespace, "name": "fsx-claim"},
+            "csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": attributes},
+        }
+        program.add(name, "kubernetes:core/v1:PersistentVolume", {"spec": spec})
 
 
 def _kubernetes(program: Program) -> None:

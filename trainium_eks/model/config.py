@@ -35,7 +35,7 @@ from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
 from trainium_eks.model.storage import FileSystemConfig
 
-RULES = tuple(f"R{number:02}" for number in range(1, 68))
+RULES = tuple(f"R{number:02}" for number in range(1, 69))
 """The rules that a waiver can name."""
 
 
@@ -128,7 +128,7 @@ _LOOKS_AT: Mapping[str, tuple[str, ...]] = {
     "cluster": ("existing_network", "instance_types", "network", "production"),
     "existing_network": ("instance_types", "node_groups", "region"),
     "file_system": ("existing_network", "network", "production", "region"),
-    "namespaces": ("cluster", "queues"),
+    "namespaces": ("cluster", "file_system", "queues"),
     "network": ("instance_types", "node_groups", "production", "region"),
     "node_groups": ("cluster", "existing_network", "instance_types", "network", "region"),
     "queues": ("instance_types", "node_groups"),
@@ -345,4 +345,5 @@ def _group_problems(config: StackConfig, types: Catalogue) -> list[Problem]:
 def _namespace_problems(config: StackConfig) -> list[Problem]:
     leaves = queues.leaves(config.queues)
     parents = [queue.name for queue in config.queues if queue.name not in leaves]
-    return namespaces.problems(config.namespaces, queue_names=leaves, parent_queue_names=parents)
+    found = namespaces.problems(config.namespaces, queue_names=leaves, parent_queue_names=parents)
+    return found if config.file_system is None else found + namespaces.shared_users(config.namespaces)

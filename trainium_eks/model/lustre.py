@@ -24,6 +24,9 @@ CLAIM = "fsx-claim"
 STORAGE_CLASS = "fsx"
 """Class of file systems made on demand."""
 
+DEFAULT_USER_ID = 1000
+"""UID and GID of a team that names none."""
+
 
 def fileset(mount_name: str, directory: str) -> str:
     """What a client mounts to see one directory of a file system and nothing above it.

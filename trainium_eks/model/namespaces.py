@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 import pydantic
 
 from trainium_eks.model import formats
-from trainium_eks.model.problems import Problem, join, join_key, nearest, under
+from trainium_eks.model.lustre import DEFAULT_USER_ID
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Shape, Whole, Word
 
 TAKEN = ("default", "volcano-system", "lustre-setup", "amazon-cloudwatch", "kubeflow")
@@ -32,8 +33,8 @@ class NamespaceConfig(Shape):
     Unset: ten times the queues' capability (waiting jobs count too) and 500 pods."""
     data_bucket: str | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
-    training_user_id: Whole = 1000
-    """UID and GID that own its directories on the file system and that its jobs run as."""
+    training_user_id: Whole = DEFAULT_USER_ID
+    """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
 
 
 def problems(
@@ -51,6 +52,32 @@ def problems(
         here = _own_problems(namespace) + _queue_problems(namespace, queue_names, parent_queue_names)
         found += under(join("", index), here)
     found += _shared_principals(namespaces)
+    return found
+
+
+def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
+    """Teams of one file system that run as the same user. Each mounts its own directory alone; were one ever mounted
+    elsewhere too, files would no longer tell the teams apart."""
+    taken = {namespace.training_user_id for namespace in namespaces}
+    first: dict[int, str] = {}
+    found = []
+    for index, namespace in enumerate(namespaces):
+        user = namespace.training_user_id
+        if user in first:
+            free = next(number for number in range(user + 1, user + len(namespaces) + 1) if number not in taken)
+            taken.add(free)
+            reason = f"also the user of {first[user]}, so that modes of files do not tell the two teams apart"
+            found.append(
+                Problem(
+                    f"[{index}].training_user_id",
+                    reason,
+                    severity=Severity.ACKNOWLEDGE,
+                    rule="R68",
+                    value=user,
+                    good=free,
+                )
+            )
+        first.setdefault(user, namespace.name)
     return found
 
 

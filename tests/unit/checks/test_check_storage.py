@@ -50,7 +50,9 @@ def test_a_claim_that_is_not_bound_fails(spoil: Callable[[Any], object], said: s
         (_volume(lambda spec: spec["csi"].update(volumeHandle="fs-0123456789abcdef01")), "file system is fs-"),
         (_volume(lambda spec: spec["csi"].update(driver="efs.csi.aws.com")), "driver is efs.csi.aws.com"),
         (_volume(lambda spec: spec["csi"]["volumeAttributes"].update(dnsname="x")), "DNS name is x"),
-        (_volume(lambda spec: spec["csi"]["volumeAttributes"].update(mountname="x")), "mount name is x"),
+        (_volume(lambda spec: spec["csi"]["volumeAttributes"].update(mountname="x")), "directory is x"),
+        # The whole file system: every other team's data, too.
+        (_volume(lambda spec: spec["csi"]["volumeAttributes"].update(mountname="abcde")), "wants abcde/training"),
         (_volume(lambda spec: spec["capacity"].update(storage="2400Gi")), "capacity is 2400Gi, wants 1200Gi"),
         (_volume(lambda spec: spec.pop("csi")), "driver is none"),
     ],
@@ -59,6 +61,15 @@ def test_a_claim_bound_to_something_else_says_what_differs(spoil: Callable[[Any]
     check = judged(spoil)[CLAIM]
     assert check.status is Status.FAIL
     assert any(fault in each for each in check.faults), check.faults
+
+
+def test_a_team_below_the_linked_directory_mounts_its_own_there() -> None:
+    shared = outputs().shared_volume
+    assert shared is not None
+    below = {**dict(shared), "root": "/linked/"}
+    mounted = _volume(lambda spec: spec["csi"]["volumeAttributes"].update(mountname="abcde/linked/training"))
+    assert judged(mounted, stack=outputs(sharedVolume=below))[CLAIM].status is Status.PASS
+    assert judged(stack=outputs(sharedVolume=below))[CLAIM].status is Status.FAIL
 
 
 def test_a_missing_claim_name_fails_where_there_is_a_file_system() -> None:

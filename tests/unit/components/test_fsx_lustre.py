@@ -9,7 +9,7 @@ import pytest
 
 from components import ArgumentError, FsxLustre, FsxLustreArgs
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.resource_types.replacements import replacing_values
+from trainium_eks.graph.judging.diff import compare
 
 FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
@@ -19,6 +19,7 @@ EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 BUCKET = "aws:s3/bucket:Bucket"
 LUSTRE_PORTS = {(988, 988), (1018, 1023)}
+"""As the FSx guide has them, and not as the components do."""
 
 Record = Callable[..., Graph]
 
@@ -160,8 +161,20 @@ def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record: Reco
 
 def test_another_durability_replaces_no_file_system(record: Record) -> None:
     modes: tuple[dict[str, Any], ...] = ({"type": "backup"}, {"type": "s3"})
-    backed_up, linked = (one(file_system(record, durability=mode), FILE_SYSTEM) for mode in modes)
-    assert replacing_values(backed_up) == replacing_values(linked)
+    graphs = [file_system(record, durability=mode) for mode in modes]
+    for before, after in (graphs, graphs[::-1]):
+        assert [each.resource.type for each in compare(before, after).replaced] == []
+
+
+def test_tags_are_copied_to_backups_only_where_there_are_backups(record: Record) -> None:
+    """FSx: not available for file systems that are linked to a data repository."""
+    assert one(file_system(record), FILE_SYSTEM).inputs["copyTagsToBackups"] is True
+    assert "copyTagsToBackups" not in one(file_system(record, durability={"type": "s3"}), FILE_SYSTEM).inputs
+
+
+def test_a_replaced_file_system_is_deleted_first_with_all_that_stands_on_it(record: Record) -> None:
+    """While a pod holds a claim of it nothing of AWS is touched, and there are never two on the bill."""
+    assert one(file_system(record), FILE_SYSTEM).options.delete_before_replace
 
 
 def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record: Record) -> None:
@@ -239,6 +252,28 @@ def test_protection_follows_production_unless_said(
     options = one(file_system(record, production=production, protect=protect), FILE_SYSTEM).options
     assert options.protect is protected
     assert options.custom_timeouts == {"create": "60m", "update": "120m", "delete": "60m"}
+
+
+def protected(graph: Graph) -> set[str]:
+    return {each.type.rpartition(":")[2] for each in graph.resources if each.custom and each.options.protect}
+
+
+def test_production_protects_what_holds_data_and_not_settings_and_rules(record: Record) -> None:
+    assert protected(file_system(record, production=True)) == {"LustreFileSystem"}
+    assert protected(file_system(record, production=True, durability={"type": "s3"})) == {"LustreFileSystem", "Bucket"}
+    assert protected(file_system(record, durability={"type": "s3"})) == set()
+
+
+def test_the_callers_options_reach_every_child(record: Record) -> None:
+    def program(**options: bool) -> Graph:
+        opts = pulumi.ResourceOptions(**options)
+        args = {**WIRING, "durability": {"type": "s3"}, "kms_key_arn": None}
+        return record(lambda: FsxLustre("shared", args, opts) and None)
+
+    for field in ("protect", "retain_on_delete"):
+        children = [each for each in program(**{field: True}).resources if each.custom and each.type.startswith("aws:")]
+        assert {FILE_SYSTEM, BUCKET, LINK, "aws:kms/key:Key"} <= {each.type for each in children}
+        assert [each.name for each in children if not getattr(each.options, field)] == []
 
 
 def test_production_without_protection_needs_a_waiver(record: Record) -> None:

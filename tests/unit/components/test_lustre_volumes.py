@@ -44,6 +44,11 @@ def one(graph: Graph, type_: str) -> Resource:
     return found
 
 
+def dynamic_class(graph: Graph) -> Resource:
+    """The class that makes volumes on demand."""
+    return next(each for each in graph.of_type(CLASS) if each.inputs["metadata"]["name"] == "fsx")
+
+
 def specs(graph: Graph) -> dict[str, dict[str, Any]]:
     """Volume spec by the namespace it is for."""
     found = [each.inputs["spec"] for each in graph.of_type(VOLUME)]
@@ -59,9 +64,64 @@ def test_each_namespace_has_a_volume_for_its_one_claim(record: Record) -> None:
         assert spec["accessModes"] == ["ReadWriteMany"]
         assert spec["mountOptions"] == ["flock"]
         assert spec["capacity"] == {"storage": "2400Gi"}
-        assert spec["storageClassName"] == ""
+        assert spec["storageClassName"] == "fsx-shared"
         assert spec["csi"]["driver"] == "fsx.csi.aws.com"
-        assert spec["csi"]["volumeAttributes"] == {"dnsname": ARGS["dns_name"], "mountname": ARGS["mount_name"]}
+        assert spec["csi"]["volumeAttributes"]["dnsname"] == ARGS["dns_name"]
+
+
+def mounted(graph: Graph) -> dict[str, str]:
+    """What a volume mounts, by the namespace it is for."""
+    return {name: spec["csi"]["volumeAttributes"]["mountname"] for name, spec in specs(graph).items()}
+
+
+def test_a_team_sees_its_own_directory_and_only_the_setup_sees_the_root(record: Record) -> None:
+    assert mounted(volumes(record)) == {
+        "training": "abcdefgh/training",
+        "vision": "abcdefgh/vision",
+        "lustre-setup": "abcdefgh",
+    }
+
+
+def test_directories_lie_where_what_is_linked_to_s3_lies(record: Record) -> None:
+    graph = volumes(record, root="/linked/")
+    assert mounted(graph)["training"] == "abcdefgh/linked/training"
+    assert mounted(graph)["lustre-setup"] == "abcdefgh"
+    (container,) = one(graph, JOB).inputs["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-1] == "/lustre/linked"
+
+
+def test_a_volume_is_made_once_its_directory_is_there(record: Record) -> None:
+    graph = volumes(record)
+    job = one(graph, JOB).urn
+    waits = {each.inputs["spec"]["claimRef"]["namespace"]: job in each.dependencies for each in graph.of_type(VOLUME)}
+    assert waits == {"training": True, "vision": True, "lustre-setup": False}
+
+
+def test_a_new_claim_is_a_new_job_so_that_the_engine_deletes_the_job_first(record: Record) -> None:
+    """A dependency alone would leave the finished pod there, and the pod would hold the claim for ever."""
+    graph = volumes(record)
+    job, claim = one(graph, JOB), one(graph, CLAIM)
+    assert claim.urn in job.property_dependencies["spec"]
+    (volume,) = job.inputs["spec"]["template"]["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "fsx-claim"}
+
+
+def test_what_is_in_the_setup_namespace_goes_with_it(record: Record) -> None:
+    graph = volumes(record)
+    home = one(graph, NAMESPACE).urn
+    inside = [
+        each for each in graph.resources if (each.inputs.get("metadata") or {}).get("namespace") == "lustre-setup"
+    ]
+    assert {each.type.rpartition(":")[2] for each in inside} == {"NetworkPolicy", "PersistentVolumeClaim", "Job"}
+    assert {each.options.deleted_with for each in inside} == {home}
+    assert one(graph, CLAIM).options.custom_timeouts == {"delete": "5m"}
+
+
+def test_static_volumes_have_a_class_that_makes_none(record: Record) -> None:
+    graph = volumes(record)
+    shared = next(each for each in graph.of_type(CLASS) if each.inputs["metadata"]["name"] == "fsx-shared")
+    assert shared.inputs["provisioner"] == "kubernetes.io/no-provisioner"
+    assert shared.inputs["volumeBindingMode"] == "Immediate"
 
 
 def test_no_two_volumes_look_the_same_to_a_node(record: Record) -> None:
@@ -71,8 +131,7 @@ def test_no_two_volumes_look_the_same_to_a_node(record: Record) -> None:
 
 
 def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text(record: Record) -> None:
-    inputs = one(volumes(record), CLASS).inputs
-    assert inputs["metadata"]["name"] == "fsx"
+    inputs = dynamic_class(volumes(record)).inputs
     assert inputs["provisioner"] == "fsx.csi.aws.com"
     parameters = inputs["parameters"]
     assert [value for value in parameters.values() if not isinstance(value, str)] == []
@@ -88,7 +147,7 @@ def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text
 
 
 def test_storage_class_leaves_the_key_to_fsx_when_there_is_none(record: Record) -> None:
-    assert "kmsKeyId" not in one(volumes(record, kms_key_arn=None), CLASS).inputs["parameters"]
+    assert "kmsKeyId" not in dynamic_class(volumes(record, kms_key_arn=None)).inputs["parameters"]
 
 
 def test_directories_are_made_once_in_a_namespace_of_their_own(record: Record) -> None:
@@ -146,14 +205,14 @@ def test_setup_mounts_its_own_claim_and_a_bigger_file_system_leaves_the_claim(re
     claim = one(graph, CLAIM)
     own = next(each for each in graph.of_type(VOLUME) if each.inputs["spec"]["claimRef"]["namespace"] == "lustre-setup")
     assert claim.inputs["spec"]["volumeName"] == own.outputs["metadata"]["name"]
-    assert claim.inputs["spec"]["storageClassName"] == ""
+    assert claim.inputs["spec"]["storageClassName"] == own.inputs["spec"]["storageClassName"]
     assert claim.options.ignore_changes == ("spec.resources",)
     assert claim.urn in one(graph, JOB).dependencies
 
 
-def test_without_namespaces_only_the_storage_class_is_made(record: Record) -> None:
+def test_without_namespaces_only_the_storage_classes_are_made(record: Record) -> None:
     graph = volumes(record, namespaces={})
-    assert len(graph.of_type(CLASS)) == 1
+    assert len(graph.of_type(CLASS)) == 2
     assert graph.of_type(VOLUME, CLAIM, JOB, NAMESPACE) == ()
 
 
@@ -195,6 +254,9 @@ def test_preview_plans_the_same_resources(record: Record) -> None:
         ({"namespaces": {"training": 0}}, "namespaces.training"),
         ({"throughput_per_tib": 200}, "throughput_per_tib"),
         ({"storage_class": "Fast FSx"}, "storage_class"),
+        ({"shared_class": "fsx"}, "shared_class"),
+        ({"root": "linked"}, "root"),
+        ({"root": "/a//b"}, "root"),
         ({"file_system": "fs-1"}, "file_system"),
     ],
 )
@@ -223,6 +285,13 @@ def test_script_gives_each_team_its_directories(tmp_path: Path) -> None:
     for directory in ("", "data", "ckpt", "cache"):
         assert seen(tmp_path / "training" / directory) == (1000, 1000, 0o2770)
         assert seen(tmp_path / "vision" / directory) == (2000, 2000, 0o2770)
+
+
+@needs_root
+def test_script_makes_the_directory_that_all_are_in(tmp_path: Path) -> None:
+    set_up(tmp_path / "linked" / "here", "training=1000")
+    assert seen(tmp_path / "linked" / "here" / "training") == (1000, 1000, 0o2770)
+    assert seen(tmp_path / "linked") == (0, 0, 0o700)
 
 
 @needs_root

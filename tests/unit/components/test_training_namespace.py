@@ -44,6 +44,7 @@ FULL: dict[str, Any] = {
     "queue_capability": {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32},
     "volume_name": "volume-training",
     "volume_gib": 1200,
+    "volume_class": "fsx-shared",
     "bucket_arn": "arn:aws:s3:::stack-bucket",
     "bucket_prefix": "lustre/",
     "data_bucket": "team-data",
@@ -219,7 +220,7 @@ def test_claim_is_for_the_namespaces_own_volume(record: Record) -> None:
     assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
     assert claim.inputs["spec"] == {
         "accessModes": ["ReadWriteMany"],
-        "storageClassName": "",
+        "storageClassName": "fsx-shared",
         "volumeName": "volume-training",
         "resources": {"requests": {"storage": "1200Gi"}},
     }
@@ -237,6 +238,17 @@ def test_every_object_in_the_namespace_waits_for_it(record: Record) -> None:
     inside = [each for each in inside if each.inputs["metadata"].get("namespace") == "training"]
     assert len(inside) >= 10
     assert [each.name for each in inside if home not in each.dependencies] == []
+    # Deleted before it, a claim would wait for pods that only the namespace's end ends; and while they end, the network
+    # policies still hold.
+    assert [each.name for each in inside if each.options.deleted_with != home] == []
+
+
+def test_a_claim_that_pods_hold_fails_within_minutes(record: Record) -> None:
+    assert one(team(record), CLAIM).options.custom_timeouts == {"delete": "5m"}
+
+
+def test_a_volume_without_a_class_is_claimed_without_one(record: Record) -> None:
+    assert one(team(record, volume_class=""), CLAIM).inputs["spec"]["storageClassName"] == ""
 
 
 def test_network_is_closed_but_for_what_training_needs(record: Record) -> None:

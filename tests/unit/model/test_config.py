@@ -384,7 +384,7 @@ BAD: list[tuple[str, Any]] = [
     ("imageRepository.name", "a//b"),
     ("imageRepository.keptImages", 0),
     ("imageRepository.untaggedDays", 0),
-    ("waivers", {"R68": "x"}),
+    ("waivers", {"R99": "x"}),
 ]
 
 ANY_VALUE_IS_GOOD = {

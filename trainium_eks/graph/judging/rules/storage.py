@@ -1,15 +1,17 @@
-"""R38-R45: the Lustre file system, what keeps its data, and its volumes."""
+"""R38-R45 and R68: the Lustre file system, what keeps its data, its volumes, and who sees what of it."""
 
 from collections.abc import Iterator
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
+from trainium_eks.graph.judging.rules._objects import namespace
 from trainium_eks.graph.judging.rules._read import Json, at, differs, given, items, missing, number, show, text, true
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model import lustre
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
+VOLUME = "kubernetes:core/v1:PersistentVolume"
 THROUGHPUT = {
     ("PERSISTENT_2", "SSD"): lustre.THROUGHPUT_PER_TIB,
     ("PERSISTENT_1", "SSD"): (50, 100, 200),
@@ -111,9 +113,52 @@ def lustre_logs(view: View) -> Iterator[Finding]:
 @rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
 def retained_volumes(view: View) -> Iterator[Finding]:
     """A deleted claim must not delete the file system that other claims share."""
-    for volume in view.of("kubernetes:core/v1:PersistentVolume"):
+    for volume in view.of(VOLUME):
         faults = differs(volume.inputs, "spec.persistentVolumeReclaimPolicy", "Retain")
         yield from judged(volume, faults, "reclaim policy Retain")
+
+
+@rule("R68", "Show each team its own part of the file system", "high", "FSx guide, mounting from a specific fileset")
+def own_directories(view: View) -> Iterator[Finding]:
+    """Pods may run as any user, root too, and Kubernetes checks no file modes. So the volume of a namespace in which
+    people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
+    each also has a user of its own."""
+    volumes = [each for each in view.of(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
+    peopled = {namespace(each) for each in view.of("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")}
+    mounts = {each.urn: _mount(each) for each in volumes}
+    users = _users(view)
+    for volume in volumes:
+        here = text(at(volume.inputs, "spec.claimRef.namespace"))
+        if here not in peopled:
+            continue
+        host, directory = mounts[volume.urn]
+        faults = []
+        if "/" not in directory:
+            faults.append(
+                f"spec.csi.volumeAttributes.mountname {directory} is the whole file system, wanted a directory"
+            )
+        for urn, (other_host, other) in mounts.items():
+            parts = "/" in other and f"{directory}/".startswith(f"{other}/")
+            if urn != volume.urn and host == other_host and parts:
+                faults.append(f"{directory} is within what {view.graph.by_urn[urn].name} mounts too")
+        others = [name for name, user in users.items() if name != here and user == users.get(here)]
+        if others:
+            faults.append(f"user {users[here]} is also that of {', '.join(others)}, wanted one for each team")
+        yield from judged(volume, faults, f"{here} mounts {directory}")
+
+
+def _mount(volume: Resource) -> tuple[str, str]:
+    """Host and path that a volume mounts."""
+    attributes = at(volume.inputs, "spec.csi.volumeAttributes")
+    return text(at(attributes, "dnsname")), text(at(attributes, "mountname")).strip("/")
+
+
+def _users(view: View) -> dict[str, int]:
+    """Namespace of the config to the user that its jobs run as."""
+    return {
+        text(at(each, "name")): int(number(at(each, "trainingUserId")) or lustre.DEFAULT_USER_ID)
+        for each in items(view.graph.config.get("namespaces"))
+    }
 
 
 def _persistent(view: View) -> Iterator[Resource]:
@@ -242,4 +287,5 @@ RULES: tuple[Rule, ...] = (
     lustre_efa,
     lustre_logs,
     retained_volumes,
+    own_directories,
 )

@@ -13,7 +13,6 @@ from trainium_eks.graph.judging.rules import (
     judge,
     scheduling,
     stale_waivers,
-    storage,
 )
 from trainium_eks.graph.judging.rules.__main__ import page
 from trainium_eks.graph.judging.rules.network import NEEDED_ENDPOINTS
@@ -38,7 +37,7 @@ def test_every_rule_of_the_list_is_judged_or_said_not_to_be() -> None:
     ids = {rule.id for rule in RULES}
     assert len(ids) == len(RULES)
     assert ids.isdisjoint(NOT_JUDGED)
-    assert ids | set(NOT_JUDGED) == {f"R{number:02d}" for number in range(1, 68)}
+    assert ids | set(NOT_JUDGED) == {f"R{number:02d}" for number in range(1, 69)}
 
 
 def test_every_rule_says_what_and_why() -> None:
@@ -491,10 +490,8 @@ def test_references_that_are_not_known_yet_are_followed_by_their_origin() -> Non
 
 def test_numbers_are_those_of_the_model() -> None:
     from trainium_eks.model import network as network_model
-    from trainium_eks.model import storage as storage_model
 
     assert set(NEEDED_ENDPOINTS) == {"s3", *network_model.COMPLETE_ENDPOINTS}
-    assert dict(storage_model.EFA_STEP_GIB) == storage.EFA_STEP
 
 
 def test_plugins_are_those_that_are_pinned() -> None:
