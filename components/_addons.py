@@ -10,6 +10,7 @@ import pulumi_aws as aws
 from trainium_eks.model import addresses, regions
 
 from . import _iam
+from ._args import Text
 
 NAMESPACE = "kube-system"
 
@@ -57,7 +58,9 @@ class Wiring:
     versions: Mapping[str, str]
     """Add-on to version."""
     kms_key_arn: pulumi.Output[str]
-    tags: Mapping[str, str]
+    boundary: Text | None
+    """ARN of the policy that bounds the add-ons' roles."""
+    tags: Mapping[str, Text]
     parent: pulumi.Resource
 
 
@@ -111,12 +114,13 @@ def _make_identity(wiring: Wiring, addon: str) -> list[pulumi.Resource]:
         return []
     name = f"{wiring.name}-{addon}"
     child = pulumi.ResourceOptions(parent=wiring.parent)
-    role = aws.iam.Role(
+    role = _iam.make_role(
         name,
         description=f"Taken by {identity.service_account} of the cluster, by Pod Identity",
-        assume_role_policy=_iam.pod_identity_trust(),
-        tags=dict(wiring.tags),
-        opts=child,
+        trust=_iam.pod_identity_trust(),
+        boundary=wiring.boundary,
+        tags=wiring.tags,
+        parent=wiring.parent,
     )
     made: list[pulumi.Resource] = []
     if identity.managed_policy:

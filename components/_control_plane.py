@@ -28,7 +28,9 @@ class Setting:
     """Key of its secrets and logs. EKS gets at it by grants that the deployer makes through the service."""
     production: bool
     """Deletion protection unless the config says otherwise, and ``protect``."""
-    tags: Mapping[str, str]
+    boundary: Text | None
+    """ARN of the policy that bounds its role."""
+    tags: Mapping[str, Text]
 
 
 def make_control_plane(
@@ -41,12 +43,13 @@ def make_control_plane(
     find its group taken (terraform-aws-eks#2446, #2763).
     """
     child = pulumi.ResourceOptions(parent=parent)
-    role = aws.iam.Role(
+    role = _iam.make_role(
         f"{name}-eks",
         description="Taken by the EKS control plane",
-        assume_role_policy=_iam.service_trust("eks.amazonaws.com"),
-        tags=dict(setting.tags),
-        opts=child,
+        trust=_iam.service_trust("eks.amazonaws.com"),
+        boundary=setting.boundary,
+        tags=setting.tags,
+        parent=parent,
     )
     attachment = aws.iam.RolePolicyAttachment(
         f"{name}-eks",

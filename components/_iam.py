@@ -1,9 +1,15 @@
-"""IAM documents: trust and permission policies as JSON text, the same text for the same meaning."""
+"""IAM: roles, and trust and permission policies as JSON text, the same text for the same meaning."""
 
 import json
 from collections.abc import Iterable, Mapping
 
-from trainium_eks.model import regions
+import pulumi
+import pulumi_aws as aws
+
+from trainium_eks.model import formats, regions
+from trainium_eks.model.problems import Problem
+
+from ._args import Text
 
 Statement = Mapping[str, object]
 """One statement of a policy document, in IAM's own spelling (``Effect``, ``Action``, ``Resource``, ``Condition``)."""
@@ -19,6 +25,40 @@ def policy(statements: Iterable[Statement]) -> str:
         statements: plain data; where a value is an Output, call this inside ``Output.all(...).apply``.
     """
     return json.dumps({"Version": POLICY_VERSION, "Statement": [dict(statement) for statement in statements]})
+
+
+def make_role(
+    name: str,
+    *,
+    description: str,
+    trust: str,
+    boundary: Text | None,
+    tags: Mapping[str, Text],
+    parent: pulumi.Resource,
+) -> aws.iam.Role:
+    """The one place where roles are made, so that none is without the boundary.
+
+    Args:
+        name: logical name, from which IAM's is generated.
+        description: who takes it, up to 1000 characters.
+        trust: its trust policy, as JSON.
+        boundary: ARN of the policy that bounds it; None for no bound.
+        tags: beside those of the provider.
+        parent: the component it belongs to.
+    """
+    return aws.iam.Role(
+        name,
+        description=description,
+        assume_role_policy=trust,
+        permissions_boundary=boundary,
+        tags=dict(tags),
+        opts=pulumi.ResourceOptions(parent=parent),
+    )
+
+
+def boundary_problems(boundary: Text | None) -> list[Problem]:
+    """What is wrong with a component's ``permissions_boundary``, as far as it is known."""
+    return formats.policy_arn("permissions_boundary", boundary) if isinstance(boundary, str) else []
 
 
 def pod_identity_trust() -> str:

@@ -7,6 +7,7 @@ import pulumi
 import pulumi_aws as aws
 
 from . import _iam
+from ._args import Text
 
 POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonSSMManagedInstanceCore")
 """Join the cluster, pull images, be reached by Session Manager. Nothing else: whatever a node may do, every pod on
@@ -23,19 +24,24 @@ class NodeRole:
     join nor be drained."""
 
 
-def make_node_role(name: str, region: str, tags: Mapping[str, str], parent: pulumi.Resource) -> NodeRole:
+def make_node_role(
+    name: str, *, region: str, boundary: Text | None, tags: Mapping[str, Text], parent: pulumi.Resource
+) -> NodeRole:
     """Makes the role; EKS adds its access entry by itself when the first managed group uses it."""
-    child = pulumi.ResourceOptions(parent=parent)
-    role = aws.iam.Role(
+    role = _iam.make_role(
         f"{name}-node",
         description="Taken by the nodes of the cluster",
-        assume_role_policy=_iam.service_trust("ec2.amazonaws.com"),
-        tags=dict(tags),
-        opts=child,
+        trust=_iam.service_trust("ec2.amazonaws.com"),
+        boundary=boundary,
+        tags=tags,
+        parent=parent,
     )
     attachments = tuple(
         aws.iam.RolePolicyAttachment(
-            f"{name}-node-{policy}", role=role.name, policy_arn=_iam.managed_policy_arn(region, policy), opts=child
+            f"{name}-node-{policy}",
+            role=role.name,
+            policy_arn=_iam.managed_policy_arn(region, policy),
+            opts=pulumi.ResourceOptions(parent=parent),
         )
         for policy in POLICIES
     )

@@ -18,7 +18,7 @@ from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, nearest, under
 from trainium_eks.model.shape import Flag
 
-from . import _addons
+from . import _addons, _iam
 from ._args import Text, accept, extend, waivers_of
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, make_cpu_nodes
@@ -53,6 +53,8 @@ class TrainiumClusterArgs(ClusterConfig):
     deployment runner in the VPC could; None lets only the cluster's own nodes do so."""
     kms_key_arn: Text | None = None
     """Key for secrets, logs and volumes; None makes one."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds every role made here; None for no bound."""
     production: Flag = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     tags: dict[str, str] = pydantic.Field(default_factory=dict)
@@ -66,6 +68,7 @@ class TrainiumClusterArgs(ClusterConfig):
 def problems(args: TrainiumClusterArgs) -> list[Problem]:
     """What is wrong with the cluster, its groups, and how they are connected."""
     found = judge.problems(args, production=args.production, catalogue=args.catalogue)
+    found += _iam.boundary_problems(args.permissions_boundary)
     zones = tuple(args.subnet_ids_by_zone)
     if len(zones) < 2:
         reason = f"EKS wants subnets in two zones, got {len(zones)}"
@@ -207,6 +210,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             subnet_ids=tuple(args.subnet_ids_by_zone.values()),
             kms_key_arn=self.kms_key_arn,
             production=args.production,
+            boundary=args.permissions_boundary,
             tags=args.tags,
         )
         state = make_control_plane(self._name, args, setting, self)
@@ -283,12 +287,16 @@ class TrainiumCluster(pulumi.ComponentResource):
             region=args.region,
             versions={addon: judge.addon_version(args, addon) for addon in versions.ADDONS},
             kms_key_arn=self.kms_key_arn,
+            boundary=args.permissions_boundary,
             tags=args.tags,
             parent=self,
         )
 
     def _make_node_role(self) -> NodeRole:
-        made = make_node_role(self._name, self._args.region, self._args.tags, self)
+        args = self._args
+        made = make_node_role(
+            self._name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
+        )
         self.node_role_arn = made.role.arn
         return made
 

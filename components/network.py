@@ -31,6 +31,8 @@ class NetworkArgs(NetworkConfig):
     """AWS region of the zones."""
     kms_key_arn: Text | None = None
     """Key for the flow logs' group; None leaves them to CloudWatch's own encryption."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds every role made here; None for no bound."""
     tags: dict[str, str] = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
@@ -44,7 +46,7 @@ class ExistingNetworkArgs(ExistingNetworkConfig):
 
 def problems(args: NetworkArgs) -> list[Problem]:
     """What is wrong with a new network."""
-    return judge.problems(args, region=args.region)
+    return [*judge.problems(args, region=args.region), *_iam.boundary_problems(args.permissions_boundary)]
 
 
 def existing_problems(args: ExistingNetworkArgs) -> list[Problem]:
@@ -265,12 +267,13 @@ class Network(pulumi.ComponentResource):
             tags=self._tags("flow-logs"),
             opts=self._child(),
         )
-        role = aws.iam.Role(
+        role = _iam.make_role(
             f"{self._name}-flow-logs",
             description="Writes the VPC's flow logs",
-            assume_role_policy=_iam.service_trust("vpc-flow-logs.amazonaws.com"),
+            trust=_iam.service_trust("vpc-flow-logs.amazonaws.com"),
+            boundary=self._args.permissions_boundary,
             tags=self._tags("flow-logs"),
-            opts=self._child(),
+            parent=self,
         )
         permission = aws.iam.RolePolicy(
             f"{self._name}-flow-logs", role=role.id, policy=group.arn.apply(_flow_log_policy), opts=self._child()

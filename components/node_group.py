@@ -14,6 +14,7 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem
 
+from . import _iam
 from . import _launch_template as template
 from ._args import Text, accept, waivers_of
 from ._node_role import make_node_role
@@ -42,6 +43,8 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
     """Private subnet in the group's zone."""
     node_role_arn: Text | None = None
     """Role of the nodes, with its policies attached; None makes one."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds a role made here; None for no bound."""
     kms_key_arn: Text | None = None
     """Key for the root volume. Its policy must let Auto Scaling's service-linked role use it, or no node starts."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
@@ -56,7 +59,8 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
 
 def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
     """What is wrong with the group."""
-    return judge.problems(args, region=args.region, catalogue=args.catalogue)
+    found = judge.problems(args, region=args.region, catalogue=args.catalogue)
+    return [*found, *_iam.boundary_problems(args.permissions_boundary)]
 
 
 class AcceleratorNodeGroup(pulumi.ComponentResource):
@@ -129,7 +133,10 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         """The given role, or one of the group's own."""
         if self._args.node_role_arn is not None:
             return self._args.node_role_arn
-        made = make_node_role(self._name, self._args.region, self._args.tags, self)
+        args = self._args
+        made = make_node_role(
+            self._name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
+        )
         self._waits_for += made.attachments
         return made.role.arn
 

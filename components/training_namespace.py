@@ -67,6 +67,8 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """Where the file system's root lies in that bucket; its ``<namespace>/`` below it is the team's."""
     kms_key_arn: Text | None = None
     """Key of the bucket's objects; None where S3's own key is used."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds the role made here; None for no bound."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """``etcd`` lets its pods reach the stack's etcd."""
     tags: dict[str, Word] = pydantic.Field(default_factory=dict)
@@ -76,6 +78,7 @@ class TrainingNamespaceArgs(NamespaceConfig):
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:
     """What is wrong with the namespace."""
     found = [_of_one(problem) for problem in namespaces.problems((args,), queue_names=args.queues)]
+    found += _iam.boundary_problems(args.permissions_boundary)
     if args.volume_name is not None and args.volume_gib < 1:
         found.append(Problem("volume_gib", "a claim needs the size of its volume", value=args.volume_gib, good=1200))
     return found
@@ -258,12 +261,13 @@ class TrainingNamespace(pulumi.ComponentResource):
 
     def _give_data_access(self) -> aws.iam.Role:
         args = self._args
-        role = aws.iam.Role(
+        role = _iam.make_role(
             f"{self._name}-role",
             description=f"Training jobs of the namespace {args.name}",
-            assume_role_policy=_iam.pod_identity_trust(),
-            tags=dict(args.tags),
-            opts=pulumi.ResourceOptions(parent=self),
+            trust=_iam.pod_identity_trust(),
+            boundary=args.permissions_boundary,
+            tags=args.tags,
+            parent=self,
         )
         buckets = self._buckets()
         prefixes = [prefix for _, prefix in buckets]

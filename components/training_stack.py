@@ -135,6 +135,7 @@ class TrainingStack(pulumi.ComponentResource):
             zone_ids=model.zone_ids(config),
             region=config.region,
             kms_key_arn=self._key.key_arn,
+            permissions_boundary=config.permissions_boundary,
         )
         return Network(name, args, self._child())
 
@@ -151,6 +152,7 @@ class TrainingStack(pulumi.ComponentResource):
             node_groups=config.node_groups,
             catalogue=self._catalogue,
             kms_key_arn=self._key.key_arn,
+            permissions_boundary=config.permissions_boundary,
             production=config.production,
             tags=self._tags(),
             waivers=config.waivers,
@@ -254,6 +256,7 @@ class TrainingStack(pulumi.ComponentResource):
                 volume_class=self._volumes.shared_class_name if self._volumes else "",
                 **self._linked_bucket(),
                 kms_key_arn=self._key.key_arn,
+                permissions_boundary=config.permissions_boundary,
                 rendezvous=config.volcano.rendezvous,
             )
             made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", args, self._in_cluster())

@@ -53,6 +53,9 @@ class StackConfig(Shape):
     private endpoint or named ranges, NAT per zone."""
     allowed_account_ids: tuple[Word, ...] = ()
     """The only AWS accounts this environment may be built in (12 digits each). Empty: any, waive R67."""
+    permissions_boundary: str | None = None
+    """ARN of the IAM policy that bounds every role of this environment; the documented deploy role may make no role
+    without it (docs/deploying.md). Unset: no bound."""
     tags: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Further tags on everything."""
     network: NetworkConfig = NetworkConfig()
@@ -302,6 +305,8 @@ def _own_problems(config: StackConfig) -> list[Problem]:
         )
     for index, account in enumerate(config.allowed_account_ids):
         found += formats.account_id(join("allowed_account_ids", index), account)
+    if config.permissions_boundary is not None:
+        found += formats.policy_arn("permissions_boundary", config.permissions_boundary)
     found += formats.tags("tags", config.tags)
     for rule, reason in config.waivers.items():
         path = join_key("waivers", rule)

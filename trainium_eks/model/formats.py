@@ -44,6 +44,7 @@ _ACCOUNT = re.compile(r"[0-9]{12}")
 # Names as in IAM's API, where \w is ASCII; a path in front of the name takes any printable character (botocore).
 _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}")
 _SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
+_POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
 _ASSUMED_ROLE = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<role>[A-Za-z0-9_+=,.@-]+)/[!-~]+"
 )
@@ -162,6 +163,13 @@ def principal(path: str, value: str) -> list[Problem]:
         return [Problem(path, reason, value=value, good=good)]
     allowed = ("arn:aws:iam::<account>:role/<name>", "arn:aws:iam::<account>:user/<name>")
     return [Problem(path, "not the ARN of an IAM role or user", value=value, allowed=allowed)]
+
+
+def policy_arn(path: str, value: str) -> list[Problem]:
+    """The ARN of an IAM policy, of the account's own or AWS'."""
+    if _POLICY.fullmatch(value):
+        return []
+    return [Problem(path, "not the ARN of an IAM policy", value=value, good="arn:aws:iam::<account>:policy/<name>")]
 
 
 def bucket(path: str, value: str) -> list[Problem]:

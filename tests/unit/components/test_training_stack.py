@@ -56,6 +56,17 @@ def test_a_given_bucket_is_the_one_that_teams_may_use(record: Record) -> None:
     assert graph.of_type("aws:s3/bucket:Bucket") == ()
 
 
+BOUNDARY = "arn:aws:iam::111122223333:policy/trn-boundary"
+
+
+def test_every_role_of_an_environment_carries_its_boundary(record: Record) -> None:
+    storage = {"durability": {"type": "s3"}}
+    config = {**CONFIG, "file_system": storage, "permissions_boundary": BOUNDARY}
+    roles = record(lambda: TrainingStack("trn-dev", config)).of_type("aws:iam/role:Role")
+    assert len(roles) >= 7
+    assert [each.name for each in roles if each.inputs.get("permissionsBoundary") != BOUNDARY] == []
+
+
 def test_two_environments_side_by_side_share_nothing(record: Record) -> None:
     def program() -> None:
         TrainingStack("trn-one", CONFIG)
