@@ -14,7 +14,7 @@ from engine.rig import Rig, Run, called, why_not
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.judging.diff import compare
-from trainium_eks.graph.resource_types.replacements import NODE_GROUP
+from trainium_eks.graph.resource_types.eks import NODE_GROUP
 
 if missing := why_not():
     pytest.skip(missing, allow_module_level=True)
@@ -163,16 +163,16 @@ def test_a_first_preview_of_dev_plans_what_is_recorded(life: Life) -> None:
 
 
 def test_a_failed_update_says_so_in_the_clouds_words(life: Life) -> None:
-    run = life.rig.up("dev", failing=NODE_GROUP)
+    run = life.rig.up("dev", failing=NODE_GROUP.token)
     assert run.code != 0
     assert "ThrottlingException: Rate exceeded" in run.messages
     assert "Traceback" not in run.messages
-    assert NODE_GROUP in run.messages
+    assert NODE_GROUP.token in run.messages
 
 
 def test_the_next_update_makes_the_rest(life: Life) -> None:
     before = life.rig.inventory()
-    run = succeeded(life.rig.up("dev", failing=NODE_GROUP))
+    run = succeeded(life.rig.up("dev", failing=NODE_GROUP.token))
     assert set(run.changes()) == {"create"}
     made = life.rig.inventory()
     assert {key(thing) for thing in before} < {key(thing) for thing in made}

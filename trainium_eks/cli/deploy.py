@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -14,6 +14,7 @@ import typer
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging import cost
+from trainium_eks.graph.resource_types import registry
 
 PARALLEL = 32
 """Operations at a time. Pulumi's default is 4 for each CPU: on two CPUs the long waits (node groups, add-ons,
@@ -80,37 +81,26 @@ def cost_line(graph: Graph) -> str:
 
 def data_lines(graph: Graph) -> list[str]:
     """What holds data, and what a destroy does to each: refused, kept, backed up or lost."""
-    return [f"  {resource.name}: {fate(resource)}" for resource in graph.of_type(*HOLD_DATA)]
+    holding = []
+    for resource in graph.resources:
+        holds = registry.of(resource).holds if resource.custom else None
+        if holds is not None and holds.when_deleted is not None:
+            holding.append((holds.worth, resource.urn, f"  {resource.name}: {fate(resource, holds.when_deleted)}"))
+    return [line for _, _, line in sorted(holding)]
 
 
-HOLD_DATA = (
-    "aws:fsx/lustreFileSystem:LustreFileSystem",
-    "aws:s3/bucket:Bucket",
-    "aws:ecr/repository:Repository",
-    "aws:kms/key:Key",
-    "aws:cloudwatch/logGroup:LogGroup",
-)
-"""Types whose deletion loses what was put into them."""
+def fate(resource: Resource, when_deleted: Callable[[Resource], str]) -> str:
+    """What ``pulumi destroy`` does to a resource that holds data.
 
-
-def fate(resource: Resource) -> str:
-    """What ``pulumi destroy`` does to a resource that holds data."""
-    inputs: Mapping[str, object] = resource.inputs
+    Args:
+        resource: it.
+        when_deleted: what its type's row says of one that is neither protected nor retained.
+    """
     if resource.options.protect:
         return "protected: kept until `production` (or `protect`) is lifted and applied"
-    if resource.options.retain_on_delete or inputs.get("skipDestroy"):
+    if resource.options.retain_on_delete or resource.inputs.get("skipDestroy"):
         return "kept in the account, no longer managed"
-    if resource.type.startswith("aws:fsx"):
-        if inputs.get("skipFinalBackup") is False and inputs.get("automaticBackupRetentionDays"):
-            return "DELETED, after a final backup"
-        return "DELETED; what was not exported to its S3 bucket is lost"
-    if resource.type.startswith("aws:kms"):
-        days = inputs.get("deletionWindowInDays", 30)
-        return f"scheduled for deletion in {days} days; what it encrypts (backups too) is unreadable after that"
-    if resource.type.startswith(("aws:s3", "aws:ecr")):
-        forced = inputs.get("forceDestroy") or inputs.get("forceDelete")
-        return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
-    return "DELETED"
+    return when_deleted(resource)
 
 
 SKIP_PREVIEW = ("--skip-preview", "-f")

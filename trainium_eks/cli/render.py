@@ -98,19 +98,20 @@ def resources(graph: Graph) -> RenderableType:
 def _branch(graph: Graph, tree: Tree, children: Sequence[Resource], above: str) -> None:
     """Resources by line, then those that share a line, then those that are only counted, then components."""
     counted: Counter[str] = Counter()
-    merged: dict[str, list[str]] = {}
+    joined: dict[str, list[str]] = {}
     leaves = [*_leaves(graph, children)]
     for resource in sorted(leaves, key=lambda each: (each.type, each.name)):
         label = facts.short_name(resource, above)
         known = facts.of(graph, resource)
+        name = facts.joined_as(resource, label)
         if known is None:
             counted[facts.short_type(resource.type)] += 1
-        elif resource.type in facts.MERGED:
-            merged.setdefault(resource.type, []).append(" ".join((facts.own_name(resource) or label, *known)))
+        elif name is not None:
+            joined.setdefault(resource.type, []).append(" ".join((name, *known)))
         else:
             line = Text(facts.short_type(resource.type), "cyan").append(f"  {label}", "default")
             tree.add(line.append(f"  {', '.join(known)}" if known else "", "dim"))
-    for type_, names in merged.items():
+    for type_, names in joined.items():
         line = Text(f"{facts.short_type(type_)} ×{len(names)}", "cyan")
         tree.add(line.append(f"  {', '.join(names)}", "dim"))
     if counted:

@@ -15,7 +15,7 @@ from trainium_eks.cli.report import Comparison, Plan
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.cost import Cost
 from trainium_eks.graph.judging.diff import Change, Changes, PathChange
-from trainium_eks.graph.resource_types.replacements import NODE_GROUP, STATEFUL
+from trainium_eks.graph.resource_types import registry
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
 _SIGNS = {"create": ("+", "green"), "delete": ("-", "red"), "replace": ("±", "magenta"), "update": ("~", "yellow")}
@@ -62,7 +62,7 @@ def _losses(found: Changes) -> Iterator[RenderableType]:
             continue
         word = "REPLACED" if change.kind == "replace" else "DELETED"
         line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} is {word}", "bold red")
-        line.append(f"; lost with it: {STATEFUL[change.resource.type]}", "red not bold")
+        line.append(f"; lost with it: {_lost(change.resource)}", "red not bold")
         if change.blocked:
             line.append("; protected, so Pulumi refuses", "red not bold")
         elif change.resource.options.retain_on_delete:
@@ -74,6 +74,11 @@ def _losses(found: Changes) -> Iterator[RenderableType]:
             yield _indented(Text(f"! {option.name} loses {option.option}", "bold red"))
 
 
+def _lost(resource: Resource) -> str:
+    holds = registry.of(resource).holds
+    return holds.what if holds else "nothing"
+
+
 def _refused(change: Change) -> Text:
     line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} cannot be updated", "bold red")
     remedy = "`up` stops there; make a new environment, or destroy this one first"
@@ -83,7 +88,7 @@ def _refused(change: Change) -> Text:
 def _rolling(change: Change) -> Text:
     line = Text(f"! NodeGroup {change.resource.name} stays, its nodes are REPLACED ", "bold red")
     line.append(_pace(change.resource))
-    return line.append(f"; lost with them: {STATEFUL[NODE_GROUP]}", "red not bold")
+    return line.append(f"; lost with them: {_lost(change.resource)}", "red not bold")
 
 
 def _pace(group: Resource) -> str:

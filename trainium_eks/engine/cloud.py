@@ -1,6 +1,6 @@
 """The simulated clouds: make, change, read and delete things, with the refusals that AWS is known for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,26 +9,14 @@ from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 from trainium_eks.engine.differences import differences
 from trainium_eks.engine.inventory import AlreadyExists, Inventory, Thing
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Options, Resource
-from trainium_eks.graph.judging.diff import NO_NEW_VERSION
 from trainium_eks.graph.recording import wire
 from trainium_eks.graph.recording.backend import Registration, SimulationError
 from trainium_eks.graph.recording.monitor import preview_state
-from trainium_eks.graph.resource_types import replacements
+from trainium_eks.graph.resource_types import ec2, eks, registry
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation, known
 
-_LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-
-_DELETE_REFUSED: Mapping[str, str] = {
-    "aws:ec2/securityGroup:SecurityGroup": "DependencyViolation: resource {id} has a dependent object",
-    "aws:ec2/subnet:Subnet": "DependencyViolation: The subnet '{id}' has dependencies and cannot be deleted.",
-    "aws:ec2/vpc:Vpc": "DependencyViolation: The vpc '{id}' has dependencies and cannot be deleted.",
-    replacements.CLUSTER: "ResourceInUseException: Cluster has nodegroups attached",
-    "aws:iam/role:Role": "DeleteConflict: Cannot delete entity, must detach all policies first.",
-}
-"""Type to what AWS says when something that exists still names the thing that is to be deleted."""
-
-_FORGOTTEN: Mapping[str, tuple[str, ...]] = {replacements.CLUSTER: ("certificateAuthority", "endpoint")}
-"""What a preview of an update does not know with ``forgetful``: see :class:`Cloud`."""
+_FORGOTTEN = ("certificateAuthority", "endpoint")
+"""What a preview of a cluster's update does not know with ``forgetful``: see :class:`Cloud`."""
 
 
 class Refused(Exception):  # noqa: N818 (what the cloud does)
@@ -99,7 +87,7 @@ class Cloud:
         if failing and (not known(failing) or failing.startswith("pulumi:")):
             raise SimulationError(
                 f"there is no simulated resource type {failing!r} that could fail; give a type token such as "
-                f"{replacements.NODE_GROUP} or kubernetes:core/v1:Namespace"
+                f"{eks.NODE_GROUP.token} or kubernetes:core/v1:Namespace"
             )
         self._inventory = inventory
         self._failing = failing
@@ -154,8 +142,8 @@ class Cloud:
         """
         thing = self._existing(account, asked, id_)
         outputs = {**asked.plain, **_settled(self._updated(account, asked, thing, before, preview=True))}
-        if self._forgetful:
-            outputs.update(dict.fromkeys(_FORGOTTEN.get(asked.type, ()), UNKNOWN))
+        if self._forgetful and asked.type == eks.CLUSTER.token:
+            outputs.update(dict.fromkeys(_FORGOTTEN, UNKNOWN))
         return _encoded(outputs, asked)
 
     def update(self, account: Account, asked: Asked, id_: str, before: Mapping[str, Any]) -> struct_pb2.Struct:
@@ -186,19 +174,11 @@ class Cloud:
         if thing is None:
             return
         others = [other for other in self._inventory.things() if other != thing]
+        if (refusal := _refusal(thing, others)) is not None:
+            raise Refused(f"deleting {type_} ({id_}): {refusal}")
         inside = []
-        if type_ == replacements.CLUSTER:
-            if thing.inputs.get("deletionProtection"):
-                raise Refused(
-                    f"deleting {type_} ({id_}): InvalidRequestException: Cluster deletion protection is enabled. "
-                    "Disable it before you delete the cluster"
-                )
+        if type_ == eks.CLUSTER.token:
             inside = [other for other in others if other.cluster == thing.outputs.get("endpoint")]
-            others = [other for other in others if other.type == replacements.NODE_GROUP]
-        user = next((other for other in others if not other.cluster and id_ in texts(other.inputs)), None)
-        if user is not None and type_ in _DELETE_REFUSED:
-            refusal = _DELETE_REFUSED[type_].format(id=id_)
-            raise Refused(f"deleting {type_} ({id_}): {refusal} (needed by {user.type} {user.id})")
         self._inventory.remove(thing, *inside)
 
     def _existing(self, account: Account, asked: Asked, id_: str) -> Thing:
@@ -212,7 +192,7 @@ class Cloud:
     ) -> dict[str, Any]:
         """The computed properties. They are made from the same name as at first, so ids stay."""
         _, computed = _answer(account, asked, thing.made_as)
-        if asked.type == _LAUNCH_TEMPLATE:
+        if asked.type == ec2.LAUNCH_TEMPLATE.token:
             computed.update(_versions(asked, thing, before, preview=preview))
         return computed
 
@@ -220,6 +200,21 @@ class Cloud:
 def type_of(urn: str) -> str:
     """The type token of a resource, without its parents'."""
     return urn.split("::")[2].rpartition("$")[2]
+
+
+def _refusal(thing: Thing, others: Iterable[Thing]) -> str | None:
+    """Why AWS does not delete a thing as long as the others are there; None when it does."""
+    row = registry.find(thing.type)
+    refuses = row.refuses_deletion if row else None
+    if refuses is None:
+        return None
+    if refuses.switch is not None and thing.inputs.get(refuses.switch.input):
+        return refuses.switch.answer
+    for other in others:
+        in_the_way = not other.cluster and (not refuses.for_ or other.type in refuses.for_)
+        if in_the_way and thing.id in texts(other.inputs):
+            return f"{refuses.answer.format(id=thing.id)} (needed by {other.type} {other.id})"
+    return None
 
 
 def _answer(account: Account, asked: Asked, made_as: str) -> tuple[str, dict[str, Any]]:
@@ -275,7 +270,7 @@ def _versions(asked: Asked, thing: Thing, before: Mapping[str, Any], *, preview:
     """A launch template has a new version when more than its tags change."""
     latest, default = thing.outputs.get("latestVersion", 1), thing.outputs.get("defaultVersion", 1)
     resource = Resource(asked.urn, asked.type, asked.name, inputs=asked.plain)
-    if any(change.top not in NO_NEW_VERSION for change in differences(resource, before)):
+    if any(change.top not in ec2.NO_NEW_VERSION for change in differences(resource, before)):
         latest = UNKNOWN if preview else latest + 1
         default = latest if asked.plain.get("updateDefaultVersion") else default
     return {"latestVersion": latest, "defaultVersion": asked.plain.get("defaultVersion", default)}

@@ -8,12 +8,10 @@ from typing import Any
 from pulumi.runtime.proto import provider_pb2
 
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.resource_types import replacements
+from trainium_eks.graph.resource_types import registry, replacements
+from trainium_eks.graph.resource_types.replacements import value_at
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
-
-_NAMES = ("name", "bucket", "nodeGroupName")
-"""Inputs that are the physical name of an AWS resource."""
 
 
 @dataclass(frozen=True)
@@ -79,27 +77,19 @@ def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffRe
             change.property_path: provider_pb2.PropertyDiff(kind=_kind(change), inputDiff=True) for change in found
         },
         hasDetailedDiff=True,
-        deleteBeforeReplace=bool(replaced) and keeps_name(resource.type, before, resource.inputs),
+        deleteBeforeReplace=bool(replaced) and keeps_name(resource, before),
     )
 
 
-def keeps_name(type_: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:
     """Whether the old and the new thing would have the same physical name, so that both cannot exist at once.
 
     Both real providers go by the name that the program gave: one that Pulumi made is made anew.
     """
-    if type_ == "kubernetes:helm.sh/v3:Release":
-        return _same(before, after, "name") and before.get("namespace") == after.get("namespace")
-    if type_.startswith("kubernetes:"):
-        old, new = before.get("metadata"), after.get("metadata")
-        if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-            return False
-        return _same(old, new, "name") and old.get("namespace") == new.get("namespace")
-    return any(_same(before, after, name) for name in _NAMES)
-
-
-def _same(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
-    return bool(after.get(name)) and before.get(name) == after.get(name)
+    named_by = registry.of(resource).named_by
+    if not named_by or not value_at(resource.inputs, named_by[-1]):
+        return False
+    return all(value_at(before, path) == value_at(resource.inputs, path) for path in named_by)
 
 
 def _dotted(steps: tuple[str | int, ...]) -> str:

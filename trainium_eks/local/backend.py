@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.graph.recording.backend import Answer, Registration, SimulationError
+from trainium_eks.graph.resource_types import ec2, eks, vpc
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.local.changes import Applied, LocalError
 from trainium_eks.local.control_plane import pki
@@ -20,8 +21,7 @@ from trainium_eks.local.makers import Asked, Maker, kind_of, makers
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.instances import CATALOGUE
 
-CLUSTER = "aws:eks/cluster:Cluster"
-REMEMBERED = ("aws:ec2/subnet:Subnet", "aws:ec2/launchTemplate:LaunchTemplate")
+REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
 """What nodes are made from besides their group."""
 
 Emit = Callable[[Mapping[str, Any]], None]
@@ -144,7 +144,7 @@ class LocalBackend:
         """What is real behind a simulated resource."""
         if registration.type in REMEMBERED:
             self._made[identity] = registration.inputs
-        return self._cluster if registration.type == CLUSTER else {}
+        return self._cluster if registration.type == eks.CLUSTER.token else {}
 
     def _fail(self, registration: Registration, message: str) -> None:
         event = "abandoned" if self.stopped.is_set() else "failed"

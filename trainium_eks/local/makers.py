@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks.graph.recording.backend import Registration
+from trainium_eks.graph.resource_types import registry
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.ledger import Holding, digest
@@ -20,10 +21,6 @@ from trainium_eks.local.objects.apply import Objects, Reference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.model.instances import CATALOGUE, Catalogue
-
-ADDON = "aws:eks/addon:Addon"
-NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
-RELEASE = "kubernetes:helm.sh/v3:Release"
 
 TIMEOUT_SECONDS = 300.0
 """How long a thing may take to be ready where its program says nothing. No image is pulled here."""
@@ -103,12 +100,9 @@ def makers(
 
 
 def kind_of(type_: str) -> str:
-    """Which maker a resource type belongs to."""
-    if type_ == RELEASE:
-        return "release"
-    if type_.startswith("kubernetes:"):
-        return "object"
-    return {NODE_GROUP: "nodes", ADDON: "addon"}.get(type_, "simulated")
+    """Which maker a resource type belongs to, as its row says."""
+    row = registry.find(type_)
+    return row.local if row else "simulated"
 
 
 def seconds(duration: str) -> float:

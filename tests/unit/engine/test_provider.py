@@ -145,8 +145,9 @@ def test_what_becomes_unknown_may_replace(clouds: Clouds) -> None:
 
 def test_a_file_system_grows_in_place_and_does_not_shrink(clouds: Clouds) -> None:
     aws, file_system = clouds.provider(), "aws:fsx/lustreFileSystem:LustreFileSystem"
-    assert not aws.diff(file_system, {"storageCapacity": 1200}, {"storageCapacity": 2400}).replaces
-    assert aws.diff(file_system, {"storageCapacity": 2400}, {"storageCapacity": 1200}).replaces
+    small, large = ({"deploymentType": "PERSISTENT_2", "storageCapacity": size} for size in (1200, 2400))
+    assert not aws.diff(file_system, small, large).replaces
+    assert aws.diff(file_system, large, small).replaces
 
 
 def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: Clouds) -> None:

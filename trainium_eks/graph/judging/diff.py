@@ -11,15 +11,11 @@ from typing import Any, Literal
 
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.order import order
-from trainium_eks.graph.resource_types import replacements
+from trainium_eks.graph.resource_types import ec2, eks, registry, replacements
 
 Kind = Literal["create", "delete", "replace", "update"]
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
-_LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-NO_NEW_VERSION = (*_TAGS, "defaultVersion", "updateDefaultVersion")
-"""What changes a launch template without a new version. ``tagSpecifications`` is part of the version: a tag given
-to instances and volumes reaches them by new nodes only."""
 _OTHER_VPC = "EKS cannot move a cluster to another VPC"
 _ABSENT = object()
 
@@ -72,8 +68,8 @@ class Change:
         """Whether a node group stays and all its nodes are replaced, at most ``updateConfig`` of them at a time."""
         return (
             self.kind == "update"
-            and self.resource.type == replacements.NODE_GROUP
-            and any(replacements.covers(roll, path.path) for roll in replacements.ROLLS_NODES for path in self.paths)
+            and self.resource.type == eks.NODE_GROUP.token
+            and any(replacements.covers(roll, path.path) for roll in eks.ROLLS_NODES for path in self.paths)
         )
 
     @property
@@ -308,13 +304,13 @@ def _holding(path: str, value: Any, ids: tuple[str, ...]) -> Iterator[str]:
 
 def _new_version(resource: Resource, changes: Mapping[str, Change]) -> Iterator[PathChange]:
     """A node group's new version of its launch template, when an update of the template makes one."""
-    if resource.type != replacements.NODE_GROUP:
+    if resource.type != eks.NODE_GROUP.token:
         return
     for urn in resource.property_dependencies.get("launchTemplate", ()):
         change = changes.get(urn)
-        if change is None or change.kind != "update" or change.resource.type != _LAUNCH_TEMPLATE:
+        if change is None or change.kind != "update" or change.resource.type != ec2.LAUNCH_TEMPLATE.token:
             continue
-        if any(not any(replacements.covers(each, path.path) for each in NO_NEW_VERSION) for path in change.paths):
+        if any(not any(replacements.covers(each, path.path) for each in ec2.NO_NEW_VERSION) for path in change.paths):
             yield PathChange("launchTemplate.version", cause=urn)
             return
 
@@ -330,7 +326,7 @@ def _moved_clusters(
         urn
         for urn, change in changes.items()
         if change.kind == "update"
-        and change.resource.type == replacements.CLUSTER
+        and change.resource.type == eks.CLUSTER.token
         and any(replacements.covers("vpcConfig.subnetIds", path.path) for path in change.paths)
         and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made)
     )
@@ -347,12 +343,11 @@ def _finished(change: Change, old: Mapping[str, Resource], graph: Graph, refused
     component = graph.component_of(change.resource)
     standing = old.get(change.resource.urn, change.resource)
     loses = change.kind in ("replace", "delete") or change.rolls_nodes
-    lost = loses and replacements.is_stateful(standing)
+    lost = loses and registry.of(standing).loses_data(standing)
     return replace(change, component=component.name if component else graph.stack, stateful=lost, refused=refused)
 
 
 _ORDER: Mapping[Kind, int] = {"replace": 0, "delete": 1, "create": 2, "update": 3}
-_WORST_FIRST = {type_: place for place, type_ in enumerate(replacements.STATEFUL)}
 
 
 def _rank(change: Change) -> tuple[int, int, int, str, int, str]:
@@ -360,8 +355,9 @@ def _rank(change: Change) -> tuple[int, int, int, str, int, str]:
     kind = _ORDER[change.kind]
     if change.refused:
         return (0, 0, 0, "", 0, change.resource.urn)
-    if change.stateful:
-        return (1, kind, _WORST_FIRST[change.resource.type], "", 0, change.resource.urn)
+    holds = registry.of(change.resource).holds
+    if change.stateful and holds:
+        return (1, kind, holds.worth, "", 0, change.resource.urn)
     return (2, 0, 0, change.component, kind, change.resource.urn)
 
 

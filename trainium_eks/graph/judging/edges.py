@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.judging.order import Order, is_accelerator_group, is_volcano
+from trainium_eks.graph.judging.order import Order
+from trainium_eks.graph.resource_types import cloudwatch, eks, fsx, iam, kms, kubernetes, vpc
+from trainium_eks.graph.resource_types.eks import is_accelerator_group
+from trainium_eks.graph.resource_types.helm import is_volcano
+from trainium_eks.graph.resource_types.resource_type import ResourceType
+from trainium_eks.graph.resource_types.vpc import is_interface_endpoint
 
 Kind = Callable[[Resource], bool]
 
@@ -34,57 +39,50 @@ class EdgeCheck:
         return not self.violations
 
 
-def _type(*types: str) -> Kind:
-    return lambda resource: resource.type in types
+def _type(*rows: ResourceType) -> Kind:
+    tokens = {row.token for row in rows}
+    return lambda resource: resource.type in tokens
 
 
 def _addon(name: str) -> Kind:
-    return lambda resource: resource.type == "aws:eks/addon:Addon" and resource.inputs.get("addonName") == name
+    return lambda resource: resource.type == eks.ADDON.token and resource.inputs.get("addonName") == name
 
 
 def _log_group(resource: Resource) -> bool:
-    return resource.type == _LOG_GROUP and str(resource.inputs.get("name", "")).startswith("/aws/eks/")
+    named = str(resource.inputs.get("name", ""))
+    return resource.type == cloudwatch.LOG_GROUP.token and named.startswith("/aws/eks/")
 
 
 def _ordinary_group(resource: Resource) -> bool:
-    return resource.type == _NODE_GROUP and not is_accelerator_group(resource)
-
-
-def _queue(resource: Resource) -> bool:
-    return resource.type.startswith("kubernetes:scheduling.volcano.sh/") and resource.inputs.get("kind") == "Queue"
+    return resource.type == eks.NODE_GROUP.token and not is_accelerator_group(resource)
 
 
 def _logs_control_plane(resource: Resource) -> bool:
-    return resource.type == _CLUSTER and bool(resource.inputs.get("enabledClusterLogTypes"))
+    return resource.type == eks.CLUSTER.token and bool(resource.inputs.get("enabledClusterLogTypes"))
 
 
-_CLUSTER = "aws:eks/cluster:Cluster"
-_NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
-_LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
-_FSX = "aws:fsx/lustreFileSystem:LustreFileSystem"
-_VPC = _type("aws:ec2/vpc:Vpc")
-_NAT = _type("aws:ec2/natGateway:NatGateway")
-_IAM = _type(
-    "aws:iam/role:Role",
-    "aws:iam/policy:Policy",
-    "aws:iam/rolePolicy:RolePolicy",
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-)
+_CLUSTER = _type(eks.CLUSTER)
+_NODE_GROUP = _type(eks.NODE_GROUP)
+_FSX = _type(fsx.FILE_SYSTEM)
+_VPC = _type(vpc.VPC)
+_NAT = _type(vpc.NAT_GATEWAY)
+_QUEUE = _type(kubernetes.QUEUE)
+_IAM = _type(*iam.TYPES)
 
 FORBIDDEN: tuple[tuple[str, str, Kind, Kind], ...] = (
-    ("fsx-cluster", "The file system does not wait for the cluster", _type(_FSX), _type(_CLUSTER)),
-    ("fsx-nat", "The file system does not wait for a NAT gateway", _type(_FSX), _NAT),
-    ("accelerators-fsx", "Accelerator nodes do not wait for the file system", is_accelerator_group, _type(_FSX)),
+    ("fsx-cluster", "The file system does not wait for the cluster", _FSX, _CLUSTER),
+    ("fsx-nat", "The file system does not wait for a NAT gateway", _FSX, _NAT),
+    ("accelerators-fsx", "Accelerator nodes do not wait for the file system", is_accelerator_group, _FSX),
     ("volcano-accelerators", "Volcano does not wait for accelerator nodes", is_volcano, is_accelerator_group),
     ("accelerators-system", "Accelerator nodes do not wait for CPU nodes", is_accelerator_group, _ordinary_group),
-    ("kms-vpc", "Encryption keys do not wait for the VPC", _type("aws:kms/key:Key"), _VPC),
+    ("kms-vpc", "Encryption keys do not wait for the VPC", _type(kms.KEY), _VPC),
 )
 """``(id, sentence, who, whom)``: nobody of the first kind may wait for one of the second."""
 
 REQUIRED: tuple[tuple[str, str, Kind, Kind], ...] = (
     ("cluster-logs", "The cluster waits for its log group", _logs_control_plane, _log_group),
-    ("nodes-cni", "Nodes wait for the vpc-cni add-on", _type(_NODE_GROUP), _addon("vpc-cni")),
-    ("queues-volcano", "Queues wait for Volcano's admission", _queue, is_volcano),
+    ("nodes-cni", "Nodes wait for the vpc-cni add-on", _NODE_GROUP, _addon("vpc-cni")),
+    ("queues-volcano", "Queues wait for Volcano's admission", _QUEUE, is_volcano),
 )
 """``(id, sentence, who, whom)``: each of the first kind waits for at least one of the second."""
 
@@ -175,28 +173,22 @@ def _behind(
 
 def _iam_before_vpc(reach: _Reach) -> EdgeCheck:
     """Only the roles that the cluster and its nodes wait for: a team's role may well come after the cluster."""
-    needed = reach.waited_for_by(reach.of(_type(_CLUSTER, _NODE_GROUP)))
+    needed = reach.waited_for_by(reach.of(_type(eks.CLUSTER, eks.NODE_GROUP)))
     sources = tuple(resource for resource in reach.of(_IAM) if resource.urn in needed)
     return _not_behind(reach, "iam-vpc", "The cluster's roles do not wait for the VPC", sources, reach.of(_VPC))
 
 
 def _egress(reach: _Reach) -> EdgeCheck:
     """Nodes wait for a way out: a NAT gateway where there is one, else an interface endpoint."""
-
-    def interface(resource: Resource) -> bool:
-        return (
-            resource.type == "aws:ec2/vpcEndpoint:VpcEndpoint" and resource.inputs.get("vpcEndpointType") == "Interface"
-        )
-
-    targets = reach.of(_NAT) or reach.of(interface)
+    targets = reach.of(_NAT) or reach.of(is_interface_endpoint)
     return _behind(
-        reach, "nodes-egress", "Nodes wait for their way out (NAT or endpoints)", reach.of(_type(_NODE_GROUP)), targets
+        reach, "nodes-egress", "Nodes wait for their way out (NAT or endpoints)", reach.of(_NODE_GROUP), targets
     )
 
 
 def _roles(reach: _Reach) -> EdgeCheck:
     """Nodes wait for every policy of their role: one that joins without its policies never becomes Ready."""
-    attachments = reach.graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+    attachments = reach.of(_type(iam.ROLE_POLICY_ATTACHMENT))
     attached: dict[str, list[Resource]] = {}
     for attachment in attachments:
         for role in attachment.property_dependencies.get("role", ()):
@@ -204,7 +196,7 @@ def _roles(reach: _Reach) -> EdgeCheck:
     waits = reach.every_one_of(attachments)
     wanted = [
         (group.urn, attachment.urn)
-        for group in reach.graph.of_type(_NODE_GROUP)
+        for group in reach.of(_NODE_GROUP)
         for role in group.property_dependencies.get("nodeRoleArn", ())
         for attachment in attached.get(role, ())
     ]

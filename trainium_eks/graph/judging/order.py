@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 
@@ -89,20 +88,3 @@ def _circle(stuck: Mapping[str, tuple[str, ...]]) -> list[str]:
         walked[node] = len(walked)
         node = next(earlier for earlier in stuck[node] if earlier in stuck)
     return [*list(walked)[walked[node] :], node]
-
-
-def is_accelerator_group(resource: Resource) -> bool:
-    """Whether a node group's nodes carry accelerators: by its taint, else by its AMI type."""
-    if resource.type != "aws:eks/nodeGroup:NodeGroup":
-        return False
-    taints: Any = resource.inputs.get("taints") or ()
-    keys = {taint.get("key") for taint in taints if isinstance(taint, Mapping)}
-    ami_type = str(resource.inputs.get("amiType", ""))
-    return bool(keys & {"aws.amazon.com/neuron", "nvidia.com/gpu"}) or ami_type.endswith(("_NEURON", "_NVIDIA"))
-
-
-def is_volcano(resource: Resource) -> bool:
-    """Whether a resource is the Helm release of Volcano."""
-    if resource.type != "kubernetes:helm.sh/v3:Release":
-        return False
-    return str(resource.inputs.get("chart", "")).rstrip("/").rsplit("/", 1)[-1] == "volcano"

@@ -1,55 +1,22 @@
 """How long a whole ``pulumi up`` takes, and why: step times along the edges that the engine waits for.
 
-The step times are medians of published apply logs (EKS control plane, node groups, NAT gateways, add-ons) and
-the middle of documented ranges where nobody logs (FSx, accelerator nodes). They say which chain is the longest
-and what a change does to it; no account is promised these minutes.
+The step times are the rows' ``seconds``: medians of published apply logs (EKS control plane, node groups, NAT
+gateways, add-ons) and the middle of documented ranges where nobody logs (FSx, accelerator nodes). They say which chain
+is the longest and what a change does to it; no account is promised these minutes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging.edges import EdgeCheck, check_edges
-from trainium_eks.graph.judging.order import Order, is_accelerator_group, is_volcano, order
+from trainium_eks.graph.judging.order import Order, order
+from trainium_eks.graph.resource_types import ec2, eks, fsx, helm, kubernetes, registry, vpc
+from trainium_eks.graph.resource_types.resource_type import ResourceType
 
 BAR = 1.05
 """How much longer than its bound a design may be."""
-
-STEP_SECONDS: Mapping[str, float] = {
-    "aws:ec2/vpc:Vpc": 12,
-    "aws:ec2/subnet:Subnet": 12,
-    "aws:ec2/natGateway:NatGateway": 106,
-    "aws:ec2/vpcEndpoint:VpcEndpoint": 60,
-    "aws:ec2/securityGroup:SecurityGroup": 3,
-    "aws:ec2/launchTemplate:LaunchTemplate": 3,
-    "aws:kms/key:Key": 20,
-    "aws:iam/role:Role": 2,
-    "aws:eks/cluster:Cluster": 612,
-    "aws:eks/addon:Addon": 45,
-    "aws:fsx/lustreFileSystem:LustreFileSystem": 480,
-    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": 420,
-    "kubernetes:helm.sh/v3:Release": 37,
-    "kubernetes:batch/v1:Job": 30,
-}
-"""Seconds to create one resource of a type; :data:`OTHER_SECONDS` for a type that is not here."""
-
-OTHER_SECONDS = 1.0
-ADDON_SECONDS: Mapping[str, float] = {
-    "vpc-cni": 50,
-    "coredns": 35,
-    "kube-proxy": 25,
-    "eks-pod-identity-agent": 24,
-    "aws-ebs-csi-driver": 45,
-}
-CPU_GROUP_SECONDS = 124.0
-"""Median of 14 CPU groups of two or three nodes."""
-EMPTY_GROUP_SECONDS = 58.0
-"""A group that starts with no node."""
-ACCELERATOR_GROUP_SECONDS = 270.0
-"""Accelerator nodes boot slower: 3 to 6 minutes."""
-VOLCANO_SECONDS = 75.0
-"""Chart, its admission job and ready replicas: 1 to 1.5 minutes."""
 
 
 @dataclass(frozen=True)
@@ -131,20 +98,7 @@ def model(graph: Graph) -> Timeline:
 
 def step_seconds(resource: Resource) -> float:
     """How long a resource takes to create; 0 for a component or a provider, which are made on this side."""
-    if not resource.custom or resource.type.startswith("pulumi:"):
-        return 0.0
-    if resource.type == "aws:eks/nodeGroup:NodeGroup":
-        if not resource.inputs.get("scalingConfig", {}).get("desiredSize"):
-            return EMPTY_GROUP_SECONDS
-        return ACCELERATOR_GROUP_SECONDS if is_accelerator_group(resource) else CPU_GROUP_SECONDS
-    if resource.type == "aws:eks/addon:Addon":
-        name = str(resource.inputs.get("addonName", ""))
-        return ADDON_SECONDS.get(name, STEP_SECONDS["aws:eks/addon:Addon"])
-    if resource.type == "aws:ec2/vpcEndpoint:VpcEndpoint" and resource.inputs.get("vpcEndpointType") != "Interface":
-        return 6.0
-    if is_volcano(resource):
-        return VOLCANO_SECONDS
-    return STEP_SECONDS.get(resource.type, OTHER_SECONDS)
+    return registry.of(resource).seconds_of(resource) if resource.custom else 0.0
 
 
 def chains(graph: Graph) -> dict[str, float]:
@@ -155,30 +109,24 @@ def chains(graph: Graph) -> dict[str, float]:
     Volcano needs no accelerator node, so the slowest group is a branch of A and not a link in it.
     """
 
-    def longest(*types: str) -> float:
-        return max((step_seconds(resource) for resource in graph.of_type(*types)), default=0.0)
+    def longest(row: ResourceType, which: Callable[[Resource], bool] = lambda _: True) -> float:
+        return max((step_seconds(each) for each in graph.of_type(row.token) if which(each)), default=0.0)
 
     def addon(name: str) -> float:
-        found = graph.of_type("aws:eks/addon:Addon")
-        return max((step_seconds(each) for each in found if each.inputs.get("addonName") == name), default=0.0)
+        return longest(eks.ADDON, lambda each: each.inputs.get("addonName") == name)
 
-    groups = graph.of_type("aws:eks/nodeGroup:NodeGroup")
-    accelerated = max((step_seconds(each) for each in groups if is_accelerator_group(each)), default=0.0)
-    ordinary = max((step_seconds(each) for each in groups if not is_accelerator_group(each)), default=0.0)
-    volcano = max(
-        (step_seconds(each) for each in graph.of_type("kubernetes:helm.sh/v3:Release") if is_volcano(each)), default=0.0
-    )
-    queue = OTHER_SECONDS if any(each.inputs.get("kind") == "Queue" for each in graph.resources) else 0.0
-    network = longest("aws:ec2/vpc:Vpc") + longest("aws:ec2/subnet:Subnet")
+    accelerated = longest(eks.NODE_GROUP, eks.is_accelerator_group)
+    ordinary = longest(eks.NODE_GROUP, lambda each: not eks.is_accelerator_group(each))
+    volcano = longest(helm.RELEASE, helm.is_volcano)
+    network = longest(vpc.VPC) + longest(vpc.SUBNET)
     a = (
         network
-        + longest("aws:eks/cluster:Cluster")
+        + longest(eks.CLUSTER)
         + addon("vpc-cni")
-        + max(accelerated, ordinary + addon("coredns") + volcano + queue)
+        + max(accelerated, ordinary + addon("coredns") + volcano + longest(kubernetes.QUEUE))
     )
-    file_system = longest("aws:fsx/lustreFileSystem:LustreFileSystem")
-    b = network + longest("aws:ec2/securityGroup:SecurityGroup") + file_system
-    b += longest("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")
+    file_system = longest(fsx.FILE_SYSTEM)
+    b = network + longest(ec2.SECURITY_GROUP) + file_system + longest(fsx.ASSOCIATION)
     return {"cluster": a, "fileSystem": b} if file_system else {"cluster": a}
 
 

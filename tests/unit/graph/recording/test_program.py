@@ -227,7 +227,7 @@ def test_a_look_up_is_refused_by_its_token(record: Record, program: Callable[[],
 
 
 def test_an_unknown_type_is_refused_with_the_file_to_extend(record: Record) -> None:
-    with pytest.raises(RecordingError, match=r"aws:sqs/queue:Queue.*graph/resource_types/simulated_aws\.py"):
+    with pytest.raises(RecordingError, match=r"aws:sqs/queue:Queue.*trainium_eks/graph/resource_types"):
         record(lambda: aws.sqs.Queue("q"))
 
 

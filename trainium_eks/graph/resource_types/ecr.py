@@ -1,0 +1,86 @@
+"""ECR: image repositories."""
+
+from collections.abc import Iterable
+
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.graph.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Holds,
+    ResourceType,
+    Shown,
+    Worth,
+)
+from trainium_eks.model import regions
+
+
+def _repository(call: Call) -> Answer:
+    name = call.name()
+    host = f"{ACCOUNT}.dkr.ecr.{call.region}.{regions.dns_suffix(call.region)}"
+    arn = call.arn("ecr", f"repository/{name}")
+    return name, {"name": name, "arn": arn, "registryId": ACCOUNT, "repositoryUrl": f"{host}/{name}"}
+
+
+def _part(call: Call) -> Answer:
+    return call.text("repository"), {"registryId": ACCOUNT}
+
+
+def _repository_facts(_graph: Graph, repository: Resource) -> Iterable[str]:
+    yield str(repository.inputs.get("name", ""))
+    yield "immutable tags" if repository.inputs.get("imageTagMutability") == "IMMUTABLE" else ""
+
+
+def _repository_deleted(repository: Resource) -> str:
+    forced = repository.inputs.get("forceDelete")
+    return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
+
+
+REPOSITORY = ResourceType(
+    token="aws:ecr/repository:Repository",
+    simulated=_repository,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name", "encryptionConfigurations"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("stored images, objects and backups"),
+    shown=Shown(_repository_facts),
+    holds=Holds("its images", Worth.COPY, when_deleted=_repository_deleted),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+LIFECYCLE_POLICY = ResourceType(
+    token="aws:ecr/lifecyclePolicy:LifecyclePolicy",
+    simulated=_part,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "repository", "policy"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+REPOSITORY_POLICY = ResourceType(
+    token="aws:ecr/repositoryPolicy:RepositoryPolicy",
+    simulated=_part,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "repository"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+TYPES = (REPOSITORY, LIFECYCLE_POLICY, REPOSITORY_POLICY)

@@ -1,0 +1,48 @@
+"""Providers: how a program reaches a cloud. They are made on this side."""
+
+import uuid
+
+from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    NO_TIME,
+    REGION,
+    ResourceType,
+    When,
+)
+
+
+def _provider(call: Call) -> Answer:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn)), {}
+
+
+def _may_be_another_cluster(provider: Resource, _before: object, _after: object) -> bool:
+    """Without an identifier the provider cannot know that another kubeconfig is the same cluster."""
+    return "clusterIdentifier" not in provider.inputs
+
+
+def _row(token: str, replaced_by: tuple[str | When, ...]) -> ResourceType:
+    return ResourceType(
+        token=token,
+        simulated=_provider,
+        named_by=(),
+        tagged=False,
+        replaced_by=replaced_by,
+        seconds=NO_TIME,
+        price=FREE,
+        shown=COUNTED,
+        holds=NO_DATA,
+        refuses_deletion=ALWAYS_DELETABLE,
+        local="simulated",
+    )
+
+
+AWS = _row("pulumi:providers:aws", (REGION,))
+EKS = _row("pulumi:providers:eks", ())
+KUBERNETES = _row("pulumi:providers:kubernetes", ("clusterIdentifier", When("kubeconfig", _may_be_another_cluster)))
+
+TYPES = (AWS, EKS, KUBERNETES)

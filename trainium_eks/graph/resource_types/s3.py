@@ -1,0 +1,85 @@
+"""S3: buckets, and the settings that are resources of their own."""
+
+from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Holds,
+    ResourceType,
+    Shown,
+    Worth,
+    guards,
+)
+from trainium_eks.model import regions
+
+
+def _bucket(call: Call) -> Answer:
+    name, suffix = call.name("bucket"), regions.dns_suffix(call.region)
+    return name, {
+        "bucket": name,
+        "arn": call.arn("s3", name, region="", account=""),
+        "bucketDomainName": f"{name}.s3.{suffix}",
+        "bucketRegionalDomainName": f"{name}.s3.{call.region}.{suffix}",
+        "bucketRegion": call.region,
+        "hostedZoneId": "ZSIM",
+    }
+
+
+def _setting_of_bucket(call: Call) -> Answer:
+    return call.text("bucket"), {}
+
+
+def _bucket_deleted(bucket: Resource) -> str:
+    forced = bucket.inputs.get("forceDestroy")
+    return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
+
+
+BUCKET = ResourceType(
+    token="aws:s3/bucket:Bucket",
+    simulated=_bucket,
+    named_by=("bucket",),
+    tagged=True,
+    replaced_by=(REGION, "bucket", "bucketPrefix", "objectLockEnabled"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("stored images, objects and backups"),
+    shown=Shown(guards),
+    holds=Holds("its objects", Worth.DATA, when_deleted=_bucket_deleted),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+
+def _setting(token: str, *replaced_by: str) -> ResourceType:
+    """A setting of a bucket: one quick call, free, and nothing is lost with it."""
+    return ResourceType(
+        token=token,
+        simulated=_setting_of_bucket,
+        named_by=(),
+        tagged=False,
+        replaced_by=(REGION, "bucket", *replaced_by),
+        seconds=ONE_CALL,
+        price=FREE,
+        shown=COUNTED,
+        holds=NO_DATA,
+        refuses_deletion=ALWAYS_DELETABLE,
+        local="simulated",
+    )
+
+
+_OWNER = "expectedBucketOwner"
+
+TYPES = (
+    BUCKET,
+    _setting("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", _OWNER),
+    _setting("aws:s3/bucketOwnershipControls:BucketOwnershipControls"),
+    _setting("aws:s3/bucketPolicy:BucketPolicy"),
+    _setting("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"),
+    _setting("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", _OWNER),
+    _setting("aws:s3/bucketVersioning:BucketVersioning", _OWNER),
+)
