@@ -105,7 +105,9 @@ QUEUE_DEFINITION = """
           storage: true
           schema:
             openAPIV3Schema:
-              {type: object, properties: {spec: {type: object, properties: {real: {type: string}}}}}
+              type: object
+              properties:
+                spec: {type: object, properties: {real: {type: string}, weight: {type: integer}}}
 """
 
 
@@ -464,6 +466,66 @@ def _accepts(api: Api, manifest: Mapping[str, Any]) -> bool:
 
 
 # --- Volcano ------------------------------------------------------------------------------------------------------
+
+ADMISSION = """
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: volcano-admission}
+    spec:
+      selector: {matchLabels: {app: admission}}
+      template:
+        metadata: {labels: {app: admission}}
+        spec:
+          nodeSelector: {for: "{{ .Values.node }}"}
+          containers: [{name: main, image: x, args: [-I, -S, "-cimport time; time.sleep(90)"]}]
+"""
+
+
+def test_volcano_goes_on_in_a_shell_without_it_and_no_webhook_outlives_its_process(place: Place) -> None:
+    """Played by Python, in a chart that cannot be had the second time."""
+    programs = place.root / "bin"
+    programs.mkdir()
+
+    def put_programs() -> None:
+        for name in DEPLOYMENTS:
+            (programs / name).symlink_to(Path(sys.executable).resolve())
+
+    def running() -> list[str]:
+        return [each.name for each in processes.running(place.paths) if each.name in DEPLOYMENTS]
+
+    put_programs()
+    webhook = WEBHOOK.replace("NAME", "it").replace("ANNOTATIONS", "{}")
+    webhook = webhook.replace("service: {name: nobody", "service: {name: volcano-admission-service")
+    write_chart(place.root / "charts" / "volcano", queue=QUEUE_DEFINITION, admission=ADMISSION, webhook=webhook)
+    inputs = {"name": "volcano", "repositoryOpts": {"repo": NOBODY}, "version": "1.0.0"}
+    with_it = {"PATH": str(programs), "TRN_CHARTS": str(place.root / "charts")}
+    configuration = Reference(
+        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", f"{place.namespace}-it"
+    )
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": place.namespace}}
+
+    place.apply("volcano", environment=with_it, **inputs)
+    assert running() == ["vc-webhook-manager"]
+    assert place.api.get(configuration)
+    (before,) = processes.running(place.paths)[-1:]
+    kept = place.apply("volcano", environment={"PATH": ""}, **inputs)
+    assert any("runs for real" in note for note in kept.notes)
+    assert processes.running(place.paths)[-1] == before
+    assert place.api.get(configuration)
+
+    for name in DEPLOYMENTS:
+        (programs / name).unlink()
+    gone = place.apply("volcano", environment={"PATH": ""}, **inputs)
+    assert any(
+        f"deleted, for no process is behind a simulated pod: {configuration.kind}" in note for note in gone.notes
+    )
+    assert running() == []
+    until(lambda: _accepts(place.api, secret))
+
+    put_programs()
+    place.apply("volcano", environment={"PATH": str(programs)}, **inputs)
+    assert running() == ["vc-webhook-manager"]
+    assert place.api.get(configuration)
 
 
 def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(place: Place) -> None:

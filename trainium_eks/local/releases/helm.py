@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, Status, pyt
 from trainium_eks.local.releases.release_inputs import Wanted, wanted
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Volcano
+from trainium_eks.local.releases.webhooks import WEBHOOK_KINDS
 
 DELETE_SECONDS = 300.0
 """How long an uninstalled release's objects may take to go."""
@@ -196,9 +197,8 @@ class Releases:
         volcano = missing.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
         notes = [f"kept as it is, though its chart cannot be had now: {missing.reason}"]
-        # Unless its webhooks are sent elsewhere than to where they would answer now.
-        if volcano and all(process["url"] in before.manifest for process in answering.values()):
-            notes += self._volcano.run(release.name, before.manifest)
+        if volcano:
+            notes += self._run_kept_volcano(release, before.manifest, answering)
         mark = _Mark.of(before)
         is_other = mark is None or mark.inputs != _digest(release, answering)
         return Applied(
@@ -207,6 +207,18 @@ class Releases:
             _about(release, notes),
             f"kept without the new settings: {missing.reason}" if is_other else "",
         )
+
+    def _run_kept_volcano(self, release: Wanted, manifest: str, answering: webhooks.Answering) -> list[str]:
+        """Its processes as they can be had now, and its webhooks only where these answer."""
+        configured = [each for each in webhooks.documents(manifest) if webhooks.head(each)["kind"] in WEBHOOK_KINDS]
+        if answering and all(process["url"] in manifest for process in answering.values()):
+            notes = self._volcano.run(release.name, manifest)
+            for each in configured:
+                self._api.create_or_apply(webhooks.parsed(each))
+            return notes
+        # First: while nobody answers them, no queue and no job could be made or deleted.
+        gone = self._delete_webhooks(map(webhooks.head, configured))
+        return [*gone, *self._volcano.run(release.name, manifest)]
 
     # --- Helm -----------------------------------------------------------------------------------------------------
 
@@ -235,12 +247,14 @@ class Releases:
 
     def _without_hook_webhooks(self, status: Status) -> list[str]:
         """Deletes webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891)."""
+        return self._delete_webhooks(webhooks.head(each) for hook in status.hooks for each in webhooks.documents(hook))
+
+    def _delete_webhooks(self, heads: Iterable[Mapping[str, Any]]) -> list[str]:
         gone = []
-        for hook in status.hooks:
-            for top in map(webhooks.head, webhooks.documents(hook)):
-                reference = Reference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
-                if top["kind"] in webhooks.WEBHOOK_KINDS and self._api.delete(reference):
-                    gone.append(f"{top['kind']} {top['metadata']['name']}")
+        for top in heads:
+            reference = Reference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
+            if top["kind"] in WEBHOOK_KINDS and self._api.delete(reference):
+                gone.append(f"{top['kind']} {top['metadata']['name']}")
         return [f"deleted, for no process is behind a simulated pod: {', '.join(gone)}"] if gone else []
 
 

@@ -3,6 +3,7 @@
 The chart's pods are simulated, so nothing schedules gangs and nobody checks queues, unless ``vc-scheduler``,
 ``vc-controller-manager`` and ``vc-webhook-manager`` are on PATH. Then they run here, each as its container in the
 chart says, with the files that its volumes bring; only addresses, certificates and leader election are this machine's.
+Once started they go on, also when an ``up`` in another shell does not find them on its PATH.
 """
 
 import hashlib
@@ -99,13 +100,17 @@ class Volcano:
         self._paths = paths
         self._api = api
         self._waiting = waiting
-        search = environment.get("PATH", os.defpath)
-        found = {name: shutil.which(name, path=search) for name in DEPLOYMENTS}
-        self._programs = {name: Path(path).absolute() for name, path in found.items() if path}
+        self._programs = _found(environment.get("PATH", os.defpath))
+        if not self.is_here:
+            # A shell's PATH is no setting of the stack: what another one has started goes on from where it is.
+            places = {
+                str(Path(each.command[0]).parent) for each in processes.running(paths) if each.name in DEPLOYMENTS
+            }
+            self._programs = _found(os.pathsep.join(sorted(places)))
 
     @property
     def is_here(self) -> bool:
-        """Whether all programs are on PATH."""
+        """Whether all programs are on PATH, or where those that run are."""
         return len(self._programs) == len(DEPLOYMENTS)
 
     def answering(self, release: str, namespace: str) -> Answering:
@@ -317,6 +322,11 @@ def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], dire
     # What is taken from a field of the pod (its memory limit) has no meaning here.
     environment = {each["name"]: str(each["value"]) for each in container.get("env") or [] if "value" in each}
     return Process(program, tuple(arguments), environment, files)
+
+
+def _found(search: str) -> dict[str, Path]:
+    found = {name: shutil.which(name, path=search) for name in DEPLOYMENTS}
+    return {name: Path(path).absolute() for name, path in found.items() if path}
 
 
 def _fingerprint(process: Running) -> str:
