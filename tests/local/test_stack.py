@@ -103,6 +103,21 @@ def test_kubectl_is_the_stacks(project: LocalProject) -> None:
     assert project.trn("local", "kubectl", "get", "namespace", "nowhere").returncode == 1
 
 
+def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> None:
+    file = project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+    assert (
+        project.kubectl("local", "auth", "can-i", "create", "jobs.batch.volcano.sh", f"--kubeconfig={file}") == "yes\n"
+    )
+    assert (
+        "No resources found in training"
+        in project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "pods").stderr
+    )
+    assert project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "secrets", "-A").returncode == 1
+    shown = project.trn("local", "kubeconfig", "--as", "kube-system")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert "there are training" in shown.stderr
+
+
 def test_status_names_every_process(project: LocalProject) -> None:
     shown = project.trn("local", "status")
     assert shown.returncode == 0

@@ -58,13 +58,16 @@ def status(stack: Stack = "local", no_color: NoColor = False, directory: Directo
 @app.command()
 def kubeconfig(
     stack: Stack = "local",
+    namespace: Annotated[
+        str | None, typer.Option("--as", metavar="NAMESPACE", help="A researcher's of that team, in its namespace.")
+    ] = None,
     path: Annotated[bool, typer.Option("--path", help="Print where the file is instead of its content.")] = False,
     directory: Directory = None,
 ) -> None:
-    """Print the kubeconfig of the local cluster's administrator."""
+    """Print a kubeconfig: the administrator's, or with --as a researcher's, who may only what the team may."""
     from trainium_eks.cli import local
 
-    raise typer.Exit(local.kubeconfig(local.Target(stack, directory), path=path))
+    raise typer.Exit(local.kubeconfig(local.Target(stack, directory), path=path, namespace=namespace))
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -49,6 +49,10 @@ class Paths:
         """The administrator's, for people and for ``trn``."""
         return self.root / "kubeconfig"
 
+    def kubeconfig_of(self, namespace: str) -> Path:
+        """A researcher's, of that namespace."""
+        return self.root / f"kubeconfig-{namespace}"
+
     @property
     def ledger(self) -> Path:
         """What was made, one JSON line for each change."""

@@ -132,13 +132,35 @@ def write_kubeconfigs(paths: Paths, server: str) -> None:
     """
     for identity in IDENTITIES:
         if identity.authority == "ca":
-            file = kubeconfig(paths, identity.name)
-            try:
-                text = _kubeconfig_text(paths, identity, server)
-                if not file.exists() or file.read_text() != text:
-                    _write(file, text.encode())
-            except OSError as error:
-                raise unwritable(error, file) from error
+            user = f"trn-{paths.root.name}" if identity.name == ADMINISTRATOR else identity.user
+            _keep_kubeconfig(paths, kubeconfig(paths, identity.name), server, identity.name, user)
+
+
+def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], server: str) -> Path:
+    """A kubeconfig whose holder is in these groups and in no other, with its context in the namespace.
+
+    Its certificate is kept while it can be used.
+
+    Args:
+        paths: the stack's files; :func:`ensure` has made its authority.
+        namespace: the team's.
+        groups: of Kubernetes; at least one.
+        server: address of the API server.
+
+    Raises:
+        LocalError: the directory cannot be written.
+    """
+    # X.509 limits a common name to 64 characters; what matters is the group.
+    name, user = f"researcher-{namespace}", f"researcher@{namespace}"[:64]
+    subject = _subject(user, *groups)
+    if not _is_signed(paths, name, "ca", (), subject):
+        try:
+            _issue(paths.pki, name, subject, _load(paths.pki, "ca"), client=True)
+        except OSError as error:
+            raise unwritable(error, paths.pki) from error
+    file = paths.kubeconfig_of(namespace)
+    _keep_kubeconfig(paths, file, server, name, user, namespace)
+    return file
 
 
 def serving_certificate(paths: Paths, name: str, hosts: Sequence[str]) -> tuple[Path, Path, Path]:
@@ -286,10 +308,10 @@ def _load(directory: Path, name: str) -> _Pair:
     return made, private
 
 
-def _subject(user: str, group: str = "") -> x509.Name:
-    """Kubernetes takes the common name for the user and the organization for the group."""
-    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
-    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+def _subject(user: str, *groups: str) -> x509.Name:
+    """Kubernetes takes the common name for the user and the organizations for the groups."""
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups if group]
+    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
 
 
 def _names(hosts: Sequence[str]) -> list[x509.GeneralName]:
@@ -308,26 +330,46 @@ def _private_pem(private: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _kubeconfig_text(paths: Paths, identity: Identity, server: str) -> str:
+def _keep_kubeconfig(paths: Paths, file: Path, server: str, certified: str, user: str, namespace: str = "") -> None:
+    """Writes a kubeconfig unless it is there already.
+
+    Args:
+        paths: the stack's files.
+        file: the kubeconfig.
+        server: address of the API server.
+        certified: name of the files of certificate and key.
+        user: entry for them.
+        namespace: of the context; ``default`` when empty.
+    """
+    try:
+        text = _kubeconfig_text(paths, server, certified, user, namespace)
+        if not file.exists() or file.read_text() != text:
+            _write(file, text.encode())
+    except OSError as error:
+        raise unwritable(error, file) from error
+
+
+def _kubeconfig_text(paths: Paths, server: str, certified: str, user: str, namespace: str) -> str:
     cluster = f"trn-{paths.root.name}"
-    user = cluster if identity.name == ADMINISTRATOR else identity.user
+    context = f"{cluster}-{namespace}" if namespace else cluster
+    place = {"cluster": cluster, "user": user, **({"namespace": namespace} if namespace else {})}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": cluster,
+        "current-context": context,
         "clusters": [
             {
                 "name": cluster,
                 "cluster": {"server": server, "certificate-authority-data": certificate_authority_data(paths)},
             }
         ],
-        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
+        "contexts": [{"name": context, "context": place}],
         "users": [
             {
                 "name": user,
                 "user": {
-                    "client-certificate-data": _base64(certificate(paths, identity.name)),
-                    "client-key-data": _base64(key(paths, identity.name)),
+                    "client-certificate-data": _base64(certificate(paths, certified)),
+                    "client-key-data": _base64(key(paths, certified)),
                 },
             }
         ],

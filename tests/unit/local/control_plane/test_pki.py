@@ -191,6 +191,29 @@ def test_a_servers_certificate_is_kept_until_its_hosts_or_authority_change(paths
     assert certificate.read_bytes() != made
 
 
+def test_a_researchers_kubeconfig_is_of_their_groups_alone_and_kept(paths):
+    file = pki.researcher_kubeconfig(paths, "team-a", ["a:readers", "a:researchers"], SERVER)
+    subject = read(paths, "researcher-team-a").subject
+    organizations = [each.value for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    assert organizations == ["a:readers", "a:researchers"]
+    document = json.loads(file.read_text())
+    (context,) = document["contexts"]
+    assert document["current-context"] == context["name"] == "trn-dev-team-a"
+    assert context["context"] == {"cluster": "trn-dev", "user": "researcher@team-a", "namespace": "team-a"}
+    (user,) = document["users"]
+    decoded = base64.b64decode(user["user"]["client-certificate-data"])
+    assert decoded == pki.certificate(paths, "researcher-team-a").read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    pki.researcher_kubeconfig(paths, "team-a", ["a:readers", "a:researchers"], SERVER)
+    assert pki.certificate(paths, "researcher-team-a").read_bytes() == decoded
+    pki.researcher_kubeconfig(paths, "team-a", ["a:researchers"], SERVER)
+    assert pki.certificate(paths, "researcher-team-a").read_bytes() != decoded
+
+
+def test_the_longest_namespace_has_a_researcher(paths):
+    assert pki.researcher_kubeconfig(paths, "n" * 63, [f"trainium-eks:{'n' * 63}:researchers"], SERVER).is_file()
+
+
 def test_a_directory_that_cannot_be_written_is_said_with_path_and_reason(tmp_path):
     (tmp_path / ".local").write_text("a file")
     with pytest.raises(LocalError, match=r"cannot be written: .*\.local.*: Not a directory"):

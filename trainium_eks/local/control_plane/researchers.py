@@ -1,0 +1,46 @@
+"""Acting as a team's researcher in the local cloud, as an access entry of EKS would let them in.
+
+On EKS an access entry puts a researcher's IAM role into the team's Kubernetes group. Here a client certificate names
+the group, so that Role, quota and admission policies judge a request as they would there.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import pki
+from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.paths import Paths
+
+_ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
+
+
+def kubeconfig(paths: Paths, namespace: str) -> Path:
+    """The file of a kubeconfig for a researcher of a team, whose namespace its context is in.
+
+    Args:
+        paths: the stack's files; its API server runs.
+        namespace: of the team.
+
+    Raises:
+        LocalError: no role is given to a group there, or the API server does not answer.
+    """
+    plane = ControlPlane(paths, {})
+    teams = _groups(plane.get(_ROLE_BINDINGS))
+    if namespace not in teams:
+        raise LocalError(
+            f"{namespace!r} is no team's namespace: no RoleBinding there is for a group; "
+            f"there are {', '.join(sorted(teams)) or 'none'}"
+        )
+    return pki.researcher_kubeconfig(paths, namespace, sorted(teams[namespace]), plane.server)
+
+
+def _groups(bindings: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Namespace to the groups that are given a role in it. Kubernetes' own groups are nobody's team."""
+    found: dict[str, set[str]] = {}
+    for binding in bindings["items"]:
+        for subject in binding.get("subjects") or ():
+            if subject["kind"] == "Group" and not subject["name"].startswith("system:"):
+                found.setdefault(binding["metadata"]["namespace"], set()).add(subject["name"])
+    return found
