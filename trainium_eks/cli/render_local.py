@@ -4,10 +4,9 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -22,6 +21,7 @@ from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
 from trainium_eks.local.deployment import Report, Result
+from trainium_eks.local.events import Begun, Deleted, Done, Event, Failed, Kept, Waiting
 from trainium_eks.local.paths import Paths
 
 _MARKS = {
@@ -76,24 +76,24 @@ class ConsoleReporter:
             line = f"Kubernetes {started.version} at {started.server} runs already"
         self._print(Text(line, "bold"))
 
-    def event(self, event: Mapping[str, Any]) -> None:
+    def event(self, event: Event) -> None:
         """What happens to a resource."""
-        urn = event["urn"]
-        match event["event"]:
-            case "begun":
-                self._working[urn] = _subject(urn)
-            case "waiting":
-                self._working[urn] = f"{_subject(urn)}: {event['reason']}"
-            case "done":
-                self._finish(urn)
-                self._changed(urn, event["kind"], Change(event["change"]), event["notInstalled"])
-            case "failed":
-                self._finish(urn)
-                self._print(Text(f"✗ {_subject(urn)}", "bold red"))
-            case "deleted":
-                self._changed(urn, event["kind"], Change.DELETED, "")
-            case "kept":
-                self._print(Text(f"  {_subject(urn)} is kept (retain on delete)", "dim"))
+        subject = _subject(event.urn)
+        match event:
+            case Begun():
+                self._working[event.urn] = subject
+            case Waiting():
+                self._working[event.urn] = f"{subject}: {event.reason}"
+            case Done():
+                self._finish(event.urn)
+                self._changed(event.urn, event.kind, event.change, event.not_installed)
+            case Failed():
+                self._finish(event.urn)
+                self._print(Text(f"✗ {subject}", "bold red"))
+            case Deleted():
+                self._changed(event.urn, event.kind, Change.DELETED, "")
+            case Kept():
+                self._print(Text(f"  {subject} is kept (retain on delete)", "dim"))
         self._show_progress()
 
     def _print(self, line: Text) -> None:

@@ -6,7 +6,6 @@ physical names. What lives in Kubernetes is then made on the local API server, a
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from trainium_eks.graph.resource_types import ec2, eks, vpc
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.local.changes import Applied, LocalError
 from trainium_eks.local.control_plane import pki
+from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
 from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.makers import Asked, Maker, kind_of, makers
 from trainium_eks.local.paths import Paths
@@ -24,42 +24,42 @@ from trainium_eks.model.instances import CATALOGUE
 REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
 """What nodes are made from besides their group."""
 
-Emit = Callable[[Mapping[str, Any]], None]
-"""Takes an event: plain data with ``event`` (``begun``, ``waiting``, ``done``, ``failed``, and ``abandoned`` for what
-was under way when something else failed) and the ``urn``."""
 
-
-def open_backend(options: Mapping[str, Any], region: str, emit: Emit) -> "LocalBackend":
+def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mapping[str, Any]], None]) -> "LocalBackend":
     """The backend for a program that is recorded in a process of its own.
 
     Args:
-        options: ``root`` (the stack's files), ``project`` (directory), ``helm`` (the program), ``server``,
-            ``instanceTypes`` (the config's changes of the catalogue), ``csiDrivers`` (those on every node).
+        options: :class:`~trainium_eks.local.events.BackendOptions` as plain data.
         region: of the default AWS provider, or empty.
-        emit: takes the events.
+        emit: takes the events as plain data.
     """
-    paths = Paths(Path(options["root"]))
-    backend = LocalBackend(Simulation(region or DEFAULT_REGION), Ledger.open(paths.ledger), emit)
+    asked = BackendOptions.from_json(options)
+    paths = Paths(Path(asked.root))
+
+    def tell(event: Event) -> None:
+        emit(to_json(event))
+
+    backend = LocalBackend(Simulation(region or DEFAULT_REGION), Ledger.open(paths.ledger), tell)
     made = makers(
         paths,
-        Path(options["project"]),
-        Path(options["helm"]),
+        Path(asked.project),
+        Path(asked.helm),
         backend.waiting,
         backend.stopped,
-        CATALOGUE.with_entries(options["instanceTypes"]),
-        options["csiDrivers"],
+        CATALOGUE.with_entries(asked.instance_types),
+        asked.csi_drivers,
     )
-    backend.connect(made, endpoint=options["server"], authority=pki.certificate_authority_data(paths))
+    backend.connect(made, endpoint=asked.server, authority=pki.certificate_authority_data(paths))
     return backend
 
 
 class LocalBackend:
     """See the module. The first failure stops the rest."""
 
-    def __init__(self, simulation: Simulation, ledger: Ledger, emit: Emit) -> None:
+    def __init__(self, simulation: Simulation, ledger: Ledger, tell: Tell) -> None:
         self._simulation = simulation
         self._ledger = ledger
-        self._emit = emit
+        self._tell = tell
         self._makers: Mapping[str, Maker] = {}
         self._cluster: Mapping[str, Any] = {}
         self._made: dict[str, Mapping[str, Any]] = {}
@@ -84,7 +84,7 @@ class LocalBackend:
 
     def waiting(self, reason: str) -> None:
         """Tells what the resource of this thread waits for."""
-        self._emit({"event": "waiting", "urn": getattr(self._thread, "urn", ""), "reason": reason})
+        self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
         """See :class:`~trainium_eks.graph.recording.backend.Backend`.
@@ -94,29 +94,26 @@ class LocalBackend:
         """
         if self.stopped.is_set():
             raise SimulationError("not begun: something else failed first")
-        started = time.monotonic()
         self._thread.urn = registration.urn
-        self._emit({"event": "begun", "urn": registration.urn, "type": registration.type, "name": registration.name})
+        self._tell(Begun(registration.urn))
         try:
             identity, computed = self._simulation.create(registration)
             applied = self._apply(registration, identity, computed)
         except (LocalError, SimulationError) as error:
-            self._fail(registration, str(error))
+            self._fail(registration.urn, str(error))
             raise SimulationError(str(error)) from None
         except Exception as error:
-            self._fail(registration, f"internal error: {type(error).__name__}: {error}")
+            self._fail(registration.urn, f"internal error: {type(error).__name__}: {error}")
             raise
-        self._emit(
-            {
-                "event": "done",
-                "urn": registration.urn,
-                "kind": kind_of(registration.type),
-                "name": str(computed.get("name") or registration.name),
-                "change": applied.change.value,
-                "notes": list(applied.notes),
-                "notInstalled": applied.not_installed,
-                "seconds": round(time.monotonic() - started, 3),
-            }
+        self._tell(
+            Done(
+                registration.urn,
+                kind=kind_of(registration.type),
+                name=str(computed.get("name") or registration.name),
+                change=applied.change,
+                notes=applied.notes,
+                not_installed=applied.not_installed,
+            )
         )
         return identity, {**computed, **self._known_of(registration, identity), **applied.outputs}
 
@@ -146,7 +143,7 @@ class LocalBackend:
             self._made[identity] = registration.inputs
         return self._cluster if registration.type == eks.CLUSTER.token else {}
 
-    def _fail(self, registration: Registration, message: str) -> None:
-        event = "abandoned" if self.stopped.is_set() else "failed"
+    def _fail(self, urn: str, message: str) -> None:
+        event = Abandoned(urn, message) if self.stopped.is_set() else Failed(urn, message)
         self.stopped.set()
-        self._emit({"event": event, "urn": registration.urn, "type": registration.type, "message": message})
+        self._tell(event)

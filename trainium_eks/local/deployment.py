@@ -18,6 +18,7 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
+from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.scale import with_nodes
@@ -49,8 +50,8 @@ class Reporter(Protocol):
         """The control plane runs."""
         ...
 
-    def event(self, event: Mapping[str, Any]) -> None:
-        """What happens to a resource: see :data:`trainium_eks.local.backend.Emit`; ``deleted`` and ``kept`` too."""
+    def event(self, event: Event) -> None:
+        """What happens to a resource."""
         ...
 
 
@@ -189,14 +190,14 @@ def up(asked: Request, reporter: Reporter) -> Result:
         ledger = Ledger.open(paths.ledger)
         ledger.begin()
         tally = _Tally(reporter)
-        options = {
-            "root": str(paths.root),
-            "project": str(asked.project),
-            "helm": str(programs["helm"]),
-            "server": started.server,
-            "instanceTypes": plan.config.get("instanceTypes") or {},
-            "csiDrivers": _csi_drivers(plan),
-        }
+        options = BackendOptions(
+            root=str(paths.root),
+            project=str(asked.project),
+            helm=str(programs["helm"]),
+            server=started.server,
+            instance_types=plan.config.get("instanceTypes") or {},
+            csi_drivers=_csi_drivers(plan),
+        )
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
         tally.notes += settle(plane.get, reporter.phase)
@@ -244,10 +245,10 @@ def kubernetes_minor(graph: Graph) -> str:
     return next((str(each.inputs["version"]) for each in clusters if each.inputs.get("version")), KUBERNETES)
 
 
-def _csi_drivers(graph: Graph) -> list[str]:
+def _csi_drivers(graph: Graph) -> tuple[str, ...]:
     """Storage drivers of the program's add-ons. Each runs on every node, whatever its taints."""
     names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
-    return [driver for addon, driver in CSI_DRIVERS.items() if addon in names]
+    return tuple(driver for addon, driver in CSI_DRIVERS.items() if addon in names)
 
 
 def _adjustment(asked: Request) -> Callable[..., Any]:
@@ -266,23 +267,29 @@ class _Tally:
     notes: list[str] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        match event["event"]:
-            case "done":
-                self.notes += event["notes"]
-                if event["notInstalled"]:
-                    self.not_installed[event["name"]] = event["notInstalled"]
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Done():
+                self.notes += event.notes
+                if event.not_installed:
+                    self.not_installed[event.name] = event.not_installed
                 else:
-                    self.changes.setdefault(event["kind"], Counter())[event["change"]] += 1
-            case "deleted":
-                self.changes.setdefault(event["kind"], Counter())[Change.DELETED] += 1
-            case "failed":
-                self.failures.append((event["urn"], event["message"]))
+                    self._count(event.kind, event.change)
+            case Deleted():
+                self._count(event.kind, Change.DELETED)
+            case Failed():
+                self.failures.append((event.urn, event.message))
         self.reporter.event(event)
 
+    def _count(self, kind: str, change: Change) -> None:
+        self.changes.setdefault(kind, Counter())[change] += 1
 
-def _run_program(asked: Request, adjust: Callable[..., Any], options: Mapping[str, Any], tally: _Tally) -> Graph:
-    live = Live("trainium_eks.local.backend:open_backend", options, tally)
+
+def _run_program(asked: Request, adjust: Callable[..., Any], options: BackendOptions, tally: _Tally) -> Graph:
+    def heard(event: Mapping[str, Any]) -> None:
+        tally(from_json(event))
+
+    live = Live("trainium_eks.local.backend:open_backend", options.to_json(), heard)
     try:
         return record(asked.project, asked.stack, adjust=adjust, live=live, timeout_seconds=PROGRAM_SECONDS)
     except ProgramFailed as error:
@@ -307,18 +314,17 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
         made = makers(paths, project, programs["helm"])
 
         def delete(holding: Holding) -> None:
-            subject = {"urn": holding.urn, "type": holding.type, "kind": holding.kind}
             if holding.retain:
                 ledger.drop(holding)
-                tally({"event": "kept", **subject})
+                tally(Kept(holding.urn))
                 return
             try:
                 made[holding.kind].delete(holding.reference)
             except LocalError as error:
-                tally({"event": "failed", "message": str(error), **subject})
+                tally(Failed(holding.urn, str(error)))
                 return
             ledger.drop(holding)
-            tally({"event": "deleted", **subject})
+            tally(Deleted(holding.urn, holding.kind))
 
         with ThreadPoolExecutor(_DELETIONS_AT_A_TIME) as pool:
             for round_ in deletion_order(left):

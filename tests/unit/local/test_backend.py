@@ -1,5 +1,6 @@
 """Who answers for the providers in the local cloud, with makers that make nothing."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,19 @@ from trainium_eks.graph.recording.program import RecordingError, record_program
 from trainium_eks.graph.resource_types.simulation import Simulation
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.events import (
+    Abandoned,
+    BackendOptions,
+    Begun,
+    Deleted,
+    Done,
+    Event,
+    Failed,
+    Kept,
+    Waiting,
+    from_json,
+    to_json,
+)
 from trainium_eks.local.ledger import Ledger
 from trainium_eks.local.makers import Asked, kind_of, seconds
 
@@ -49,13 +63,13 @@ class Cloud:
     backend: LocalBackend
     makers: Mapping[str, Maker]
     ledger: Ledger
-    events: list[Mapping[str, Any]]
+    events: list[Event]
 
     def run(self, program: Any) -> Graph:
         return record_program(program, backend=self.backend)
 
-    def told(self, kind: str) -> list[str]:
-        return [event["urn"].rpartition("::")[2] for event in self.events if event["event"] == kind]
+    def told(self, kind: type[Event]) -> list[str]:
+        return [event.urn.rpartition("::")[2] for event in self.events if isinstance(event, kind)]
 
 
 @pytest.fixture
@@ -67,7 +81,7 @@ def _cloud(directory: Path, refused: str = "") -> Cloud:
     makers = {kind: Maker(refused) for kind in KINDS}
     ledger = Ledger.open(directory / "ledger")
     ledger.begin()
-    events: list[Mapping[str, Any]] = []
+    events: list[Event] = []
     backend = LocalBackend(Simulation(), ledger, events.append)
     backend.connect(makers, endpoint="https://127.0.0.1:1", authority="Q0E=")
     return Cloud(backend, makers, ledger, events)
@@ -124,8 +138,8 @@ def test_the_first_failure_is_told_and_nothing_begins_after_it(tmp_path: Path) -
 
     with pytest.raises(RecordingError, match="the server refuses bad"):
         cloud.run(program)
-    assert cloud.told("failed") == ["bad"]
-    assert "after" not in cloud.told("begun")
+    assert cloud.told(Failed) == ["bad"]
+    assert "after" not in cloud.told(Begun)
     assert "after" not in [asked.registration.name for asked in cloud.makers["object"].asked]
 
 
@@ -186,3 +200,21 @@ def test_durations_are_gos(text: str, expected: float) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(LocalError, match="no duration"):
         seconds(text)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Begun("u"),
+        Waiting("u", "for a pod"),
+        Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart"),
+        Failed("u", "refused"),
+        Abandoned("u", "refused"),
+        Deleted("u", "nodes"),
+        Kept("u"),
+    ],
+)
+def test_events_and_options_are_the_same_on_the_other_side(event: Event) -> None:
+    assert from_json(json.loads(json.dumps(to_json(event)))) == event
+    options = BackendOptions("/r", "/p", "/h", "https://s", {"x.large": {"vcpus": 2}}, ("fsx.csi.aws.com",))
+    assert BackendOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
