@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from trainium_eks.checks.cluster import KINDS
+
+SERVED = {**KINDS, "Pod": "v1"}
+NAMESPACED = frozenset({"Pod"})
 
 Objects = dict[str, list[dict[str, Any]]]
 
@@ -48,14 +52,16 @@ class StubApi:
             return 200, {"gitVersion": "v1.35.4"}
         if path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions":
             return 200, {"items": []}
-        for kind, api_version in KINDS.items():
+        for kind, api_version in SERVED.items():
             root = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
-            if path == f"{root}/{kind.lower()}s":
+            if re.sub("/namespaces/[^/]+/", "/", path) == f"{root}/{kind.lower()}s":
                 return 200, {"items": self.objects.get(kind, []), "metadata": {}}
             if path == root:
-                served = [each for each, version in KINDS.items() if version == api_version]
+                served = [each for each, version in SERVED.items() if version == api_version]
                 return 200, {
-                    "resources": [{"kind": each, "name": f"{each.lower()}s", "namespaced": False} for each in served]
+                    "resources": [
+                        {"kind": each, "name": f"{each.lower()}s", "namespaced": each in NAMESPACED} for each in served
+                    ]
                 }
         return 404, {"kind": "Status", "reason": "NotFound", "message": f"{path} is not there"}
 

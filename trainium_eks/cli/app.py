@@ -81,7 +81,10 @@ def deploy(
     stack: Stack = "dev",
     directory: Directory = None,
 ) -> None:
-    """Run the real `pulumi`, after checking what it needs and saying what the environment costs."""
+    """Run the real `pulumi`, after checking what it needs and saying what the environment costs.
+
+    `up` does not begin while pods hold claims that it would delete; with --wait-for-pods it waits for them.
+    """
     from trainium_eks.cli import plan as command
 
     raise typer.Exit(command.deploy(operation.value, stack, directory, arguments or []))

@@ -12,6 +12,8 @@ from typing import NoReturn
 
 import typer
 
+from trainium_eks.cli import claims
+from trainium_eks.cli.failure import Failure
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging import cost
 from trainium_eks.graph.resource_types import registry
@@ -126,12 +128,49 @@ def refusal(operation: str, graph: Graph, arguments: Sequence[str]) -> str | Non
     )
 
 
+WAIT = "--wait-for-pods"
+"""Of ``up``: wait until no pod holds a claim that goes. Ours, not pulumi's."""
+
+
+def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patient: bool) -> None:
+    """Stops before an update that pods would hold up half-way; with ``patient``, waits for them.
+
+    Raises:
+        SystemExit: 1 with the claims, the pods that hold them and what frees them.
+    """
+    ask = claims.ask_cluster(directory, graph.stack)
+    try:
+        going = claims.ahead(directory, graph.stack, arguments)
+    except Failure as failure:
+        # The update itself will say the same, or more.
+        typer.echo(f"Cannot look ahead for claims that pods hold: {failure.title}", err=True)
+        return
+    if not going:
+        return
+    typer.echo(claims.told(going))
+    # With its namespace a claim goes, and its pods end: that is what was asked for.
+    held = [claim for claim in going if not claim.with_namespace]
+    try:
+        if patient:
+            claims.wait(held, ask, typer.echo)
+        elif found := ask(held):
+            _stop(claims.refusal(found))
+    except Failure as failure:
+        typer.echo(
+            f"The cluster cannot be asked which pods hold them: {failure.title}\n"
+            "  The engine waits five minutes for a claim and then stops, before anything of AWS has changed.",
+            err=True,
+        )
+
+
 def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by ``pulumi``; returns only by an exception.
 
     Raises:
         SystemExit: 1 with what is missing on this machine, or why the operation is refused.
     """
+    patient = WAIT in arguments
+    arguments = [each for each in arguments if each != WAIT]
     missing = complaints()
     if missing:
         _stop("\n".join(missing))
@@ -140,6 +179,8 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
         typer.echo("\n".join(["What holds data:", *lines]))
     if (refused := refusal(operation, graph, arguments)) is not None:
         _stop(refused)
+    if operation == "up":
+        spare_jobs(graph, directory, arguments, patient=patient)
     command = ["pulumi", operation, "--stack", graph.stack, *arguments]
     if not any(argument.startswith(("--parallel", "-p")) for argument in arguments):
         command += ["--parallel", str(PARALLEL)]

@@ -34,6 +34,7 @@ def changes(comparison: Comparison, plan: Plan) -> RenderableType:
         lines.append(_indented(Text(", ".join(f"{counts[kind]} {kind}" for kind in _SIGNS), "bold")))
         lines += _rolled(found)
         lines += _losses(found)
+        lines += _held_claims(found)
         lines += _by_component(found)
     lines.append(_indented(_money(comparison.cost, plan.cost)))
     return Group(*lines)
@@ -77,6 +78,20 @@ def _losses(found: Changes) -> Iterator[RenderableType]:
 def _lost(resource: Resource) -> str:
     holds = registry.of(resource).holds
     return holds.what if holds else "nothing"
+
+
+def _held_claims(found: Changes) -> Iterator[RenderableType]:
+    """Claims that pods may hold, so that the update does not come to its end before the pods do."""
+    names = [_object_name(change.resource) for change in found.claims]
+    if not names:
+        return
+    line = Text(f"! pods that mount {', '.join(names)} have to be deleted first, finished ones too", "bold red")
+    yield _indented(line.append("; `trn deploy up` names them and does not begin before", "red not bold"))
+
+
+def _object_name(resource: Resource) -> str:
+    metadata = resource.inputs.get("metadata") or {}
+    return f"{metadata.get('namespace', 'default')}/{metadata.get('name', resource.name)}"
 
 
 def _refused(change: Change) -> Text:

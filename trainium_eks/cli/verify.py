@@ -1,24 +1,20 @@
 """``trn verify``: find the stack's outputs and its cluster, look, judge, show; again until it is well, if asked."""
 
 import json
-import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from trainium_eks.checks.check import Status
 from trainium_eks.checks.cluster import Refused
 from trainium_eks.checks.local_report import LocalReport, ReportError
 from trainium_eks.checks.verify import Verification
 from trainium_eks.cli import recording
+from trainium_eks.cli.cluster_access import check_commands, kubeconfig_file
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.paths import Paths
@@ -155,42 +151,11 @@ def _deployed(project: Path, stack: str) -> StackOutputs:
 def _kubeconfig(source: _Source) -> Iterator[Path]:
     """The kubeconfig as a file. That of the outputs is there, for its owner alone, only while it is used."""
     if source.kubeconfig is not None:
-        _check_commands(source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig.is_file() else "")
+        check_commands(source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig.is_file() else "")
         yield source.kubeconfig
         return
-    text = source.outputs.kubeconfig
-    if not text.lstrip().startswith("{"):
-        title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
-        raise Failure(WRONG_USAGE, title)
-    _check_commands(text)
-    handle, name = tempfile.mkstemp(prefix="trn-kubeconfig-")  # 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _check_commands(kubeconfig: str) -> None:
-    """That the command which gets the token is there: without it the client would ask without one, and be refused."""
-    for command in _commands(kubeconfig):
-        if shutil.which(command) is None:
-            raise Failure(
-                WRONG_USAGE,
-                f"{command} is not on PATH; the kubeconfig gets its token from it.\n"
-                "  Install: https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
-            )
-
-
-def _commands(kubeconfig: str) -> Iterator[str]:
-    try:
-        data: Any = yaml.safe_load(kubeconfig)
-        for user in data["users"]:
-            if "exec" in user["user"]:
-                yield str(user["user"]["exec"]["command"])
-    except (yaml.YAMLError, KeyError, TypeError):
-        return  # the client says what is wrong with it
+    with kubeconfig_file(source.outputs.kubeconfig) as file:
+        yield file
 
 
 def _looks(source: _Source, kubeconfig: Path) -> Look:

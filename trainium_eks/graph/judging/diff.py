@@ -16,6 +16,8 @@ from trainium_eks.graph.resource_types import ec2, eks, registry, replacements
 Kind = Literal["create", "delete", "replace", "update"]
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
+_CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+_NAMESPACE = "kubernetes:core/v1:Namespace"
 _OTHER_VPC = "EKS cannot move a cluster to another VPC"
 _ABSENT = object()
 
@@ -120,6 +122,22 @@ class Changes:
         return tuple(change for change in self.items if change.rolls_nodes)
 
     @property
+    def claims(self) -> tuple[Change, ...]:
+        """Volume claims that go while their namespace stays. Kubernetes keeps each until the last pod that mounts it, a
+        finished one too, is deleted. One that something of the program's own is made from is left out: that goes
+        first."""
+        going = self.of("replace", "delete")
+        own = {urn for change in going for urns in change.resource.property_dependencies.values() for urn in urns}
+        gone = {change.resource.urn for change in going if change.resource.type == _NAMESPACE}
+        return tuple(
+            change
+            for change in going
+            if change.resource.type == _CLAIM
+            and change.resource.urn not in own
+            and change.resource.options.deleted_with not in gone
+        )
+
+    @property
     def created(self) -> tuple[Change, ...]:
         """New resources."""
         return self.of("create")
@@ -163,6 +181,7 @@ class Changes:
                 for change in self.items
             ],
             "options": [asdict(option) for option in self.options],
+            "claims": [change.resource.urn for change in self.claims],
         }
 
 

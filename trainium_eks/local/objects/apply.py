@@ -17,6 +17,7 @@ from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.objects import awaits
 from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, Reference
 from trainium_eks.local.objects.awaits import Failed, Readiness, Ready, Related, Waiting
+from trainium_eks.local.objects.holders import holding
 
 __all__ = ["Objects", "Reference"]
 
@@ -219,7 +220,7 @@ class Objects:
         if finalizers:
             lines.append(f"held by finalizers: {', '.join(map(str, finalizers))}")
         if live["kind"] == "PersistentVolumeClaim":
-            users = [pod for pod in self._api.list("v1", "Pod", namespace=metadata["namespace"]) if _uses(pod, live)]
+            users = holding(self._api.list("v1", "Pod", namespace=metadata["namespace"]), metadata["name"])
             lines += [f"used by Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in users]
         if live["kind"] == "PersistentVolume" and (claim := spec.get("claimRef")):
             lines.append(f"bound to PersistentVolumeClaim {claim.get('namespace')}/{claim.get('name')}")
@@ -342,10 +343,3 @@ def _selector(workload: Mapping[str, Any]) -> str:
         for each in selector.get("matchExpressions") or ()
     ]
     return ",".join(parts)
-
-
-def _uses(pod: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    name = claim["metadata"]["name"]
-    return not ended and any((each.get("persistentVolumeClaim") or {}).get("claimName") == name for each in volumes)

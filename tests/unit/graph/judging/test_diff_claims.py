@@ -1,0 +1,87 @@
+"""Claims that an update takes away, in the difference between two programs."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+from rich.console import Console
+
+from components import FsxLustre, LustreVolumes, TrainingNamespace
+from trainium_eks.cli import render_changes
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.judging.diff import Changes, compare
+
+Record = Callable[..., Graph]
+
+WIRING = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id": "subnet-1", "kms_key_arn": "arn:aws:kms:a:b:key/k"}
+TEAM = {"queues": ("test",), "region": "us-west-2", "cluster_name": "c", "volume_gib": 1200}
+
+
+def program(*teams: str, zone: str = "subnet-1", with_files: bool = True) -> Callable[[], None]:
+    """A file system that the teams share."""
+
+    def run() -> None:
+        files: dict[str, pulumi.Output[str]] = {}
+        if with_files:
+            made = FsxLustre("fsx", {**WIRING, "subnet_id": zone})
+            volumes = LustreVolumes(
+                "volumes",
+                {
+                    "file_system_id": made.file_system_id,
+                    "dns_name": made.dns_name,
+                    "mount_name": made.mount_name,
+                    "storage_capacity_gib": 1200,
+                    "subnet_id": "subnet-1",
+                    "security_group_id": made.security_group_id,
+                    "namespaces": {name: 1000 + index for index, name in enumerate(teams)},
+                },
+            )
+            files = {name: volumes.volume_name(name) for name in teams}
+        for name in teams:
+            given: dict[str, Any] = {**TEAM, "name": name, "volume_name": files.get(name)}
+            TrainingNamespace(name, given)
+
+    return run
+
+
+def changes(record: Record, before: Callable[[], None], after: Callable[[], None]) -> Changes:
+    return compare(record(before), record(after))
+
+
+def names(found: Changes) -> list[str]:
+    return [change.resource.name for change in found.claims]
+
+
+def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(record: Record) -> None:
+    found = changes(record, program("vision", "speech"), program("vision", "speech", zone="subnet-2"))
+    replaced = {change.resource.name for change in found.replaced}
+    assert {
+        "fsx-file-system",
+        "volumes-vision",
+        "vision-claim",
+        "volumes-setup-claim",
+        "volumes-directories",
+    } <= replaced
+    assert sorted(names(found)) == ["speech-claim", "vision-claim"]
+    assert set(found.to_json()["claims"]) == {change.resource.urn for change in found.claims}
+
+
+def test_a_file_system_that_goes_takes_the_claims(record: Record) -> None:
+    assert names(changes(record, program("vision"), program("vision", with_files=False))) == ["vision-claim"]
+
+
+def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(record: Record) -> None:
+    found = changes(record, program("vision", "speech"), program("vision"))
+    assert "speech-claim" in {change.resource.name for change in found.deleted}
+    assert names(found) == []
+
+
+def test_the_difference_says_what_pods_hold_up(record: Record) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    found = changes(record, program("vision"), program("vision", zone="subnet-2"))
+    for line in render_changes._held_claims(found):
+        console.print(line)
+    text = console.export_text()
+    assert "pods that mount vision/fsx-claim have to be deleted first, finished ones too" in text
+    assert list(render_changes._held_claims(changes(record, program("vision"), program("vision")))) == []

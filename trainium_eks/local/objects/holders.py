@@ -1,0 +1,20 @@
+"""Which pods keep a claim from being deleted."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Pod = Mapping[str, Any]
+
+
+def holding(pods: Iterable[Pod], claim_name: str) -> list[Pod]:
+    """The pods of a namespace that Kubernetes keeps one of its claims for.
+
+    A pod holds a claim from when it is put on a node until it is deleted: a finished one does too
+    (kube-controller-manager, ``pvcprotection``, ``podUsesPVC``).
+    """
+    return [pod for pod in pods if (pod.get("spec") or {}).get("nodeName") and _mounts(pod, claim_name)]
+
+
+def _mounts(pod: Pod, claim_name: str) -> bool:
+    volumes = pod["spec"].get("volumes") or ()
+    return any((each.get("persistentVolumeClaim") or {}).get("claimName") == claim_name for each in volumes)
