@@ -8,9 +8,11 @@ import pulumi
 import pulumi_aws as aws
 
 from trainium_eks.model import addresses, regions
+from trainium_eks.model.instances import Catalogue
 
 from . import _iam
 from ._args import Text
+from ._charts import tolerations
 
 NAMESPACE = "kube-system"
 
@@ -61,6 +63,8 @@ class Wiring:
     boundary: Text | None
     """ARN of the policy that bounds the add-ons' roles."""
     tags: Mapping[str, Text]
+    catalogue: Catalogue
+    """Where the taints of GPU nodes are looked up."""
     parent: pulumi.Resource
 
 
@@ -70,7 +74,7 @@ def make_addon(wiring: Wiring, addon: str, wait_for: Sequence[pulumi.Resource] =
     What EKS or a person put there before is overwritten on creation; later changes by hand are kept apart from
     ours by EKS and overwritten too, so that the program says what runs.
     """
-    settings = configuration(addon, wiring.region)
+    settings = configuration(addon, wiring.region, wiring.catalogue)
     return aws.eks.Addon(
         f"{wiring.name}-{addon}",
         addon_name=addon,
@@ -84,7 +88,7 @@ def make_addon(wiring: Wiring, addon: str, wait_for: Sequence[pulumi.Resource] =
     )
 
 
-def configuration(addon: str, region: str) -> dict[str, object]:
+def configuration(addon: str, region: str, catalogue: Catalogue) -> dict[str, object]:
     """The add-on's configuration values, or nothing to leave its defaults.
 
     EKS refuses a key that an add-on's schema does not list. The EBS driver's has the region, which it is given by
@@ -104,6 +108,12 @@ def configuration(addon: str, region: str) -> dict[str, object]:
         }
     if addon == "aws-ebs-csi-driver":
         return {"controller": {"region": region}}
+    if addon == "eks-node-monitoring-agent":
+        # Its DCGM server tolerates nothing by itself (containers-roadmap#2567). Without one on a GPU node the agent
+        # reports the node's hardware as broken, for good. Set with and without GPU groups: a group that is added later
+        # starts nodes before an update of the add-on would be through.
+        gpus = [name for name, each in catalogue.items() if each.family == "nvidia"]
+        return {"dcgmAgent": {"tolerations": tolerations(gpus, catalogue)}}
     return {}
 
 

@@ -30,6 +30,7 @@ MAX_HISTORY = 5
 """Revisions Helm keeps: enough to go back, few enough that their Secrets do not pile up."""
 
 PodSecurity = Literal["privileged", "baseline", "restricted"]
+OnFailure = Literal["roll back", "keep"]
 
 CRITICAL_ADDONS: Mapping[str, str] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
 """The toleration that the charts' own lists begin with, and that a list of ours replaces."""
@@ -98,8 +99,9 @@ def release(
     values: Mapping[str, Any],
     opts: pulumi.ResourceOptions,
     timeout_seconds: int = TIMEOUT_SECONDS,
+    on_failure: OnFailure = "roll back",
 ) -> k8s.helm.v3.Release:
-    """A Helm release: pinned, rolled back when it fails, under a name of its own choosing.
+    """A Helm release: pinned, under a name of its own choosing.
 
     ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook
     certificate in one. Values are plain data, never Outputs: with an unknown among them a preview could not
@@ -113,6 +115,9 @@ def release(
         values: plain data.
         opts: parent, and what the release waits for.
         timeout_seconds: how long Helm waits for all pods to be ready.
+        on_failure: ``roll back`` for what works as a whole or not at all. ``keep`` for agents of nodes: two nodes with
+            a broken driver would make Helm remove the agent from every node, so it stays, nothing waits for it, and
+            ``trn verify`` names the nodes that lack it.
     """
     source: dict[str, Any] = {"chart": chart.path if isinstance(chart, LocalChart) else chart.chart}
     merged = dict(values)
@@ -128,8 +133,9 @@ def release(
             name=release_name,
             namespace=namespace,
             values=merged,
-            atomic=True,
-            cleanup_on_fail=True,
+            atomic=on_failure == "roll back",
+            cleanup_on_fail=on_failure == "roll back",
+            skip_await=on_failure == "keep",
             timeout=timeout_seconds,
             max_history=MAX_HISTORY,
             **source,

@@ -11,6 +11,7 @@ from trainium_eks.model.cluster import CpuNodesConfig
 from trainium_eks.model.instances import Catalogue
 
 from . import _launch_template as template
+from . import _user_data as boot
 from ._args import Text
 from .node_group import POOL_LABEL
 
@@ -48,12 +49,14 @@ def make_cpu_nodes(
     templates).
     """
     full_name = f"{name}-{pool.key}"
+    instance = catalogue.find(pool.nodes.instance_type)
     own_tags = {"Name": full_name, **tags}
     launch_template = aws.ec2.LaunchTemplate(
         f"{full_name}-template",
         description=f"{pool.nodes.instance_type} nodes, pool {pool.key}",
         block_device_mappings=template.root_volume(pool.nodes.root_volume_gib, kms_key_arn),
         metadata_options=template.metadata_options(),
+        user_data=boot.user_data(boot.Boot(large_lustre_client=boot.is_large_lustre_client(instance))),
         tag_specifications=template.tag_specifications(own_tags),
         tags=own_tags,
         opts=pulumi.ResourceOptions(parent=parent),
@@ -64,7 +67,7 @@ def make_cpu_nodes(
         node_role_arn=node_role_arn,
         subnet_ids=list(pool.subnet_ids),
         version=kubernetes_version,
-        ami_type=catalogue.find(pool.nodes.instance_type).ami_type,
+        ami_type=instance.ami_type,
         release_version=versions.AMI_RELEASES.get(kubernetes_version),
         capacity_type="ON_DEMAND",
         instance_types=[pool.nodes.instance_type],

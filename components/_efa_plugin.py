@@ -77,4 +77,5 @@ def efa_plugin(
             "fullnameOverride": RELEASE_NAME,
         },
         opts=pulumi.ResourceOptions(parent=parent),
+        on_failure="keep",
     )

@@ -1,6 +1,5 @@
-"""What every node of this library starts from, and what EFA and user data add to it."""
+"""What every node of this library starts from, and what EFA adds to it."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,12 +18,6 @@ ROOT_IOPS = 3000
 
 TAGGED_AT_LAUNCH = ("instance", "volume", "network-interface")
 """What a launch makes that neither the provider's default tags nor the node group's tags reach."""
-
-DEFAULT_CORES_PER_LOGICAL_CORE: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
-"""Physical Neuron cores that the runtime shows as one (LNC), by accelerator; 1 where nothing stands."""
-
-BOUNDARY = "==node-config=="
-"""Fixed, so that the same settings give the same user data."""
 
 
 @dataclass(frozen=True)
@@ -116,79 +109,3 @@ def tag_specifications(tags: Mapping[str, str]) -> list[aws.ec2.LaunchTemplateTa
     return [
         aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(tags)) for kind in TAGGED_AT_LAUNCH
     ]
-
-
-@dataclass(frozen=True)
-class Boot:
-    """What a node does with its disks, memory and packages before the kubelet starts."""
-
-    raid0: bool = False
-    """Local NVMe disks become one volume for containers and images."""
-    hugepages_2mi: int = 0
-    """Hugepages of 2 MiB to reserve."""
-    cores_per_logical_core: int = 0
-    """Neuron's LNC to set; 0 leaves the runtime's default."""
-    lustre_client: bool = False
-    """Install the Lustre client."""
-
-
-def logical_core_setting(instance: InstanceType) -> int:
-    """The LNC that user data must set for the catalogue's number of logical cores; 0 when the default gives it."""
-    if not instance.logical_neuron_cores:
-        return 0
-    wanted = instance.neuron_cores // instance.logical_neuron_cores
-    return 0 if wanted == DEFAULT_CORES_PER_LOGICAL_CORE.get(instance.accelerator, 1) else wanted
-
-
-def user_data(boot: Boot) -> str | None:
-    """The user data as EKS takes it, base64 of MIME parts; None when there is nothing to do.
-
-    EKS merges its own part (cluster, endpoint, CA) as long as the template names no image (EKS user guide, launch
-    templates). Scripts run before nodeadm starts the kubelet, which counts hugepages once, at its start.
-    """
-    parts = []
-    if boot.raid0:
-        parts.append(("application/node.eks.aws", _NODE_CONFIG_RAID0))
-    if boot.hugepages_2mi:
-        parts.append(("text/x-shellscript", _HUGEPAGES.format(count=boot.hugepages_2mi)))
-    if boot.cores_per_logical_core:
-        parts.append(("text/x-shellscript", _LOGICAL_CORES.format(cores=boot.cores_per_logical_core)))
-    if boot.lustre_client:
-        parts.append(("text/x-shellscript", _LUSTRE_CLIENT))
-    if not parts:
-        return None
-    lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{BOUNDARY}"', ""]
-    for content_type, content in parts:
-        lines += [f"--{BOUNDARY}", f'Content-Type: {content_type}; charset="us-ascii"', "", content]
-    lines += [f"--{BOUNDARY}--", ""]
-    return base64.b64encode("\n".join(lines).encode()).decode()
-
-
-_NODE_CONFIG_RAID0 = """\
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-  instance:
-    localStorage:
-      strategy: RAID0
-"""
-
-_HUGEPAGES = """\
-#!/bin/bash
-set -euo pipefail
-echo 'vm.nr_hugepages = {count}' > /etc/sysctl.d/90-hugepages.conf
-sysctl --load /etc/sysctl.d/90-hugepages.conf
-"""
-
-_LOGICAL_CORES = """\
-#!/bin/bash
-set -euo pipefail
-mkdir -p /opt/aws/neuron
-echo 'NEURON_LOGICAL_NC_CONFIG={cores}' > /opt/aws/neuron/logical_nc_config
-"""
-
-_LUSTRE_CLIENT = """\
-#!/bin/bash
-set -euo pipefail
-modinfo lustre > /dev/null 2>&1 || dnf install --assumeyes lustre-client
-"""

@@ -288,6 +288,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             versions={addon: judge.addon_version(args, addon) for addon in versions.ADDONS},
             kms_key_arn=self.kms_key_arn,
             boundary=args.permissions_boundary,
+            catalogue=args.catalogue,
             tags=args.tags,
             parent=self,
         )

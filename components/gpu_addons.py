@@ -118,6 +118,7 @@ class GpuAddons(pulumi.ComponentResource):
             namespace=SYSTEM_NAMESPACE,
             values=overlay(plugin_values(self._args), self._args.nvidia_values),
             opts=pulumi.ResourceOptions(parent=self),
+            on_failure="keep",
         )
 
     def _exporter(self) -> k8s.helm.v3.Release:
@@ -135,6 +136,7 @@ class GpuAddons(pulumi.ComponentResource):
             namespace=EXPORTER_NAMESPACE,
             values=exporter_values(self._args),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
+            on_failure="keep",
         )
 
     def _training_operator(self) -> k8s.kustomize.v2.Directory:

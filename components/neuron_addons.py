@@ -101,6 +101,7 @@ class NeuronAddons(pulumi.ComponentResource):
             namespace=SYSTEM_NAMESPACE,
             values=overlay(neuron_values(self._args), self._args.neuron_values),
             opts=pulumi.ResourceOptions(parent=self),
+            on_failure="keep",
         )
 
     def _monitor(self) -> str:
@@ -119,6 +120,7 @@ class NeuronAddons(pulumi.ComponentResource):
             namespace=MONITOR_NAMESPACE,
             values=monitor_values(self._args.catalogue),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
+            on_failure="keep",
         )
         return local.version
 

@@ -7,8 +7,8 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
+from trainium_eks.model import addresses, versions
 from trainium_eks.model import node_groups as judge
-from trainium_eks.model import versions
 from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
 from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.node_groups import NodeGroupConfig
@@ -16,6 +16,7 @@ from trainium_eks.model.problems import Problem
 
 from . import _iam
 from . import _launch_template as template
+from . import _user_data as boot
 from ._args import Text, accept, waivers_of
 from ._node_role import make_node_role
 
@@ -212,7 +213,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             network_interfaces=template.launch_interfaces(self._interfaces, self._security_groups, args.name),
             block_device_mappings=template.root_volume(judge.root_volume_gib(args, self._instance), args.kms_key_arn),
             metadata_options=template.metadata_options(),
-            user_data=template.user_data(self._boot()),
+            user_data=boot.user_data(self._boot()),
             tag_specifications=template.tag_specifications(self._tags),
             tags=self._tags,
             opts=self._child(),
@@ -261,13 +262,17 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     def _template_version(self) -> pulumi.Output[str]:
         return self._template.latest_version.apply(str)
 
-    def _boot(self) -> template.Boot:
-        wanted = self._args.hugepages_2mi
-        return template.Boot(
-            raid0=judge.uses_local_disks(self._args, self._instance),
-            hugepages_2mi=self._instance.hugepages_2mi if wanted is None else wanted,
-            cores_per_logical_core=template.logical_core_setting(self._instance),
-            lustre_client=self._args.install_lustre_client,
+    def _boot(self) -> boot.Boot:
+        args, instance = self._args, self._instance
+        most = addresses.max_pods(instance, args.interface_layout)
+        return boot.Boot(
+            raid0=judge.uses_local_disks(args, instance),
+            max_pods=most if most < instance.max_pods else 0,
+            lockable_memory=instance.has_efa,
+            hugepages_2mi=instance.hugepages_2mi if args.hugepages_2mi is None else args.hugepages_2mi,
+            cores_per_logical_core=boot.logical_core_setting(instance),
+            lustre_client=args.install_lustre_client,
+            large_lustre_client=boot.is_large_lustre_client(instance),
         )
 
     def _child(self) -> pulumi.ResourceOptions:

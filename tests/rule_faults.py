@@ -55,6 +55,11 @@ def open_endpoint(*ranges: str) -> Change:
     return put("cluster", "vpcConfig", {**network, "endpointPublicAccess": True, "publicAccessCidrs": list(ranges)})
 
 
+def unseen_gpus(program: Program) -> None:
+    node_group(program, "gpu", "p5.48xlarge", ami="AL2023_x86_64_NVIDIA", efa=32)
+    program.put("eks-node-monitoring-agent", "configurationValues", DROP)
+
+
 def ssh(program: Program) -> None:
     inputs = {"securityGroupId": "sg-efa", "cidrIpv4": "10.0.0.0/8", "ipProtocol": "tcp", "fromPort": 22, "toPort": 22}
     type_ = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
@@ -217,15 +222,23 @@ NODES = [
         "an access key",
         "access key",
         put("base-template", "userData", user_data("export K=AKIAIOSFODNN7EXAMPLE")),
+        "R69",
     ),
-    fault("R17", "a password", "password", put("base-template", "userData", user_data("DB_PASSWORD=hunter2hunter2"))),
+    fault(
+        "R17",
+        "a password",
+        "password",
+        put("base-template", "userData", user_data("DB_PASSWORD=hunter2hunter2")),
+        "R69",
+    ),
     fault(
         "R17",
         "a private key",
         "private key",
         put("base-template", "userData", user_data("-----BEGIN RSA PRIVATE KEY-----")),
+        "R69",
     ),
-    fault("R17", "a secret", "secret", put("base-template", "userData", "[secret]")),
+    fault("R17", "a secret", "secret", put("base-template", "userData", "[secret]"), "R69"),
     fault(
         "R18",
         "nodes may do anything",
@@ -239,6 +252,15 @@ NODES = [
     fault("R18", "the CNI has no policy", "AmazonEKS_CNI_Policy", drop("cni-policy")),
     fault("R19", "no repair", "nodeRepairConfig", put("system", "nodeRepairConfig", DROP)),
     fault("R19", "no agent", "eks-node-monitoring-agent", drop("eks-node-monitoring-agent")),
+    fault(
+        "R19",
+        "an agent that cannot see GPUs",
+        "dcgmAgent.tolerations for nvidia.com/gpu:NO_SCHEDULE",
+        unseen_gpus,
+        "R62",
+    ),
+    fault("R69", "no script", "LimitMEMLOCK", put("base-template", "userData", DROP)),
+    fault("R69", "another limit", "LimitMEMLOCK", put("base-template", "userData", user_data("LimitMEMLOCK=64K"))),
     fault("R20", "EKS' own update", "maxUnavailable", put("system", "updateConfig", DROP)),
     fault("R20", "everything at once", "101", put("system", "updateConfig", {"maxUnavailable": 101})),
     fault("R20", "a block that surges", "MINIMAL", put("block", "updateConfig", {"maxUnavailable": 1})),

@@ -295,6 +295,8 @@ def _cluster(program: Program) -> None:
     )
     for addon in ("eks-node-monitoring-agent", "coredns"):
         program.add(addon, "aws:eks/addon:Addon", {"addonName": addon, "addonVersion": "v1.7.0-eksbuild.1"})
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    program.put("eks-node-monitoring-agent", "configurationValues", json.dumps({"dcgmAgent": {"tolerations": [gpu]}}))
 
 
 def _nodes(program: Program) -> None:
@@ -353,7 +355,7 @@ def node_group(
                 "ebs": {"encrypted": "true", "volumeType": "gp3", "volumeSize": 100, "kmsKeyId": "arn:key"},
             }
         ],
-        "userData": user_data("#!/bin/bash\nsysctl -w vm.nr_hugepages=0\n"),
+        "userData": user_data("#!/bin/bash\nprintf '[Service]\\nLimitMEMLOCK=infinity\\n' > memlock.conf\n"),
         "tagSpecifications": [{"resourceType": kind, "tags": OWNERS} for kind in ("instance", "volume")],
     }
     if efa:

@@ -27,7 +27,7 @@ ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
 def server(examined: Examined) -> Iterator[Check]:
     """The API server answers, and with a version that this project has add-ons for; nodes are not too far from it."""
-    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if _has_addons(each)]
+    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if "kube-proxy" in versions.addons(each)]
     version = examined.cluster.version
     major, own = minor(version)
     if f"{major}.{own}" in known:
@@ -37,13 +37,6 @@ def server(examined: Examined) -> Iterator[Check]:
         remedy = "set cluster.kubernetesVersion to one of these, or update trainium-eks"
         yield failed("server/version", "API server", detail, remedy)
     yield _kubelets(examined, major, own)
-
-
-def _has_addons(kubernetes_version: str) -> bool:
-    try:
-        return bool(versions.addons(kubernetes_version))
-    except KeyError:
-        return False
 
 
 def _kubelets(examined: Examined, major: int, own: int) -> Check:

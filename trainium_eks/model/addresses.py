@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from trainium_eks.model.instances import InstanceType
+from trainium_eks.model.instances import InstanceType, address_pods
 
-WARM_IP_TARGET = 8
-"""Free pod addresses that the VPC CNI keeps on a node. Its default, a whole spare interface, takes 50 on trn1."""
+WARM_IP_TARGET = 2
+"""Free pod addresses that the VPC CNI keeps on a node beside those in use. Its default, a whole spare interface, takes
+50 on trn1."""
 
-MINIMUM_IP_TARGET = 8
-"""Pod addresses that the VPC CNI takes when a node starts."""
+MINIMUM_IP_TARGET = 12
+"""Pod addresses that the VPC CNI takes when a node starts, in one call: just above the pods expected on an accelerator
+node, so that none of them waits for EC2 (amazon-vpc-cni-k8s, docs/eni-and-ip-target.md)."""
+
+EXPECTED_PODS = 10
+"""Pods with an address on an accelerator node: storage drivers, device plugin, metrics, GPU health, and a few pods of a
+job. Agents on the host network take none."""
+
+EXPECTED_CPU_PODS = 20
+"""Pods with an address on a CPU node: DNS, drivers' controllers, the scheduler, monitoring, staging."""
 
 RESERVED_BY_AWS = 5
 """Addresses of every subnet that AWS keeps: the first four and the last."""
@@ -99,17 +108,38 @@ def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
 def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogue") -> int:
     """Addresses that ``nodes`` nodes take from their subnet before training pods need more.
 
-    A node takes one for each interface that holds one, and the pod addresses that the VPC CNI is told to keep
-    (the same constants configure the add-on).
+    A node takes one for each interface that holds one, and what the VPC CNI keeps for the pods expected on it (the
+    same constants configure the add-on).
 
     Args:
         instance: the group's type.
         nodes: its largest size.
         interface_layout: as for :func:`address_interfaces`.
     """
-    return nodes * (address_interfaces(instance, interface_layout) + max(WARM_IP_TARGET, MINIMUM_IP_TARGET))
+    pods = EXPECTED_CPU_PODS if instance.family == "cpu" else EXPECTED_PODS
+    return nodes * (address_interfaces(instance, interface_layout) + pod_addresses(pods))
 
 
-def nodes_that_fit(instance: InstanceType, cidr_block: str, interface_layout: str = "catalogue") -> int:
-    """How many nodes a subnet of that size holds, when nothing else is in it."""
-    return usable(cidr_block) // needed(instance, 1, interface_layout)
+def pod_addresses(pods: int) -> int:
+    """Addresses that the VPC CNI takes for the pods of one node, those it keeps free included.
+
+    Args:
+        pods: how many of them have an address of their own.
+    """
+    return max(MINIMUM_IP_TARGET, pods + WARM_IP_TARGET)
+
+
+def max_pods(instance: InstanceType, interface_layout: str = "catalogue") -> int:
+    """Most pods that a node's addresses hold, with the interfaces laid out so.
+
+    The VPC CNI adds interfaces to card 0 alone. In layout ``ena`` an ``efa-only`` interface takes one of the card's
+    places: on types with two (trn2, p5, p5e) none is left to add, and the first one's addresses are all there are.
+
+    Args:
+        instance: the node's type.
+        interface_layout: as for :func:`address_interfaces`.
+    """
+    layout = instance.interface_layout if interface_layout == "catalogue" else interface_layout
+    taken = int(layout == "ena" and instance.has_efa and not instance.first_efa_card)
+    held = address_pods(instance.interfaces_per_card - taken, instance.ipv4_per_interface)
+    return min(instance.max_pods, held)

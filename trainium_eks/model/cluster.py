@@ -105,13 +105,15 @@ def problems(cluster: ClusterConfig, *, production: bool, catalogue: Catalogue =
     found += under("system_nodes", _cpu_nodes_problems(cluster.system_nodes, catalogue, least=1))
     found += under("cpu_nodes", _cpu_nodes_problems(cluster.cpu_nodes, catalogue, least=0))
     found += under("addon_versions", _addon_problems(cluster.addon_versions))
+    found += _unpinned_problems(cluster)
     found += _kube_proxy_problems(cluster)
     return found
 
 
 def addon_version(cluster: ClusterConfig, name: str) -> str:
-    """The version of an EKS add-on: the config's, else the pinned one."""
-    return cluster.addon_versions.get(name, versions.ADDONS[name])
+    """The version of an EKS add-on: the config's, else the one pinned for the cluster's Kubernetes version; empty when
+    there is neither, which :func:`problems` refuses."""
+    return cluster.addon_versions.get(name, versions.addons(cluster.kubernetes_version).get(name, ""))
 
 
 def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
@@ -209,8 +211,8 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
                 good=versions.KUBERNETES,
             )
         ]
-    if _minor(version) > _minor(versions.KUBERNETES):
-        reason = f"newer than {versions.KUBERNETES}, the last one that the pinned Volcano and add-ons are made for"
+    if versions.minor(version) > versions.minor(versions.KUBERNETES):
+        reason = f"newer than {versions.KUBERNETES}, the last one that the pinned Volcano certifies"
         return [Problem(path, reason, severity=Severity.WARN, row=34, value=version, good=versions.KUBERNETES)]
     if version not in versions.AMI_RELEASES:
         reason = f"no node image release is pinned for {version}: groups made on different days get different drivers"
@@ -220,10 +222,6 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
             )
         ]
     return []
-
-
-def _minor(version: str) -> int:
-    return int(version.split(".")[1])
 
 
 def _principal_problems(principals: tuple[str, ...]) -> list[Problem]:
@@ -280,6 +278,23 @@ def _addon_problems(pins: Mapping[str, str]) -> list[Problem]:
             good = versions.ADDONS[name]
             found.append(Problem(path, "not the version of an EKS add-on", value=version, allowed=allowed, good=good))
     return found
+
+
+def _unpinned_problems(cluster: ClusterConfig) -> list[Problem]:
+    """Add-ons for which neither the config nor this release names a version."""
+    version = cluster.kubernetes_version
+    if version not in versions.KUBERNETES_STANDARD_SUPPORT:
+        return []
+    missing = [name for name in versions.ADDONS if not addon_version(cluster, name)]
+    return [
+        Problem(
+            join_key("addon_versions", name),
+            f"no version of {name} is pinned for Kubernetes {version}",
+            f"aws eks describe-addon-versions --addon-name {name} --kubernetes-version {version} lists them",
+            good="<vX.Y.Z-eksbuild.N>",
+        )
+        for name in missing
+    ]
 
 
 def _kube_proxy_problems(cluster: ClusterConfig) -> list[Problem]:

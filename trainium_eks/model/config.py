@@ -35,7 +35,7 @@ from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
 from trainium_eks.model.storage import FileSystemConfig
 
-RULES = tuple(f"R{number:02}" for number in range(1, 69))
+RULES = tuple(f"R{number:02}" for number in range(1, 70))
 """The rules that a waiver can name."""
 
 
@@ -313,7 +313,7 @@ def _own_problems(config: StackConfig) -> list[Problem]:
         if rule not in RULES:
             meant = f"R{rule.upper().strip(' R'):0>2}"
             hint = f"did you mean {meant}?" if meant in RULES else "remove it"
-            found.append(Problem(path, "there is no such rule", hint, allowed=("R01 to R67",)))
+            found.append(Problem(path, "there is no such rule", hint, allowed=(f"{RULES[0]} to {RULES[-1]}",)))
         elif not reason.strip():
             found.append(Problem(path, "a waiver needs its reason", good="<your reason>"))
     return found

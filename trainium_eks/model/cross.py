@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainium_eks.model import addresses, formats, network, node_groups, ranges, regions
+from trainium_eks.model import addresses, formats, network, node_groups, ranges, regions, versions
 from trainium_eks.model.instances import Catalogue, InstanceType
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join
@@ -47,6 +47,7 @@ def problems(
         found += _file_system_zone_problems(config, zones)
     found += _address_problems(config, catalogue, zones, subnets)
     found += _range_problems(config, vpc_range)
+    found += _lustre_client_problems(config)
     found += _production_problems(config, zones)
     found += _quota_problems(config, catalogue)
     found += _principal_problems(config)
@@ -146,6 +147,18 @@ def _file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> l
             good=good,
         )
     ]
+
+
+def _lustre_client_problems(config: "StackConfig") -> list[Problem]:
+    """Whether nodes of this Kubernetes version are known to mount the file system."""
+    version, known = config.cluster.kubernetes_version, versions.NEWEST_KUBERNETES_WITH_LUSTRE
+    if config.file_system is None or version not in versions.KUBERNETES_STANDARD_SUPPORT:
+        return []
+    if versions.minor(version) <= versions.minor(known):
+        return []
+    reason = f"nodes of {version} run a kernel on which the Lustre client was not seen to mount the file system"
+    fix = f"use {known}, or mount it on one node of each group before you move the others"
+    return [formats.warn("cluster.kubernetes_version", reason, fix)]
 
 
 def _address_problems(

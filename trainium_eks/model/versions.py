@@ -37,8 +37,18 @@ KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
 )
 """Minor versions that EKS runs."""
 
+
+def minor(kubernetes_version: str) -> int:
+    """The minor of a version: 35 of ``1.35``."""
+    return int(kubernetes_version.split(".")[1])
+
+
 LUSTRE = "2.15"
 """Version of the file system. AL2023's client mounts it; it does not mount 2.10, the API's default (fsx-csi#437)."""
+
+NEWEST_KUBERNETES_WITH_LUSTRE = "1.35"
+"""The last minor version whose nodes are known to mount the file system (kernel 6.12). Those of 1.36 run kernel 6.18,
+and no word was found on whether Amazon Linux' Lustre client works with it."""
 
 MINIMUM_VPC_CNI_FOR_EFA_ONLY = "1.18.5"
 """First VPC CNI that leaves ``efa-only`` interfaces alone; with an older one nodes stay NotReady."""
@@ -61,23 +71,25 @@ ADDONS: Mapping[str, str] = MappingProxyType(
 )
 """EKS add-ons for :data:`KUBERNETES`."""
 
+_OF_ONE_KUBERNETES = frozenset({"kube-proxy", "coredns"})
+"""Add-ons that follow the control plane; the others serve every version that is pinned here."""
+
 _ADDONS_OF_OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        # kube-proxy and CoreDNS follow the control plane; the others serve all of these versions.
         "1.34": {"kube-proxy": "v1.34.6-eksbuild.13", "coredns": "v1.13.2-eksbuild.11"},
         KUBERNETES: {},
+        # CoreDNS 1.14 serves 1.35 and 1.36 alike: public clusters on both had the same build of it.
         "1.36": {"kube-proxy": "v1.36.0-eksbuild.13"},
     }
 )
 
 
 def addons(kubernetes_version: str) -> Mapping[str, str]:
-    """Add-on versions for a Kubernetes version.
-
-    Raises:
-        KeyError: for a version other than 1.34, 1.35 and 1.36, for which none are pinned here.
-    """
-    return MappingProxyType({**ADDONS, **_ADDONS_OF_OTHERS[kubernetes_version]})
+    """Add-on versions for a Kubernetes version; without those that follow the control plane where none is pinned."""
+    own = _ADDONS_OF_OTHERS.get(kubernetes_version)
+    if own is None:
+        return MappingProxyType({name: each for name, each in ADDONS.items() if name not in _OF_ONE_KUBERNETES})
+    return MappingProxyType({**ADDONS, **own})
 
 
 @dataclass(frozen=True)

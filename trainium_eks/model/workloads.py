@@ -133,10 +133,9 @@ ADDONS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
             _addon(
                 "DaemonSet",
                 "dcgm-server",
-                # Its chart gives it no toleration by default, and GPU nodes are tainted: it has no pod there.
-                "none",
-                "the node monitoring agent asks it about GPUs; give it the GPU taint's toleration by the add-on's "
-                "configuration (dcgmAgent.tolerations)",
+                "nvidia",
+                "without it the node monitoring agent calls the node's GPUs broken: the add-on's configuration must "
+                "tolerate the nodes' taints (dcgmAgent.tolerations)",
             ),
         ),
     }

@@ -107,6 +107,7 @@ def _gpu(made: Any) -> None:
     made["DaemonSet"] += [
         workload(workloads.CHARTS[chart][0], 2) for chart in ("nvidia-device-plugin", "dcgm-exporter")
     ]
+    the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": 2, "numberReady": 2}
 
 
 def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd() -> None:
@@ -117,6 +118,17 @@ def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd() -> None:
         assert found[f"plugins/{id_}"].status is Status.PASS, id_
     assert found[f"devices/gpu/{EFA}"].detail == "4 on each of 2 nodes"
     assert found["plugins/training-operator/training-operator"].status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("desired", "status"), [(0, Status.FAIL), (1, Status.FAIL), (2, Status.PASS)])
+def test_the_monitoring_agents_gpu_part_runs_on_every_gpu_node(desired: int, status: Status) -> None:
+    def spoil(made: Any) -> None:
+        _gpu(made)
+        the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": desired, "numberReady": desired}
+
+    stack = outputs(nodeGroups=[group("gpu", GPU, 4, 2)])
+    check = judged(spoil, stack=stack)["plugins/eks-node-monitoring-agent/dcgm-server"]
+    assert check.status is status
 
 
 def test_a_gpu_stack_without_etcd_fails() -> None:

@@ -261,7 +261,21 @@ def test_the_volume_driver_gets_its_region_by_value(record: Record) -> None:
 def test_no_add_on_is_configured_by_keys_that_its_schema_may_lack(record: Record) -> None:
     """EKS refuses an unknown key, and the whole deployment ends there."""
     configured = {name for name, addon in addons(built(record)).items() if "configurationValues" in addon.inputs}
-    assert configured == {"vpc-cni", "aws-ebs-csi-driver"}
+    assert configured == {"vpc-cni", "aws-ebs-csi-driver", "eks-node-monitoring-agent"}
+
+
+def test_the_gpu_part_of_the_monitoring_agent_tolerates_gpu_nodes(record: Record) -> None:
+    """Without it the agent calls every GPU node broken; also on a cluster whose GPU groups come later."""
+    agent = addons(built(record))["eks-node-monitoring-agent"]
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert json.loads(agent.inputs["configurationValues"]) == {"dcgmAgent": {"tolerations": [gpu]}}
+
+
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
+def test_add_ons_are_those_of_the_clusters_own_kubernetes_version(record: Record, version: str) -> None:
+    found = addons(built(record, kubernetes_version=version))
+    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == dict(versions.addons(version))
+    assert found["kube-proxy"].inputs["addonVersion"].startswith(f"v{version}.")
 
 
 def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(record: Record) -> None:

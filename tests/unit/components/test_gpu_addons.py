@@ -57,12 +57,12 @@ def test_by_default_plugins_exporter_and_training_operator_are_installed(record:
     }
 
 
-def test_every_release_is_pinned_rolled_back_on_failure_and_bounded(record: Record) -> None:
+def test_every_release_is_pinned_and_bounded_and_stays_where_a_node_is_broken(record: Record) -> None:
     for name, each in installed(record).items():
         chart = versions.CHARTS[name]
         assert (each.inputs["chart"], each.inputs["version"]) == (chart.chart, chart.version)
         assert each.inputs["repositoryOpts"] == {"repo": chart.repository}
-        assert (each.inputs["atomic"], each.inputs["cleanupOnFail"]) == (True, True)
+        assert (each.inputs["atomic"], each.inputs["cleanupOnFail"], each.inputs["skipAwait"]) == (False, False, True)
         assert (each.inputs["timeout"], each.inputs["maxHistory"]) == (600, 5)
 
 

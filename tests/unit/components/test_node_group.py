@@ -1,6 +1,9 @@
 import base64
 import email
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -11,6 +14,7 @@ from dry_run import planned_alike
 
 from components import _launch_template as template
 from components._args import ArgumentError
+from components._user_data import is_large_lustre_client
 from components.node_group import POOL_LABEL, AcceleratorNodeGroup
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import versions
@@ -56,6 +60,32 @@ def user_data(graph: Graph) -> list[tuple[str, str]]:
     """The parts of the user data, as (content type, text)."""
     text = base64.b64decode(settings(graph)["userData"]).decode()
     return [(part.get_content_type(), part.get_payload()) for part in email.message_from_string(text).get_payload()]
+
+
+def node_config(graph: Graph) -> Any:
+    """nodeadm's part of the user data."""
+    ((type_, text), *rest) = user_data(graph)
+    assert type_ == "application/node.eks.aws"
+    assert all(other == "text/x-shellscript" for other, _ in rest)
+    return yaml.safe_load(text)
+
+
+def run_script(record: Record, holds: str, home: Path, *, commands: Sequence[str] = (), **args: Any) -> Path:
+    """Runs the one script of the user data that holds a text, with its files below ``home`` and these commands there.
+
+    Returns:
+        ``home``, where dnf leaves ``dnf.log``.
+    """
+    (script,) = [text for _, text in user_data(built(record, **args)) if holds in text]
+    (home / "bin").mkdir()
+    for name, body in {"systemctl": "", "dnf": f"echo $@ > {home}/dnf.log", **dict.fromkeys(commands, "")}.items():
+        (home / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (home / "bin" / name).chmod(0o755)
+    for folder in ("etc/modprobe.d", "etc/systemd/system"):
+        (home / folder).mkdir(parents=True)
+    here = script.replace("/etc/", f"{home}/etc/").replace(":/usr/sbin:/sbin", "")
+    subprocess.run(["bash", "-c", here], env={"PATH": f"{home / 'bin'}:/bin:/usr/bin"}, check=True, timeout=10)
+    return home
 
 
 def places(graph: Graph) -> list[tuple[int, int, str]]:
@@ -176,11 +206,49 @@ def test_all_that_a_launch_makes_is_tagged(record: Record) -> None:
 
 
 def test_local_disks_become_one_volume_through_nodeadm(record: Record) -> None:
-    ((type_, text),) = user_data(built(record))
-    assert type_ == "application/node.eks.aws"
-    config = yaml.safe_load(text)
+    config = node_config(built(record))
     assert config["kind"] == "NodeConfig"
     assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "pods"),
+    [
+        ("trn2.48xlarge", "ena", 51),
+        ("p5.48xlarge", "ena", 51),
+        ("trn1.32xlarge", "ena", 198),
+        ("trn2.48xlarge", "efa-only", None),
+        ("p6-b300.48xlarge", "ena", None),
+    ],
+)
+def test_a_layout_that_takes_addresses_lowers_the_number_of_pods(
+    record: Record, name: str, layout: str, pods: int | None
+) -> None:
+    spec = node_config(built(record, name, interface_layout=layout))["spec"]
+    assert spec.get("kubelet") == (None if pods is None else {"flags": [f"--max-pods={pods}"]})
+
+
+@pytest.mark.parametrize("name", ["trn1.32xlarge", "p5.48xlarge"])
+def test_efa_nodes_let_containers_lock_memory_before_containerd_starts(record: Record, name: str) -> None:
+    scripts = [text for type_, text in user_data(built(record, name)) if type_ == "text/x-shellscript"]
+    assert "LimitMEMLOCK=infinity" in scripts[0]
+    assert scripts[0].index("LimitMEMLOCK") < scripts[0].index("daemon-reload") < scripts[0].index("try-restart")
+    assert "MEMLOCK" not in str(user_data(built(record, "trn1.2xlarge")))
+
+
+def test_the_drop_in_is_a_unit_file(record: Record, tmp_path: Path) -> None:
+    unit = run_script(record, "LimitMEMLOCK", tmp_path) / "etc/systemd/system/containerd.service.d/50-memlock.conf"
+    assert unit.read_text() == "[Service]\nLimitMEMLOCK=infinity\n"
+
+
+def test_large_lustre_clients_get_the_options_that_fsx_asks_for(record: Record, tmp_path: Path) -> None:
+    options = run_script(record, "ptlrpcd_per_cpt_max", tmp_path) / "etc/modprobe.d/lustre.conf"
+    assert options.read_text() == "options ptlrpc ptlrpcd_per_cpt_max=32\noptions ksocklnd credits=2560\n"
+
+
+@pytest.mark.parametrize(("vcpus", "large"), [(64, False), (65, True)])
+def test_a_large_lustre_client_has_more_than_64_vcpus(vcpus: int, large: bool) -> None:
+    assert is_large_lustre_client(replace(CATALOGUE["m6i.xlarge"], vcpus=vcpus)) is large
 
 
 def test_trainium_reserves_no_hugepages_and_gpus_with_efa_do(record: Record) -> None:
@@ -197,6 +265,17 @@ def test_the_lustre_client_is_installed_only_when_asked_for(record: Record) -> N
     assert "lustre-client" in str(user_data(built(record, install_lustre_client=True)))
 
 
+@pytest.mark.parametrize(
+    ("there", "installs"), [((), True), (("lctl",), True), (("mount.lustre",), True), (("lctl", "mount.lustre"), False)]
+)
+def test_the_lustre_client_is_there_when_its_tools_are(
+    record: Record, tmp_path: Path, there: tuple[str, ...], installs: bool
+) -> None:
+    """aws-fsx-csi-driver#460: an image had the module without the tools."""
+    home = run_script(record, "lustre-client", tmp_path, commands=there, install_lustre_client=True)
+    assert (home / "dnf.log").exists() is installs
+
+
 def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtimes_default(record: Record) -> None:
     assert "LOGICAL_NC" not in str(user_data(built(record, "trn2.48xlarge")))
     whole = CATALOGUE.with_entries({"trn2.48xlarge": {"logicalNeuronCores": 128}})
@@ -204,7 +283,7 @@ def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtime
 
 
 def test_nothing_to_do_at_boot_is_no_user_data(record: Record) -> None:
-    assert "userData" not in settings(built(record, "inf2.48xlarge"))
+    assert "userData" not in settings(built(record, "trn1.2xlarge", local_storage="none"))
 
 
 def test_plain_on_demand_starts_in_a_cluster_placement_group(record: Record) -> None:

@@ -89,24 +89,42 @@ def test_zones_must_be_distinct_and_at_least_one(zones: list[str]) -> None:
         addresses.plan("10.0.0.0/16", zones)
 
 
-# Nodes that fit a subnet with the VPC CNI's targets at 8: (type, all-efa /24, efa-only /24, all-efa /22, efa-only /22,
-# all-efa /20, efa-only /20), as computed when the targets were chosen; None where it was not.
-BUDGET = [
-    ("trn1.32xlarge", 15, 27, 63, 113, 255, 454),
-    ("trn1n.32xlarge", 10, 27, 42, None, 170, None),
-    ("trn2.48xlarge", 10, 27, 42, None, 170, None),
-    ("p4d.24xlarge", 20, None, 84, None, 340, None),
-    ("p5.48xlarge", 6, 27, 25, 113, 102, 454),
+# Addresses of one node: one for each interface that holds one, and the twelve that the VPC CNI takes at its start.
+NEEDED = [
+    ("trn1.32xlarge", "efa-only", 13),
+    ("trn1.32xlarge", "ena", 13),
+    ("trn1.32xlarge", "efa", 20),
+    ("trn2.48xlarge", "efa", 28),
+    ("p5.48xlarge", "efa", 44),
+    ("p6-b300.48xlarge", "catalogue", 13),
+    ("m6i.xlarge", "none", 23),
 ]
 
 
-@pytest.mark.parametrize("row", BUDGET, ids=lambda row: row[0])
-def test_the_budget_is_one_address_an_interface_and_the_targets(row: tuple[str, *tuple[int | None, ...]]) -> None:
-    instance = CATALOGUE[row[0]]
-    subnets = ("10.0.0.0/24", "10.0.0.0/24", "10.0.0.0/22", "10.0.0.0/22", "10.0.0.0/20", "10.0.0.0/20")
-    for cidr_block, layout, expected in zip(subnets, ("efa", "efa-only") * 3, row[1:], strict=True):
-        if expected is not None:
-            assert addresses.nodes_that_fit(instance, cidr_block, layout) == expected
+@pytest.mark.parametrize(("name", "layout", "count"), NEEDED)
+def test_the_budget_is_one_address_an_interface_and_those_of_its_pods(name: str, layout: str, count: int) -> None:
+    assert addresses.needed(CATALOGUE[name], 1, layout) == count
+
+
+@pytest.mark.parametrize(("pods", "held"), [(0, 12), (10, 12), (11, 13), (48, 50)])
+def test_two_addresses_stay_free_and_twelve_are_the_least(pods: int, held: int) -> None:
+    assert addresses.pod_addresses(pods) == held
+
+
+# Cards with two places (trn2, p5) lose half their addresses to an EFA interface beside the plain one.
+MAX_PODS = [
+    ("trn2.48xlarge", "catalogue", 100),
+    ("trn2.48xlarge", "efa", 100),
+    ("trn2.48xlarge", "ena", 51),
+    ("p5.48xlarge", "ena", 51),
+    ("p6-b300.48xlarge", "catalogue", CATALOGUE["p6-b300.48xlarge"].max_pods),
+    ("trn1.2xlarge", "ena", CATALOGUE["trn1.2xlarge"].max_pods),
+]
+
+
+@pytest.mark.parametrize(("name", "layout", "pods"), MAX_PODS)
+def test_pods_are_as_many_as_the_places_of_card_0_hold(name: str, layout: str, pods: int) -> None:
+    assert addresses.max_pods(CATALOGUE[name], layout) == pods
 
 
 @given(
@@ -125,7 +143,7 @@ def test_what_is_needed_grows_by_the_node(name: str, nodes: int, layout: str) ->
 def test_what_is_needed_follows_the_constants_that_configure_the_cni(monkeypatch: pytest.MonkeyPatch) -> None:
     before = addresses.needed(CATALOGUE["trn1.32xlarge"], 2)
     monkeypatch.setattr(addresses, "WARM_IP_TARGET", 20)
-    assert addresses.needed(CATALOGUE["trn1.32xlarge"], 2) == before + 2 * 12
+    assert addresses.needed(CATALOGUE["trn1.32xlarge"], 2) == before + 2 * 18
 
 
 def test_the_card_without_efa_holds_an_address_too_when_every_card_has_one() -> None:

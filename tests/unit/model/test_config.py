@@ -450,6 +450,31 @@ def test_zones_come_from_the_network_or_the_region() -> None:
     assert model.vpc_cidr(existing) == "10.64.0.0/16"
 
 
+@pytest.mark.parametrize(("nodes", "fits"), [(11, True), (12, False)])
+def test_a_subnet_is_large_enough_up_to_its_last_address(nodes: int, fits: bool) -> None:
+    """A /24 has 251: 16 for the control plane, 3 x 23 and 23 for CPU nodes, 11 x 13 for the group."""
+    values = {
+        "region": "us-west-2",
+        "owner": "me",
+        "allowedAccountIds": ["123456789012"],
+        "fileSystem": None,
+        "network": {"cidrBlock": "10.0.0.0/22"},
+        "cluster": {"endpoint": {"wayIn": "x"}, "cpuNodes": {"maxSize": 1}},
+        "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": nodes}],
+    }
+    found = [each.path for each in problems(load(text(values)))]
+    assert ("network.cidr_block" not in found) is fits
+
+
+@pytest.mark.parametrize(("version", "warned"), [("1.34", False), ("1.35", False), ("1.36", True)])
+def test_lustre_on_nodes_of_a_newer_kernel_is_warned_of(version: str, warned: bool) -> None:
+    cluster = {**FULL["cluster"], "kubernetesVersion": version, "addonVersions": {}}
+    found = [each.reason for each in problems(load(text(put(FULL, ("cluster",), cluster))))]
+    assert any("Lustre client" in reason for reason in found) is warned
+    without_lustre = put(put(FULL, ("cluster",), cluster), ("fileSystem",), None)
+    assert not any("Lustre client" in each.reason for each in problems(load(text(without_lustre))))
+
+
 def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone() -> None:
     block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az1"}
     groups = [

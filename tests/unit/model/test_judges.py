@@ -228,7 +228,21 @@ class TestClusters:
     def test_kube_proxy_is_the_clusters_own_version(self) -> None:
         found = self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.34.1-eksbuild.2"})
         assert [each for each in found if each.severity is Severity.REFUSE] == []
-        assert "addon_versions.kube-proxy" in paths(self.problems(kubernetes_version="1.34"))
+        assert paths(
+            self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.35.3-eksbuild.18"})
+        ) == ["addon_versions.kube-proxy"]
+
+    @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
+    def test_a_version_with_pinned_add_ons_is_taken(self, version: str) -> None:
+        assert [each for each in self.problems(kubernetes_version=version) if each.severity is Severity.REFUSE] == []
+
+    def test_a_version_without_pinned_add_ons_asks_for_those_that_follow_it(self) -> None:
+        found = self.problems(kubernetes_version="1.33")
+        refused = [each for each in found if each.severity is Severity.REFUSE]
+        assert paths(refused) == ["addon_versions.kube-proxy", "addon_versions.coredns"]
+        pins = {"kube-proxy": "v1.33.3-eksbuild.4", "coredns": "v1.12.2-eksbuild.4"}
+        found = self.problems(kubernetes_version="1.33", addon_versions=pins)
+        assert [each for each in found if each.severity is Severity.REFUSE] == []
 
     def test_an_add_on_that_is_not_this_stacks_is_refused(self) -> None:
         (told,) = self.problems(addon_versions={"vpc-cn": "v1.20.0-eksbuild.1"})

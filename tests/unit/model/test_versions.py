@@ -43,10 +43,9 @@ def test_add_on_versions_are_exact_builds_of_eks(kubernetes: str) -> None:
     assert minor(versions.addons(kubernetes)["kube-proxy"]) == minor(kubernetes)
 
 
-def test_add_ons_of_the_default_version_are_the_table_and_of_an_unknown_one_an_error() -> None:
+def test_add_ons_of_the_default_version_are_the_table_and_an_unknown_one_has_only_those_of_every_version() -> None:
     assert versions.addons(versions.KUBERNETES) == versions.ADDONS
-    with pytest.raises(KeyError, match=r"1\.20"):
-        versions.addons("1.20")
+    assert versions.ADDONS.keys() - versions.addons("1.20").keys() == {"kube-proxy", "coredns"}
 
 
 def test_the_pinned_cni_leaves_efa_only_interfaces_alone() -> None:

@@ -17,7 +17,7 @@ from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import Objects, Reference
 from trainium_eks.model import workloads
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.instances import CATALOGUE, DEVICE_RESOURCES
 from trainium_eks.model.regions import eks_image_registry
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE, Workload
 
@@ -47,7 +47,8 @@ class Pod:
     memory_mib: int
     host_network: bool = False
     tolerates: str = ""
-    """``everything`` for agents of every node, ``critical`` for controllers, empty for nothing."""
+    """``everything`` for agents of every node, ``accelerator`` for those of its family's, ``critical`` for
+    controllers, empty for nothing."""
     family: str = ""
     """Family of the nodes that it is for; empty for all."""
 
@@ -139,6 +140,7 @@ PODS: Mapping[str, Pod] = {
         "default",
         0,
         0,
+        tolerates="accelerator",
         family="nvidia",
     ),
 }
@@ -267,6 +269,8 @@ def _pod_spec(workload: Workload, pod: Pod, version: str, region: str) -> dict[s
             {"key": "CriticalAddonsOnly", "operator": "Exists"},
             {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
         ]
+    if pod.tolerates == "accelerator":
+        spec["tolerations"] = [{"key": DEVICE_RESOURCES[pod.family], "operator": "Exists", "effect": "NoSchedule"}]
     if pod.family:
         types = sorted(name for name, instance in CATALOGUE.items() if instance.family == pod.family)
         terms = [{"matchExpressions": [{"key": _INSTANCE_TYPE, "operator": "In", "values": types}]}]

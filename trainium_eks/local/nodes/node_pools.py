@@ -49,7 +49,7 @@ class NodePool:
     """The group's name in EKS, at most 63 characters."""
     region: str
     instance: InstanceType
-    """The nodes' type, with the hugepages that the launch template reserves."""
+    """The nodes' type, with the hugepages and the number of pods that the launch template sets."""
     zone_ids: tuple[str, ...]
     """Where the nodes are, one zone after the other in turn; at least one."""
     size: int
@@ -131,6 +131,8 @@ def pool_of(
     pages = re.search(r"vm\.nr_hugepages *= *(\d+)", boot)
     if template:
         instance = replace(instance, hugepages_2mi=int(pages[1]) if pages else 0)
+    if pods := re.search(r"--max-pods=(\d+)", boot):
+        instance = replace(instance, max_pods=int(pods[1]))
     launch, scaling = inputs.get("launchTemplate") or {}, inputs.get("scalingConfig") or {}
     return NodePool(
         key=key,

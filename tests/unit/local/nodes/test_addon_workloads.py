@@ -96,8 +96,9 @@ def test_the_service_accounts_that_get_roles_are_there(addon: str) -> None:
 @pytest.mark.parametrize("instance_type", ["trn1.32xlarge", "p5.48xlarge"])
 def test_agents_run_on_accelerator_nodes_and_controllers_do_not(instance_type: str) -> None:
     (taint,) = CATALOGUE.taints(instance_type)
+    family = CATALOGUE[instance_type].family
     for _, workload in WORKLOADS:
-        assert tolerates(pod_spec(workload.name), taint) is (workload.nodes == "all"), workload.name
+        assert tolerates(pod_spec(workload.name), taint) is (workload.nodes in ("all", family)), workload.name
 
 
 def test_dcgm_is_for_gpu_nodes_alone() -> None:

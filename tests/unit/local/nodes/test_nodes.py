@@ -203,6 +203,12 @@ def test_hugepages_are_those_of_the_user_data() -> None:
     assert int(none["memory"][:-2]) - int(reserved["memory"][:-2]) == 200
 
 
+def test_the_number_of_pods_is_that_of_the_user_data() -> None:
+    fewer = sized(1, boot=template("kubelet: {flags: [--max-pods=51]}"), instanceTypes=["p5.48xlarge"])
+    assert fewer[0]["status"]["allocatable"]["pods"] == "51"
+    assert sized(1, boot=template(), instanceTypes=["p5.48xlarge"])[0]["status"]["allocatable"]["pods"] == "100"
+
+
 @pytest.mark.parametrize(
     ("boot", "gibibytes"),
     [

@@ -1,13 +1,15 @@
-"""R24-R29: EFA, placement and the way a group gets its instances."""
+"""R24-R29 and R69: EFA, placement and the way a group gets its instances."""
 
 from collections.abc import Iterator
 
 from trainium_eks.graph.judging.rules._facts import Interface, NodeGroup, interfaces
-from trainium_eks.graph.judging.rules._read import Json, at, given, items, known, show, text
+from trainium_eks.graph.judging.rules._read import Json, at, given, items, known, show, text, user_data
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
+LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
+"""The setting of containerd's unit, or of a drop-in."""
 
 
 @rule("R24", "Give each EFA type all its EFA interfaces, laid out by card", "high", "EC2 EfaInfo, EFA user guide")
@@ -81,6 +83,16 @@ def spot(view: View) -> Iterator[Finding]:
         if not known(group.capacity_type):
             faults.append(f"capacityType is {show(group.capacity_type)}, wanted ON_DEMAND or CAPACITY_BLOCK")
         yield from judged(group.resource, faults, f"capacity type {group.capacity_type}")
+
+
+@rule("R69", "Let EFA containers lock memory", "high", "EFA user guide, nvidia-container-toolkit#2037")
+def lockable_memory(view: View) -> Iterator[Finding]:
+    """EFA locks every buffer that it sends from. Containers inherit containerd's limit, 8 MiB by default, and
+    CAP_IPC_LOCK does not help those that do not run as root; user data raises the limit before containerd starts."""
+    for group in view.efa_groups:
+        raised = any(LOCKABLE_MEMORY in part for part in user_data(group.settings.get("userData")) or ())
+        faults = [] if raised else [f"launch template: userData has no {LOCKABLE_MEMORY} for containerd, wanted one"]
+        yield from judged(group.resource, faults, "containers may lock memory")
 
 
 def _interface_summary(group: NodeGroup) -> str:
@@ -183,4 +195,12 @@ def _block_zone(view: View, target: Json) -> str:
     return next((text(at(each, "zoneId")) for each in capacities if known(target) and at(each, "id") == target), "")
 
 
-RULES: tuple[Rule, ...] = (efa_interfaces, efa_security_groups, one_subnet, placement, capacity_blocks, spot)
+RULES: tuple[Rule, ...] = (
+    efa_interfaces,
+    efa_security_groups,
+    one_subnet,
+    placement,
+    capacity_blocks,
+    spot,
+    lockable_memory,
+)

@@ -1,7 +1,7 @@
 """R12-R23 and R30: what a node starts from, and what it may do."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import LAUNCH_TEMPLATE, RELEASE, ROLE, SUBNET, NodeGroup
@@ -11,6 +11,7 @@ from trainium_eks.graph.judging.rules._read import (
     allows,
     at,
     differs,
+    document,
     given,
     items,
     mapping,
@@ -23,11 +24,13 @@ from trainium_eks.graph.judging.rules._read import (
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model.instances import EKS_EFFECTS
 
 WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
 PULL_POLICIES = frozenset({"AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"})
 OPTIONAL_POLICIES = frozenset({"AmazonSSMManagedInstanceCore"})
 CNI_POLICY = "AmazonEKS_CNI_Policy"
+MONITORING_AGENT = "eks-node-monitoring-agent"
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 
@@ -131,17 +134,21 @@ def node_roles(view: View) -> Iterator[Finding]:
         yield from judged(policy, faults, "names its actions")
 
 
-@rule("R19", "Repair broken nodes by themselves", "medium", "EKS best practices data plane")
+@rule("R19", "Repair broken nodes by themselves", "medium", "EKS best practices data plane, containers-roadmap#2567")
 def node_repair(view: View) -> Iterator[Finding]:
-    """Node repair is off unless asked for, and knows of a Neuron or GPU fault only through the monitoring agent."""
+    """Node repair is off unless asked for, and knows of a Neuron or GPU fault only through the monitoring agent. Its
+    GPU part (the DCGM server) tolerates no taint by itself: on a GPU node without one, the agent calls the GPUs
+    broken."""
     for group in view.node_groups:
         yield from judged(
             group.resource, differs(group.resource.inputs, "nodeRepairConfig.enabled", True), "repair is on"
         )
+    agents = view.addons(MONITORING_AGENT)
     for plane in view.control_planes:
-        there = view.addons("eks-node-monitoring-agent")
-        faults = [] if there else ["add-on eks-node-monitoring-agent is missing, wanted it installed"]
+        faults = [] if agents else [f"add-on {MONITORING_AGENT} is missing, wanted it installed"]
         yield from judged(plane.resource, faults, "the monitoring agent is installed")
+    for agent in agents:
+        yield from judged(agent, _dcgm_faults(view, agent), "its DCGM server tolerates the GPU nodes' taints")
 
 
 @rule("R20", "Say how a node group updates", "medium", "EKS API, own")
@@ -269,6 +276,27 @@ def _node_role_faults(view: View, role: Resource) -> Iterator[str]:
     own = [each.name for each in view.referring(role, "role", "aws:iam/rolePolicy:RolePolicy")]
     if own or given(role.inputs.get("inlinePolicies")):
         yield f"inline policies {', '.join(own) or 'in inlinePolicies'}, wanted none on a node's role"
+
+
+def _dcgm_faults(view: View, agent: Resource) -> Iterator[str]:
+    """A taint of a GPU group that the agent's DCGM server does not tolerate, once each."""
+    values = document(agent.inputs.get("configurationValues"))
+    tolerated = [mapping(each) for each in items(at(values, "dcgmAgent.tolerations"))]
+    gpus = [group for group in view.node_groups if group.instance is not None and group.instance.family == "nvidia"]
+    taints = [mapping(each) for group in gpus for each in items(group.resource.inputs.get("taints"))]
+    unmet = [each for each in taints if not any(_tolerates(toleration, each) for toleration in tolerated)]
+    for taint in dict.fromkeys(f"{each.get('key')}:{each.get('effect')}" for each in unmet):
+        yield f"configurationValues has no dcgmAgent.tolerations for {taint}, wanted one"
+
+
+def _tolerates(toleration: Mapping[str, Json], taint: Mapping[str, Json]) -> bool:
+    """Whether a pod's toleration, in Kubernetes' spelling, covers a node group's taint, in EKS'."""
+    key, effect = toleration.get("key"), toleration.get("effect")
+    if given(effect) and EKS_EFFECTS.get(text(effect)) != taint.get("effect"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return not given(key) or key == taint.get("key")
+    return key == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 def _pod_roles(view: View, addon: Resource) -> Iterator[Resource]:

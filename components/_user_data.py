@@ -1,0 +1,142 @@
+"""User data: what a node does with its disks, memory, limits and packages before the kubelet starts."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainium_eks.model.instances import InstanceType
+
+DEFAULT_CORES_PER_LOGICAL_CORE: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
+"""Physical Neuron cores that the runtime shows as one (LNC), by accelerator; 1 where nothing stands."""
+
+LARGE_LUSTRE_CLIENT_VCPUS = 64
+"""Above this many vCPUs FSx asks its clients for other module options (FSx for Lustre user guide, performance)."""
+
+BOUNDARY = "==node-config=="
+"""Fixed, so that the same settings give the same user data."""
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a node does before the kubelet starts."""
+
+    raid0: bool = False
+    """Local NVMe disks become one volume for containers and images."""
+    max_pods: int = 0
+    """Most pods of the node; 0 leaves the number that EKS computes from the type."""
+    lockable_memory: bool = False
+    """Containers may lock as much memory as they like, which EFA does with every buffer that it sends from."""
+    hugepages_2mi: int = 0
+    """Hugepages of 2 MiB to reserve."""
+    cores_per_logical_core: int = 0
+    """Neuron's LNC to set; 0 leaves the runtime's default."""
+    lustre_client: bool = False
+    """Install the Lustre client."""
+    large_lustre_client: bool = False
+    """Set the Lustre options for clients with many processors."""
+
+
+def logical_core_setting(instance: InstanceType) -> int:
+    """The LNC that user data must set for the catalogue's number of logical cores; 0 when the default gives it."""
+    if not instance.logical_neuron_cores:
+        return 0
+    wanted = instance.neuron_cores // instance.logical_neuron_cores
+    return 0 if wanted == DEFAULT_CORES_PER_LOGICAL_CORE.get(instance.accelerator, 1) else wanted
+
+
+def is_large_lustre_client(instance: InstanceType) -> bool:
+    """Whether FSx asks for module options on nodes of this type."""
+    return instance.vcpus > LARGE_LUSTRE_CLIENT_VCPUS
+
+
+def user_data(boot: Boot) -> str | None:
+    """The user data as EKS takes it, base64 of MIME parts; None when there is nothing to do.
+
+    EKS merges its own part (cluster, endpoint, CA) as long as the template names no image (EKS user guide, launch
+    templates). Scripts run in cloud-init's last stage, which nodeadm-run.service waits for before it starts containerd
+    and the kubelet (awslabs/amazon-eks-ami).
+    """
+    parts = [("application/node.eks.aws", config)] if (config := _node_config(boot)) else []
+    parts += [("text/x-shellscript", f"#!/bin/bash\nset -euo pipefail\n{script}") for script in _scripts(boot)]
+    if not parts:
+        return None
+    lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{BOUNDARY}"', ""]
+    for content_type, content in parts:
+        lines += [f"--{BOUNDARY}", f'Content-Type: {content_type}; charset="us-ascii"', "", content]
+    lines += [f"--{BOUNDARY}--", ""]
+    return base64.b64encode("\n".join(lines).encode()).decode()
+
+
+def _node_config(boot: Boot) -> str:
+    """nodeadm's part; empty when its defaults will do."""
+    parts = [_RAID0] if boot.raid0 else []
+    if boot.max_pods:
+        parts.append(_MAX_PODS.format(count=boot.max_pods))
+    return "".join([_NODE_CONFIG, *parts]) if parts else ""
+
+
+def _scripts(boot: Boot) -> list[str]:
+    """What the shell does, in order."""
+    scripts = []
+    if boot.lockable_memory:
+        scripts.append(_LOCKABLE_MEMORY)
+    if boot.hugepages_2mi:
+        scripts.append(_HUGEPAGES.format(count=boot.hugepages_2mi))
+    if boot.cores_per_logical_core:
+        scripts.append(_LOGICAL_CORES.format(cores=boot.cores_per_logical_core))
+    if boot.large_lustre_client:
+        scripts.append(_LARGE_LUSTRE_CLIENT)
+    if boot.lustre_client:
+        scripts.append(_LUSTRE_CLIENT)
+    return scripts
+
+
+_NODE_CONFIG = """\
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+"""
+
+_RAID0 = """\
+  instance:
+    localStorage:
+      strategy: RAID0
+"""
+
+# A flag, because it outweighs the `maxPods` that EKS writes into its own NodeConfig, in whichever order nodeadm merges.
+_MAX_PODS = """\
+  kubelet:
+    flags:
+      - --max-pods={count}
+"""
+
+# Containers inherit containerd's limit, 8 MiB by systemd's default. Neither Kubernetes nor CAP_IPC_LOCK raises it for
+# a container that does not run as root (nvidia-container-toolkit#2037). A base runtime spec in a NodeConfig would have
+# to repeat every limit that the image sets. containerd is not running yet; where it is, it starts anew.
+_LOCKABLE_MEMORY = """\
+mkdir -p /etc/systemd/system/containerd.service.d
+printf '[Service]\\nLimitMEMLOCK=infinity\\n' > /etc/systemd/system/containerd.service.d/50-memlock.conf
+systemctl daemon-reload
+systemctl try-restart containerd.service
+"""
+
+_HUGEPAGES = """\
+echo 'vm.nr_hugepages = {count}' > /etc/sysctl.d/90-hugepages.conf
+sysctl --load /etc/sysctl.d/90-hugepages.conf
+"""
+
+_LOGICAL_CORES = """\
+mkdir -p /opt/aws/neuron
+echo 'NEURON_LOGICAL_NC_CONFIG={cores}' > /opt/aws/neuron/logical_nc_config
+"""
+
+# Options are read when the modules are loaded, which the first mount does.
+_LARGE_LUSTRE_CLIENT = """\
+printf 'options ptlrpc ptlrpcd_per_cpt_max=32\\noptions ksocklnd credits=2560\\n' > /etc/modprobe.d/lustre.conf
+"""
+
+# Images have had the kernel module without the tools that mount with it (aws-fsx-csi-driver#460).
+_LUSTRE_CLIENT = """\
+export PATH="$PATH:/usr/sbin:/sbin"
+{ command -v lctl && command -v mount.lustre; } > /dev/null || dnf install --assumeyes lustre-client
+"""
