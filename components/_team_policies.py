@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 import pulumi_kubernetes as k8s
 
-from trainium_eks.model import admission
-from trainium_eks.model.admission import Validation, Variable
+from trainium_eks.model.admission import Match, Policy
 
 READ = ("get", "list", "watch")
 WRITE = (*READ, "create", "update", "patch", "delete")
 
 RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("batch.volcano.sh", ("jobs", "cronjobs"), WRITE),
+    # TorchX asks for the status alone.
+    ("batch.volcano.sh", ("jobs/status",), ("get",)),
     # What `vcctl` suspends and resumes a job by.
     ("bus.volcano.sh", ("commands",), (*READ, "create", "delete")),
     ("scheduling.volcano.sh", ("podgroups",), READ),
@@ -100,21 +101,26 @@ def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.
     return policies
 
 
-def admission_policies(
-    queues: Sequence[str],
-) -> dict[str, k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]:
-    """Name to spec: which queues jobs may name, and how pods get accelerators."""
-    queued = [
-        _matching(group, version, resource, "CREATE", "UPDATE")
-        for group, (version, resource) in admission.QUEUED_RESOURCES.items()
-    ]
-    return {
-        "queues": _policy(queued, admission.queue_variables(), admission.queue_validations(queues)),
-        # A pod's scheduler and node are set once, so there is nothing to judge on an update.
-        "pods": _policy(
-            [_matching("", "v1", "pods", "CREATE")], admission.pod_variables(), admission.pod_validations(queues)
+def admission_policy(policy: Policy) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs:
+    """The spec of one policy: what it cannot judge, it refuses."""
+    conditions = [k8s.admissionregistration.v1.MatchConditionArgs(name="judged", expression=policy.condition)]
+    return k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
+        failure_policy="Fail",
+        match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
+            match_policy="Equivalent", resource_rules=[_matching(each) for each in policy.matches]
         ),
-    }
+        match_conditions=conditions if policy.condition else None,
+        variables=[
+            k8s.admissionregistration.v1.VariableArgs(name=each.name, expression=each.expression)
+            for each in policy.variables
+        ],
+        validations=[
+            k8s.admissionregistration.v1.ValidationArgs(
+                expression=each.expression, message=each.message, reason="Forbidden"
+            )
+            for each in policy.validations
+        ],
+    )
 
 
 def _named(namespace: str) -> k8s.meta.v1.LabelSelectorArgs:
@@ -138,35 +144,11 @@ def _egress(
     )
 
 
-def _matching(
-    group: str, version: str, resource: str, *operations: str
-) -> k8s.admissionregistration.v1.NamedRuleWithOperationsArgs:
+def _matching(match: Match) -> k8s.admissionregistration.v1.NamedRuleWithOperationsArgs:
     return k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
-        api_groups=[group],
-        api_versions=[version],
-        resources=[resource],
-        operations=list(operations),
+        api_groups=[match.group],
+        api_versions=[match.version],
+        resources=[match.resource],
+        operations=["CREATE", "UPDATE"],
         scope="Namespaced",
-    )
-
-
-def _policy(
-    rules: Sequence[k8s.admissionregistration.v1.NamedRuleWithOperationsArgs],
-    variables: Sequence[Variable],
-    validations: Sequence[Validation],
-) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs:
-    return k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
-        failure_policy="Fail",
-        match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
-            match_policy="Equivalent", resource_rules=list(rules)
-        ),
-        variables=[
-            k8s.admissionregistration.v1.VariableArgs(name=each.name, expression=each.expression) for each in variables
-        ],
-        validations=[
-            k8s.admissionregistration.v1.ValidationArgs(
-                expression=each.expression, message=each.message, reason="Forbidden"
-            )
-            for each in validations
-        ],
     )

@@ -9,7 +9,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import lustre, namespaces, regions
+from trainium_eks.model import admission, lustre, namespaces, quotas, regions
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Whole, Word
@@ -27,15 +27,6 @@ device plugins and need none of them, and /dev/shm is an emptyDir."""
 
 SERVICE_ACCOUNT = "training"
 """What jobs run as. Its pods get AWS credentials by Pod Identity and none for Kubernetes."""
-
-QUOTA_BACKLOG = 10
-"""The default quota of devices, as a multiple of what the queues may run at once.
-
-Waiting pods count against a quota too, and without the ``enqueue`` action every waiting job has its pods. Volcano
-ends a job whose pods are refused 15 times (``max-requeue-num``). So the queue is the limit, and the quota only a
-bound to a runaway submission."""
-
-QUOTA_PODS = 500
 
 DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 """Requests of containers that say nothing. There is no default limit: a container that asks for devices and leaves
@@ -55,6 +46,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """EKS cluster."""
     queue_capability: dict[str, Whole] = pydantic.Field(default_factory=dict)
     """What its queues may run at once, in all (``{aws.amazon.com/neuron: 64}``); the default quota comes from it."""
+    room: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """CPU, memory and pods of all nodes that its pods may run on, as Kubernetes quantities, when every group is at its
+    largest; the default quota comes from it. Empty: not known, and not bounded."""
     volume_name: Text | None = None
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
     volume_gib: Whole = 0
@@ -117,7 +111,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         )
         self._limit_resources()
         self._limit_network()
-        guards = self._guard_queues()
+        guards = self._guard()
         self._let_researchers_in(guards)
         self._service_account = self._make_service_account()
         role = self._give_data_access() if self._buckets() else None
@@ -151,11 +145,10 @@ class TrainingNamespace(pulumi.ComponentResource):
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self._args.name)
 
     def _limit_resources(self) -> None:
-        hard = self._args.resource_quota or default_quota(self._args.queue_capability)
         k8s.core.v1.ResourceQuota(
             f"{self._name}-quota",
             metadata=self._metadata("team"),
-            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=dict(hard)),
+            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=self._quota()),
             opts=self._within(),
         )
         k8s.core.v1.LimitRange(
@@ -167,6 +160,10 @@ class TrainingNamespace(pulumi.ComponentResource):
             opts=self._within(),
         )
 
+    def _quota(self) -> dict[str, str]:
+        args = self._args
+        return {**quotas.default(args.queue_capability, args.room, claimed_gib=args.volume_gib), **args.resource_quota}
+
     def _limit_network(self) -> None:
         etcd = ETCD_NAMESPACE if self._args.rendezvous == "etcd" else None
         for key, spec in _team_policies.network_policies(etcd).items():
@@ -174,16 +171,19 @@ class TrainingNamespace(pulumi.ComponentResource):
                 f"{self._name}-network-{key}", metadata=self._metadata(key), spec=spec, opts=self._within()
             )
 
-    def _guard_queues(self) -> list[pulumi.Resource]:
+    def _guard(self) -> list[pulumi.Resource]:
         """The policies are the cluster's, so their names carry the namespace's; the bindings narrow them to it."""
         here = k8s.meta.v1.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": self._args.name})
         bindings: list[pulumi.Resource] = []
-        for key, spec in _team_policies.admission_policies(self._args.queues).items():
+        limits = admission.Limits(
+            self._args.queues, self._args.priority_classes, quotas.closed_storage_classes(self._quota())
+        )
+        for key, rules in admission.policies(limits).items():
             metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}-{key}")
             policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
                 f"{self._name}-admission-{key}",
                 metadata=metadata,
-                spec=spec,
+                spec=_team_policies.admission_policy(rules),
                 opts=pulumi.ResourceOptions(parent=self),
             )
             binding = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
@@ -302,16 +302,6 @@ class TrainingNamespace(pulumi.ComponentResource):
             spec=claim_spec(self._args.volume_name, self._args.volume_gib, self._args.volume_class),
             opts=claim_options(self, self._namespace),
         )
-
-
-def default_quota(queue_capability: Mapping[str, int]) -> dict[str, str]:
-    """ResourceQuota ``hard`` of a namespace that names none.
-
-    Args:
-        queue_capability: resource to amount that its queues may run at once.
-    """
-    devices = {f"requests.{resource}": str(QUOTA_BACKLOG * count) for resource, count in queue_capability.items()}
-    return {**devices, "pods": str(QUOTA_PODS)}
 
 
 def principal_key(arn: str) -> str:

@@ -251,6 +251,7 @@ class TrainingStack(pulumi.ComponentResource):
                 region=config.region,
                 cluster_name=self._cluster.cluster_name,
                 queue_capability=_sum(capability[queue] for queue in each.queues),
+                room=model.room(config),
                 volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
                 volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
                 volume_class=self._volumes.shared_class_name if self._volumes else "",

@@ -7,8 +7,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
+from trainium_eks.model import priorities, versions, volcano_config
 from trainium_eks.model import queues as queue_model
-from trainium_eks.model import versions, volcano_config
 from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.shape import Flag, Whole
@@ -83,6 +83,7 @@ class VolcanoStack(pulumi.ComponentResource):
         self._make_network_policy()
         self._make_disruption_budgets()
         self._release = self._make_release()
+        self._make_priority_classes()
         made = self._make_queues()
         etcd = self._make_etcd() if args.rendezvous == "etcd" else None
 
@@ -144,6 +145,19 @@ class VolcanoStack(pulumi.ComponentResource):
                     selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"app": app}),
                 ),
                 opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
+            )
+
+    def _make_priority_classes(self) -> None:
+        """Without them a team that wants some of its jobs to start first would reach for Kubernetes' own classes."""
+        for level in priorities.LEVELS:
+            k8s.scheduling.v1.PriorityClass(
+                f"{self._name}-{level.name}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=level.name),
+                value=level.value,
+                preemption_policy="Never",
+                global_default=False,
+                description=level.description,
+                opts=pulumi.ResourceOptions(parent=self),
             )
 
     def _make_queues(self) -> list[k8s.apiextensions.CustomResource]:

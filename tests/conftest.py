@@ -37,7 +37,7 @@ def _no_ambient_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795219200")  # 2026-11-21
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record() -> Callable[..., Graph]:
     """Records a program in this process: ``graph = record(lambda: Network("net", {...}))``.
 

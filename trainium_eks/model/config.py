@@ -19,6 +19,7 @@ from trainium_eks.model import (
     network,
     node_groups,
     queues,
+    quotas,
     regions,
     repository,
     storage,
@@ -191,6 +192,13 @@ def rests_at_zero(config: StackConfig) -> bool:
 def pool(config: StackConfig) -> dict[str, int]:
     """Devices and EFA interfaces of all groups at their largest."""
     return queues.pool(config.node_groups, _catalogue_or_default(config))
+
+
+def room(config: StackConfig) -> dict[str, str]:
+    """CPU, memory and pods of all nodes that are for jobs, when every group is at its largest."""
+    cpu_nodes = config.cluster.cpu_nodes
+    sizes = [(group.instance_type, group.max_size) for group in config.node_groups]
+    return quotas.room([*sizes, (cpu_nodes.instance_type, cpu_nodes.max_size)], _catalogue_or_default(config))
 
 
 def vpc_cidr(config: StackConfig) -> str:

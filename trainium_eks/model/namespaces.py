@@ -1,22 +1,16 @@
 """Team namespaces: a room each with its roles, quota, volume, queue and S3 access."""
 
-import re
 from collections.abc import Collection, Sequence
 
 import pydantic
 
-from trainium_eks.model import formats
+from trainium_eks.model import formats, priorities, quotas
 from trainium_eks.model.lustre import DEFAULT_USER_ID
-from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
+from trainium_eks.model.problems import Problem, Severity, join, nearest, under
 from trainium_eks.model.shape import Shape, Whole, Word
 
 TAKEN = ("default", "volcano-system", "lustre-setup", "amazon-cloudwatch", "kubeflow")
 """Namespaces of Kubernetes and of this stack's own parts; so is every ``kube-…``."""
-
-_QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?")
-_QUOTA = re.compile(
-    r"((requests|limits)\.)?([a-z0-9.-]+/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?|hugepages-2Mi|requests\.hugepages-2Mi"
-)
 
 
 class NamespaceConfig(Shape):
@@ -29,8 +23,11 @@ class NamespaceConfig(Shape):
     principals: tuple[str, ...] = ()
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
     resource_quota: dict[str, Word] = pydantic.Field(default_factory=dict)
-    """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``).
-    Unset: ten times the queues' capability (waiting jobs count too) and 500 pods."""
+    """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``), laid over the default:
+    ten times what the queues may run and the nodes have (waiting jobs count too), the pods that the nodes hold,
+    1 TiB of EBS volumes, and no file system of a claim's own."""
+    priority_classes: tuple[str, ...] = priorities.NAMES
+    """PriorityClasses that its jobs may name. Those of Kubernetes itself (``system-…``) end other teams' jobs."""
     data_bucket: str | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
     training_user_id: Whole = DEFAULT_USER_ID
@@ -88,20 +85,24 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
         found.append(Problem("name", reason, "choose another name", value=namespace.name))
     for index, arn in enumerate(namespace.principals):
         found += formats.principal(join("principals", index), arn)
-    for resource, quantity in namespace.resource_quota.items():
-        path = join_key("resource_quota", resource)
-        if not _QUOTA.fullmatch(resource):
-            found.append(Problem(path, "not a resource that a quota can limit", "remove it"))
-        elif "/" in resource and not resource.startswith("requests."):
-            reason = "extended resources are limited by their requests only"
-            found.append(Problem(path, reason, f"name it requests.{resource}"))
-        if not _QUANTITY.fullmatch(quantity):
-            allowed = ("a Kubernetes quantity: 64, 500m, 500Gi",)
-            found.append(Problem(path, "not a quantity", value=quantity, allowed=allowed))
+    found += quotas.problems(namespace.resource_quota, "resource_quota")
+    found += _priority_problems(namespace.priority_classes)
     if namespace.data_bucket is not None:
         found += formats.bucket("data_bucket", namespace.data_bucket)
     what = "not a user that jobs may run as (root, 0, would own every team's directories)"
     found += formats.between("training_user_id", namespace.training_user_id, 1, 2**31 - 1, what)
+    return found
+
+
+def _priority_problems(names: Sequence[str]) -> list[Problem]:
+    found = formats.duplicates("priority_classes", names, "priority class")
+    for index, name in enumerate(names):
+        path = join("priority_classes", index)
+        if name.startswith(priorities.RESERVED_PREFIX):
+            reason = "Kubernetes' own: a pod of this class ends jobs of every team to make room for itself"
+            found.append(Problem(path, reason, "remove it", value=name, allowed=priorities.NAMES))
+        else:
+            found += formats.dns_label(path, name)
     return found
 
 

@@ -9,9 +9,9 @@ import pytest
 from kubernetes_schemas import schema_faults
 
 from components import ArgumentError, TrainingNamespace
-from components.training_namespace import data_policy, default_quota, principal_key
+from components.training_namespace import data_policy, principal_key
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import admission
+from trainium_eks.model import admission, priorities, quotas
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
@@ -42,6 +42,7 @@ FULL: dict[str, Any] = {
     "queues": ("test", "big"),
     "principals": ("arn:aws:iam::000000000000:role/teams/bert", "arn:aws:iam::111111111111:role/bert"),
     "queue_capability": {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32},
+    "room": {"cpu": "508", "memory": "1800Gi", "pods": "1000"},
     "volume_name": "volume-training",
     "volume_gib": 1200,
     "volume_class": "fsx-shared",
@@ -51,6 +52,8 @@ FULL: dict[str, Any] = {
     "kms_key_arn": KEY,
     "rendezvous": "etcd",
 }
+
+ALLOWED = admission.Limits(FULL["queues"], priorities.NAMES, ("fsx",))
 
 Record = Callable[..., Graph]
 
@@ -76,17 +79,24 @@ def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record: Record) 
     assert "restricted" in metadata["annotations"]["trainium-eks/pod-security-reason"]
 
 
-def test_default_quota_bounds_a_backlog_and_not_the_queue_itself() -> None:
-    hard = default_quota({"aws.amazon.com/neuron": 64})
-    assert hard == {"requests.aws.amazon.com/neuron": "640", "pods": "500"}
-
-
-def test_quota_given_is_the_quota(record: Record) -> None:
-    hard = {"requests.aws.amazon.com/neuron": "16", "pods": "20"}
-    assert one(team(record, resource_quota=hard), QUOTA).inputs["spec"] == {"hard": hard}
+def test_quota_given_is_laid_over_the_default(record: Record) -> None:
     quota = one(team(record), QUOTA).inputs
-    assert quota["spec"]["hard"]["requests.vpc.amazonaws.com/efa"] == "320"
-    assert quota["metadata"]["namespace"] == "training"
+    assert quota["metadata"] == {"name": "team", "namespace": "training"}
+    default = quotas.default(FULL["queue_capability"], FULL["room"], claimed_gib=1200)
+    assert quota["spec"] == {"hard": default}
+    assert default["requests.vpc.amazonaws.com/efa"] == "320"
+    given = {"requests.aws.amazon.com/neuron": "16", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"}
+    hard = one(team(record, resource_quota=given), QUOTA).inputs["spec"]["hard"]
+    assert hard == {**default, **given}
+
+
+def test_a_storage_class_is_closed_to_jobs_as_long_as_its_quota_is_zero(record: Record) -> None:
+    def said(**args: Any) -> str:
+        return json.dumps(named(team(record, **args), POLICY)["trainium-eks-training-volcano-jobs"]["spec"])
+
+    assert "storage class fsx" in said()
+    opened = said(resource_quota={"fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"})
+    assert "storage class" not in opened
 
 
 def test_containers_that_say_nothing_get_requests_but_no_limit_to_be_killed_at(record: Record) -> None:
@@ -124,6 +134,24 @@ def test_researchers_train_but_neither_rule_nor_read_secrets(record: Record) -> 
     for resource in ("podgroups", "resourcequotas", "limitranges", "persistentvolumeclaims", "pods/binding"):
         assert resource not in {name for _, name in mine}
     assert {verb for _, resource, verb in allowed if resource == "secrets"} == {"create", "delete"}
+    # Each of these gets past what was judged when the pod was made.
+    below = {resource for _, resource in mine if "/" in resource}
+    assert below == {"pods/exec", "pods/portforward"}
+
+
+def test_researchers_may_do_all_that_torchx_does(record: Record) -> None:
+    """What torchx 0.7.0 calls (schedulers/kubernetes_scheduler.py): run, cancel, status and describe, list, log."""
+    rules = one(team(record), ROLE).inputs["rules"]
+    for group, resource, verb in (
+        ("batch.volcano.sh", "jobs", "create"),
+        ("batch.volcano.sh", "jobs", "delete"),
+        ("batch.volcano.sh", "jobs/status", "get"),
+        ("batch.volcano.sh", "jobs", "list"),
+        ("", "pods/log", "get"),
+    ):
+        assert any(
+            group in rule["apiGroups"] and resource in rule["resources"] and verb in rule["verbs"] for rule in rules
+        ), (group, resource, verb)
 
 
 def test_researchers_read_queues_and_nodes_of_the_cluster_and_write_nothing_there(record: Record) -> None:
@@ -163,7 +191,7 @@ def test_principals_of_two_accounts_and_paths_have_names_of_their_own() -> None:
 def test_nobody_gets_in_before_the_admission_policies_stand(record: Record) -> None:
     graph = team(record)
     bindings = {each.urn for each in graph.of_type(BINDING)}
-    assert len(bindings) == 2
+    assert len(bindings) == len(admission.policies(ALLOWED))
     assert bindings <= set(one(graph, ROLE_BINDING).dependencies)
 
 
@@ -283,7 +311,7 @@ def test_etcd_is_reached_only_where_it_is_the_rendezvous(record: Record) -> None
 def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record: Record) -> None:
     graph = team(record)
     policies = named(graph, POLICY)
-    assert set(policies) == {"trainium-eks-training-queues", "trainium-eks-training-pods"}
+    assert set(policies) == {f"trainium-eks-training-{name}" for name in admission.policies(ALLOWED)}
     assert {inputs["spec"]["failurePolicy"] for inputs in policies.values()} == {"Fail"}
     for name, inputs in named(graph, BINDING).items():
         assert inputs["spec"] == {
@@ -293,7 +321,7 @@ def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record: R
         }
 
 
-def test_admission_sees_jobs_podgroups_and_new_pods(record: Record) -> None:
+def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -> None:
     matched = {
         (group, version, resource, operation)
         for inputs in named(team(record), POLICY).values()
@@ -304,21 +332,30 @@ def test_admission_sees_jobs_podgroups_and_new_pods(record: Record) -> None:
         for operation in rule["operations"]
     }
     assert matched == {
-        ("batch.volcano.sh", "v1alpha1", "jobs", "CREATE"),
-        ("batch.volcano.sh", "v1alpha1", "jobs", "UPDATE"),
-        ("scheduling.volcano.sh", "v1beta1", "podgroups", "CREATE"),
-        ("scheduling.volcano.sh", "v1beta1", "podgroups", "UPDATE"),
-        ("", "v1", "pods", "CREATE"),
+        (*kind, operation)
+        for kind in (
+            ("", "v1", "pods"),
+            ("batch", "v1", "jobs"),
+            ("batch.volcano.sh", "v1alpha1", "jobs"),
+            ("bus.volcano.sh", "v1alpha1", "commands"),
+            ("scheduling.volcano.sh", "v1beta1", "podgroups"),
+        )
+        for operation in ("CREATE", "UPDATE")
     }
 
 
 def test_admission_policies_carry_the_models_expressions(record: Record) -> None:
-    spec = named(team(record), POLICY)["trainium-eks-training-pods"]["spec"]
-    assert [each["name"] for each in spec["variables"]] == ["containers", "accelerated", "annotated"]
-    queues = FULL["queues"]
-    assert [each["expression"] for each in spec["validations"]] == [
-        each.expression for each in admission.pod_validations(queues)
-    ]
+    policies = named(team(record), POLICY)
+    for name, policy in admission.policies(ALLOWED).items():
+        spec = policies[f"trainium-eks-training-{name}"]["spec"]
+        assert [(each["name"], each["expression"]) for each in spec.get("variables", [])] == [
+            (each.name, each.expression) for each in policy.variables
+        ]
+        assert [(each["expression"], each["message"]) for each in spec["validations"]] == [
+            (each.expression, each.message) for each in policy.validations
+        ]
+        conditions = [each["expression"] for each in spec.get("matchConditions", [])]
+        assert conditions == ([policy.condition] if policy.condition else [])
 
 
 def test_every_object_fits_its_schema(record: Record) -> None:
@@ -348,6 +385,7 @@ def test_values_may_come_from_other_resources(record: Record) -> None:
         ({"queues": ()}, "queues"),
         ({"principals": ("bert",)}, "principals[0]"),
         ({"resource_quota": {"aws.amazon.com/neuron": "16"}}, 'resource_quota["aws.amazon.com/neuron"]'),
+        ({"priority_classes": ("system-node-critical",)}, "priority_classes[0]"),
         ({"data_bucket": "Not A Bucket"}, "data_bucket"),
         ({"volume_gib": 0}, "volume_gib"),
         ({"rendezvous": "zookeeper"}, "rendezvous"),

@@ -1,27 +1,42 @@
-"""The admission expressions, evaluated: who gets past, and who does not."""
+"""The admission expressions, evaluated: who gets past, and who does not. ``tests/local/test_teams.py`` asks a real API
+server the same."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 import celpy
 import pytest
 
 from trainium_eks.model import admission
-from trainium_eks.model.admission import Validation, Variable
+from trainium_eks.model.admission import Limits
+from trainium_eks.model.quantities import quantity
 
-QUEUES = ("test", "big")
+LIMITS = Limits(("test", "big"), ("training-low", "training-high"), ("fsx",))
 NEURON = {"resources": {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}}
 IN_GROUP = {"scheduling.k8s.io/group-name": "podgroup-1"}
+ON_TRAINIUM = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+
+Json = dict[str, Any]
+
+FUNCTIONS = {
+    "quantity": lambda text: celpy.celtypes.DoubleType(float(quantity(str(text)) or 0)),
+    "isGreaterThan": lambda one, other: celpy.celtypes.BoolType(one > other),
+}
+"""Of Kubernetes' own CEL library."""
 
 
-def refusals(
-    variables: Sequence[Variable],
-    validations: Sequence[Validation],
-    asked: Mapping[str, Any],
-    old: Mapping[str, Any] | None = None,
-) -> list[str]:
-    """Messages of the validations that an object fails."""
-    environment = celpy.Environment()
+ENVIRONMENT = celpy.Environment()
+
+
+@functools.cache
+def program(expression: str) -> celpy.Runner:
+    return ENVIRONMENT.program(ENVIRONMENT.compile(expression), functions=FUNCTIONS)
+
+
+def refusals(name: str, asked: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
+    """Messages of the validations of a policy that an object fails."""
+    policy = admission.policies(LIMITS)[name]
     context: dict[str, Any] = {
         "object": celpy.json_to_cel(asked),
         "oldObject": None if old is None else celpy.json_to_cel(old),
@@ -30,63 +45,92 @@ def refusals(
     known = celpy.celtypes.MapType()
 
     def value(expression: str) -> Any:
-        return environment.program(environment.compile(expression)).evaluate({**context, "variables": known})
+        return program(expression).evaluate({**context, "variables": known})
 
-    for variable in variables:
+    if policy.condition and not value(policy.condition):
+        return []
+    for variable in policy.variables:
         known[celpy.celtypes.StringType(variable.name)] = value(variable.expression)
-    return [each.message for each in validations if not value(each.expression)]
+    return [each.message for each in policy.validations if not value(each.expression)]
 
 
-def pod(
-    *containers: Mapping[str, Any],
-    scheduler: str = "volcano",
-    annotations: Mapping[str, str] | None = None,
-    **spec: Any,
-) -> list[str]:
+def spec(*containers: Json, **more: Any) -> Json:
+    return {"containers": list(containers) or [{"name": "c"}], **more}
+
+
+def pod(*containers: Json, annotations: Mapping[str, str] | None = None, **more: Any) -> Json:
     metadata = {"name": "pod", **({"annotations": dict(annotations)} if annotations is not None else {})}
-    asked = {
-        "metadata": metadata,
-        "spec": {"containers": list(containers) or [{"name": "c"}], "schedulerName": scheduler, **spec},
-    }
-    return refusals(admission.pod_variables(), admission.pod_validations(QUEUES), asked)
+    return {"metadata": metadata, "spec": spec(*containers, **{"schedulerName": "volcano", **more})}
 
 
-def job(queue: str | None, old: str | None = None, *, update: bool = False) -> list[str]:
-    def spec(name: str | None) -> dict[str, Any]:
-        return {"spec": {"minAvailable": 2, **({"queue": name} if name is not None else {})}}
-
-    return refusals(
-        admission.queue_variables(), admission.queue_validations(QUEUES), spec(queue), spec(old) if update else None
-    )
+def vcjob(*specs: Json, **more: Any) -> Json:
+    tasks = [{"name": f"task-{index}", "template": {"spec": each}} for index, each in enumerate(specs)]
+    return {"spec": {"tasks": tasks, "schedulerName": "volcano", "queue": "test", **more}}
 
 
-@pytest.mark.parametrize("queue", QUEUES)
+def queued(queue: str | None, **more: Any) -> Json:
+    return {"spec": {"minAvailable": 2, **({"queue": queue} if queue is not None else {}), **more}}
+
+
+@pytest.mark.parametrize("queue", LIMITS.queues)
 def test_jobs_of_the_namespaces_queues_pass(queue: str) -> None:
-    assert job(queue) == []
+    assert refusals("queues", queued(queue)) == []
 
 
 @pytest.mark.parametrize("queue", ["other", "default", "", None])
 def test_jobs_of_other_queues_or_none_are_refused_with_the_queues_that_pass(queue: str | None) -> None:
-    assert job(queue) == ["spec.queue must be one of this namespace's queues: test, big"]
+    assert refusals("queues", queued(queue)) == ["spec.queue must be one of this namespace's queues: test, big"]
 
 
-def test_a_job_of_a_queue_that_was_taken_away_can_still_be_finished() -> None:
-    assert job("gone", "gone", update=True) == []
-    assert job(None, "default", update=True) == []
+def test_a_job_of_a_queue_or_priority_that_was_taken_away_can_still_be_finished() -> None:
+    assert refusals("queues", queued("gone"), queued("gone")) == []
+    assert refusals("queues", queued(None), queued("default")) == []
+    old = queued("test", priorityClassName="gone")
+    assert refusals("queues", {**old, "metadata": {"finalizers": []}}, old) == []
 
 
-def test_a_job_does_not_move_to_another_queue_by_an_update() -> None:
-    assert job("other", "test", update=True) != []
-    assert job("big", "test", update=True) == []
+def test_a_job_does_not_move_to_another_queue_or_priority_by_an_update() -> None:
+    assert refusals("queues", queued("other"), queued("test")) != []
+    assert refusals("queues", queued("big"), queued("test")) == []
+    assert refusals("queues", queued("test", priorityClassName="system-node-critical"), queued("test")) != []
+    assert refusals("queues", queued("test", priorityClassName="training-high"), queued("test")) == []
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", "somebodys"])
+def test_priorities_of_others_are_refused_wherever_they_are_named(name: str) -> None:
+    allowed = "must be one of this namespace's: training-low, training-high"
+    assert refusals("queues", queued("test", priorityClassName=name)) == [f"spec.priorityClassName {allowed}"]
+    for policy, asked in (
+        ("pods", pod(priorityClassName=name, schedulerName="default-scheduler")),
+        ("volcano-jobs", vcjob(spec(priorityClassName=name))),
+        ("jobs", {"spec": {"template": {"spec": spec(priorityClassName=name)}}}),
+    ):
+        assert refusals(policy, asked) == [f"priorityClassName {allowed}"]
+
+
+@pytest.mark.parametrize("named", [{}, {"priorityClassName": ""}, {"priorityClassName": "training-low"}])
+def test_priorities_of_the_namespace_and_none_pass(named: Json) -> None:
+    assert refusals("pods", pod(schedulerName="default-scheduler", **named)) == []
+    assert refusals("queues", queued("test", **named)) == []
+
+
+def test_a_namespace_without_priorities_says_so() -> None:
+    policy = admission.policies(Limits(("test",), ()))["queues"]
+    assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 
 
 def test_pods_without_accelerators_are_free() -> None:
-    assert pod(scheduler="default-scheduler") == []
-    assert pod({"resources": {"limits": {"cpu": "8"}}}, scheduler="default-scheduler", nodeName="node-1") == []
+    assert refusals("pods", pod(schedulerName="default-scheduler")) == []
+    limits = {"resources": {"limits": {"cpu": "8"}}}
+    tolerations = [
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        {"key": "dedicated", "operator": "Equal", "value": "staging"},
+    ]
+    assert refusals("pods", pod(limits, schedulerName="default-scheduler", tolerations=tolerations)) == []
 
 
 def test_a_volcano_jobs_pods_pass() -> None:
-    assert pod(NEURON, annotations=IN_GROUP) == []
+    assert refusals("pods", pod(NEURON, annotations=IN_GROUP, tolerations=[ON_TRAINIUM])) == []
 
 
 @pytest.mark.parametrize(
@@ -101,29 +145,158 @@ def test_a_volcano_jobs_pods_pass() -> None:
 )
 @pytest.mark.parametrize("kind", ["limits", "requests"])
 def test_every_scarce_resource_is_seen(resource: str, kind: str) -> None:
-    refused = pod({"resources": {kind: {resource: "1"}}}, scheduler="default-scheduler", annotations=IN_GROUP)
+    container = {"resources": {kind: {resource: "1"}}}
+    refused = refusals("pods", pod(container, schedulerName="default-scheduler"))
     assert refused == ["a pod with accelerators must be scheduled by Volcano: schedulerName volcano"]
 
 
 def test_accelerators_of_a_second_or_an_init_container_are_seen() -> None:
-    assert pod({"name": "c"}, NEURON, scheduler="default-scheduler", annotations=IN_GROUP) != []
-    assert pod({"name": "c"}, scheduler="default-scheduler", annotations=IN_GROUP, initContainers=[NEURON]) != []
+    assert refusals("pods", pod({"name": "c"}, NEURON, schedulerName="default-scheduler")) != []
+    assert refusals("pods", pod({"name": "c"}, schedulerName="default-scheduler", initContainers=[NEURON])) != []
 
 
-def test_naming_a_node_does_not_get_past_the_queue() -> None:
-    assert pod(NEURON, annotations=IN_GROUP, nodeName="node-1") == [
-        "a pod with accelerators must not name its node: nodeName goes past every queue"
-    ]
-    assert pod(NEURON, annotations=IN_GROUP, nodeName="") == []
+@pytest.mark.parametrize("amount", ["0", "0Ki", 0])
+def test_asking_for_no_accelerator_is_no_way_onto_its_nodes(amount: str | int) -> None:
+    container = {"resources": {"limits": {"aws.amazon.com/neuron": amount}}}
+    (message,) = refusals("volcano-jobs", vcjob(spec(NEURON), spec(container)))
+    assert "must not ask for 0 accelerators" in message
+    # A launcher beside the workers in one pod may say so.
+    assert refusals("volcano-jobs", vcjob(spec(NEURON, container))) == []
+
+
+def test_amounts_in_a_jobs_template_may_be_numbers() -> None:
+    container = {"resources": {"limits": {"aws.amazon.com/neuron": 16}}}
+    assert refusals("volcano-jobs", vcjob(spec(container))) == []
+    assert refusals("volcano-jobs", vcjob(spec(container), schedulerName="default-scheduler")) != []
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        ON_TRAINIUM,
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true"},
+        {"operator": "Exists"},
+        {"key": "", "operator": "Exists", "effect": "NoSchedule"},
+    ],
+)
+def test_pods_without_accelerators_stay_off_accelerator_nodes(toleration: Json) -> None:
+    for policy, asked in (
+        ("pods", pod(schedulerName="default-scheduler", tolerations=[toleration])),
+        ("volcano-jobs", vcjob(spec(NEURON, tolerations=[ON_TRAINIUM]), spec(tolerations=[toleration]))),
+    ):
+        (message,) = refusals(policy, asked)
+        assert message.startswith("a pod without accelerators must not tolerate")
+
+
+def test_a_toleration_is_not_added_later() -> None:
+    old = pod(schedulerName="default-scheduler")
+    new = pod(schedulerName="default-scheduler", tolerations=[ON_TRAINIUM])
+    assert len(refusals("pods", new, old)) == 1
+
+
+def test_what_was_made_before_the_policy_can_be_finished() -> None:
+    old = pod(nodeName="node-1", tolerations=[{"operator": "Exists"}])
+    new = {**old, "metadata": {**old["metadata"], "finalizers": [], "labels": {"a": "b"}}}
+    assert refusals("pods", new, old) == []
+    job = vcjob(spec(nodeName="node-1"))
+    assert refusals("volcano-jobs", {**job, "metadata": {"finalizers": []}}, job) == []
+    assert refusals("volcano-jobs", vcjob(spec(priorityClassName="no")), job) != []
+
+
+@pytest.mark.parametrize("container", [NEURON, {"name": "c"}])
+def test_naming_a_node_does_not_get_past_the_schedulers(container: Json) -> None:
+    (message,) = refusals("pods", pod(container, annotations=IN_GROUP, nodeName="node-1"))
+    assert message.startswith("a pod must not name its node")
+    assert refusals("pods", pod(container, annotations=IN_GROUP, nodeName="")) == []
+
+
+def test_a_pod_that_its_scheduler_has_bound_may_change() -> None:
+    bound = pod(NEURON, annotations=IN_GROUP, nodeName="node-1")
+    late = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    assert refusals("pods", pod(NEURON, annotations=IN_GROUP, nodeName="node-1", tolerations=[late]), bound) == []
 
 
 def test_a_bare_pod_names_a_queue_of_the_namespace() -> None:
-    assert pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "big"}) == []
-    assert len(pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "other"})) == 1
-    for annotations in (None, {}, {"note": "x"}):
-        (message,) = pod(NEURON, annotations=annotations)
-        assert "must name its queue" in message
+    assert refusals("pods", pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "big"})) == []
+    assert len(refusals("pods", pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "other"}))) == 1
+    for container in (NEURON, {"name": "c"}):
+        for annotations in (None, {}, {"note": "x"}):
+            (message,) = refusals("pods", pod(container, annotations=annotations))
+            assert "must name its queue" in message
 
 
-def test_a_pod_of_a_group_does_not_name_another_queue_besides() -> None:
-    assert pod(NEURON, annotations={**IN_GROUP, "scheduling.volcano.sh/queue-name": "other"}) != []
+def test_a_pod_of_a_group_does_not_name_another_queue_besides_nor_later() -> None:
+    asked = pod(NEURON, annotations={**IN_GROUP, "scheduling.volcano.sh/queue-name": "other"})
+    assert refusals("pods", asked) != []
+    assert refusals("pods", asked, pod(NEURON, annotations=IN_GROUP)) != []
+
+
+def test_the_scheduler_of_a_task_wins_over_the_jobs() -> None:
+    assert refusals("volcano-jobs", vcjob(spec(NEURON))) == []
+    assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName=""))) == []
+    assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName="default-scheduler"))) != []
+    assert refusals("volcano-jobs", vcjob(spec(NEURON), schedulerName="default-scheduler")) != []
+    assert refusals("volcano-jobs", {"spec": {"tasks": [{"template": {"spec": spec(NEURON)}}]}}) == []
+    assert refusals("volcano-jobs", {"spec": {}}) == []
+
+
+def test_devices_come_by_resources_alone() -> None:
+    claims = [{"name": "device", "resourceClaimTemplateName": "neuron"}]
+    (message,) = refusals("pods", pod(schedulerName="default-scheduler", resourceClaims=claims))
+    assert "resourceClaims" in message
+    for variable, passes in (
+        ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, False),
+        ({"name": "AWS_NEURON_VISIBLE_DEVICES", "value": "ALL"}, False),
+        ({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}, False),
+        ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}, True),
+        ({"name": "NEURON_RT_VISIBLE_CORES", "value": "0-3"}, True),
+    ):
+        container = {**NEURON, "env": [{"name": "A", "value": "b"}, variable]}
+        assert (refusals("pods", pod(container, annotations=IN_GROUP)) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("volume", "passes"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "fsx-claim"}}, True),
+        ({"emptyDir": {"medium": "Memory"}}, True),
+        ({"configMap": {"name": "c"}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "gp3"}}}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fsx"}}}}, False),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "theirs"}}}}, False),
+        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, False),
+        ({"nfs": {"server": "10.0.0.1", "path": "/"}}, False),
+    ],
+)
+def test_volumes_are_the_teams_own(volume: Json, passes: bool) -> None:
+    volumes = [{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]
+    for policy, asked in (
+        ("pods", pod(schedulerName="default-scheduler", volumes=volumes)),
+        ("volcano-jobs", vcjob(spec(volumes=volumes))),
+    ):
+        assert (refusals(policy, asked) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("claim", "passes"),
+    [({"storageClassName": "gp3"}, True), ({"storageClassName": "fsx"}, False), ({"volumeName": "theirs"}, False)],
+)
+def test_the_claims_of_a_volcano_job_are_the_teams_own(claim: Json, passes: bool) -> None:
+    volumes = [{"mountPath": "/a", "volumeClaimName": "fsx-claim"}, {"mountPath": "/b", "volumeClaim": claim}]
+    assert (refusals("volcano-jobs", vcjob(spec(), volumes=volumes)) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("target", "passes"),
+    [
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "mine"}, True),
+        ({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "other"}, False),
+        ({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Job", "name": "other"}, False),
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Queue", "name": "other"}, False),
+        (None, False),
+    ],
+)
+def test_commands_are_for_jobs(target: Json | None, passes: bool) -> None:
+    asked = {"action": "CloseQueue", **({"target": target} if target else {})}
+    assert (refusals("commands", asked) == []) is passes

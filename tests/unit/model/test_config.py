@@ -100,6 +100,7 @@ FULL: dict[str, Any] = {
             "resourceQuota": {"pods": "100"},
             "dataBucket": "my-data",
             "trainingUserId": 1001,
+            "priorityClasses": ["training-normal"],
         }
     ],
     "imageRepository": {"name": "team/images", "keptImages": 5, "untaggedDays": 1},
@@ -381,6 +382,7 @@ BAD: list[tuple[str, Any]] = [
     ("namespaces[0].resourceQuota", {"pods": "many"}),
     ("namespaces[0].dataBucket", "no"),
     ("namespaces[0].trainingUserId", 0),
+    ("namespaces[0].priorityClasses[0]", "system-node-critical"),
     ("imageRepository.name", "a//b"),
     ("imageRepository.keptImages", 0),
     ("imageRepository.untaggedDays", 0),

@@ -1,0 +1,28 @@
+"""The priorities that jobs may have among each other."""
+
+from dataclasses import dataclass
+
+RESERVED_PREFIX = "system-"
+"""How Kubernetes' own priority classes begin; the API server lets nobody make others."""
+
+
+@dataclass(frozen=True)
+class PriorityLevel:
+    """One PriorityClass of the stack. None of them preempts: a job of a higher one is the next to start in its queue,
+    and never ends what runs, of its own team or of another."""
+
+    name: str
+    value: int
+    description: str
+
+
+# None is below 0, which is what a pod without a class has: its pods may preempt those that are below it. And a value
+# below -10 would keep Cluster Autoscaler from adding nodes (`expendable-pods-priority-cutoff`).
+LEVELS = (
+    PriorityLevel("training-low", 0, "Starts when nothing more urgent waits, like a job that names no priority"),
+    PriorityLevel("training-normal", 1000, "Starts before jobs that name no priority"),
+    PriorityLevel("training-high", 2000, "Starts before all other jobs of its queue"),
+)
+"""From the lowest to the highest."""
+
+NAMES = tuple(level.name for level in LEVELS)

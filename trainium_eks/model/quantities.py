@@ -1,0 +1,36 @@
+"""Kubernetes quantities: ``16``, ``500m``, ``1200Gi``, ``1e12``."""
+
+import re
+from decimal import Decimal
+
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(\d+\.?\d*|\.\d+))(?P<unit>[KMGTPE]i|[numkMGTPE])?([eE](?P<exponent>[+-]?\d{1,3}))?", re.ASCII
+)
+_UNITS = {
+    **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
+    **{unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
+    **{unit: Decimal(1000) ** -power for power, unit in enumerate(("m", "u", "n"), start=1)},
+}
+
+
+def quantity(value: object) -> Decimal | None:
+    """A quantity as a number; None for what is none.
+
+    As the API server reads it (apimachinery, ``resource.Quantity``): a unit or a decimal exponent, not both.
+
+    Args:
+        value: a whole number, or text.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None or (match["unit"] and match["exponent"]):
+        return None
+    factor = _UNITS[match["unit"]] if match["unit"] else Decimal(10) ** int(match["exponent"] or 0)
+    return Decimal(match["number"]) * factor
+
+
+def shown(amount: Decimal) -> str:
+    """A number as a quantity: whole, or in thousandths (``16``, ``127500m``), which is all that Kubernetes counts."""
+    whole = amount.to_integral_value()
+    return f"{whole:f}" if whole == amount else f"{amount * 1000:.0f}m"
