@@ -91,10 +91,16 @@ NAMESPACE = {
     "RoleBinding trn-dev-vision-researcher",
     "ServiceAccount trn-dev-vision-service-account",
     "TrainingNamespace trn-dev-vision",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-commands",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-jobs",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-pods",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-volcano-jobs",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-commands",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-jobs",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-pods",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-volcano-jobs",
 }
 
 VERSION = {
@@ -107,6 +113,7 @@ LARGER = {
     "LustreFileSystem trn-dev-fsx-file-system",
     "PersistentVolume trn-dev-volumes-lustre-setup",
     "PersistentVolume trn-dev-volumes-training",
+    "ResourceQuota trn-dev-training-quota",
 }
 
 OTHER_INSTANCES = {

@@ -8,7 +8,7 @@ RESERVED_PREFIX = "system-"
 
 @dataclass(frozen=True)
 class PriorityLevel:
-    """One PriorityClass of the stack. None of them preempts: a job of a higher one is the next to start in its queue,
+    """One PriorityClass of the stack. Its value can never change: Kubernetes refuses that. None of them preempts: a job of a higher one is the next to start in its queue,
     and never ends what runs, of its own team or of another."""
 
     name: str

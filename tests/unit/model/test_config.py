@@ -382,7 +382,7 @@ BAD: list[tuple[str, Any]] = [
     ("namespaces[0].resourceQuota", {"pods": "many"}),
     ("namespaces[0].dataBucket", "no"),
     ("namespaces[0].trainingUserId", 0),
-    ("namespaces[0].priorityClasses[0]", "system-node-critical"),
+    ("namespaces[0].priorityClasses", ["system-node-critical"]),
     ("imageRepository.name", "a//b"),
     ("imageRepository.keptImages", 0),
     ("imageRepository.untaggedDays", 0),
