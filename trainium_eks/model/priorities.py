@@ -8,8 +8,9 @@ RESERVED_PREFIX = "system-"
 
 @dataclass(frozen=True)
 class PriorityLevel:
-    """One PriorityClass of the stack. Its value can never change: Kubernetes refuses that. None of them preempts: a job of a higher one is the next to start in its queue,
-    and never ends what runs, of its own team or of another."""
+    """One PriorityClass of the stack. None of them preempts: a job of a higher one is the next to start in its queue,
+    and never ends what runs, of its own team or of another. A class that is there never changes its value, which
+    Kubernetes refuses."""
 
     name: str
     value: int

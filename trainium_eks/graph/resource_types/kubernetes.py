@@ -359,4 +359,6 @@ TYPES = (
     _setting("rbac.authorization.k8s.io/v1:ClusterRoleBinding", "roleRef", namespaced=False),
     _setting("rbac.authorization.k8s.io/v1:Role", namespaced=True),
     _setting("rbac.authorization.k8s.io/v1:RoleBinding", "roleRef", namespaced=True),
+    # The provider does not know that its value cannot change: the API server refuses an update of it.
+    _setting("scheduling.k8s.io/v1:PriorityClass", namespaced=False),
 )
