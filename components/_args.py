@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from trainium_eks.model.problems import Problem, Severity, describe, refused
+from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
 from trainium_eks.model.shape import Shape, ShapeError, read
 
 A = TypeVar("A", bound=Shape)
@@ -20,6 +20,8 @@ class ArgumentError(pulumi.RunError, ValueError):
     def __init__(self, subject: str, problems: Iterable[Problem], spell: Callable[[str], str] = str) -> None:
         self.subject = subject
         self.problems = tuple(problems)
+        self.component = "" if spell is config_path else subject
+        """The component whose arguments are wrong; empty when it is the stack's config. `trn plan` reads it."""
         count = len(self.problems)
         title = f"{subject}: {count} problem{'' if count == 1 else 's'}, nothing was built"
         super().__init__(f"{title}\n{describe(self.problems, spell)}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from trainium_eks.cli import recording, report
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.project import SUFFIXES, ProjectError, load_project
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class Baseline:
     commit: str = ""
 
     def graph(self) -> Graph:
-        """The earlier program.
+        """The earlier program; an empty one when the commit has no such stack yet.
 
         Raises:
-            Failure: when the file is no plan, or the commit has no such stack or a program that fails.
+            Failure: when the file is no plan, or the commit has a program that fails.
         """
         graph = report.load(self.plan_file) if self.plan_file else self._of_commit()
         if graph.stack != self.stack:
@@ -44,7 +45,10 @@ class Baseline:
                 raise Failure(WRONG_USAGE, f"git archive {self.commit} failed: {archive.stderr.decode().strip()}")
             with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
                 tar.extractall(directory, filter="data")
-            return self._record(Path(directory).resolve() / inside)
+            there = Path(directory).resolve() / inside
+            if _is_new(there, self.stack):
+                return Graph(load_project(self.project).name, self.stack, (), {})
+            return self._record(there)
 
     def _record(self, project: Path) -> Graph:
         try:
@@ -75,6 +79,16 @@ def find(text: str, project: Path, stack: str) -> Baseline:
         raise Failure(WRONG_USAGE, f"{neither} of this repository", detail=failure.detail) from None
     short = commit[:8]
     return Baseline(text if text.startswith(short) else f"{text} ({short})", project, stack, commit=commit)
+
+
+def _is_new(before: Path, stack: str) -> bool:
+    """Whether the commit knows neither the environment nor, perhaps, its project: then everything is created."""
+    if not any((before / f"Pulumi{suffix}").is_file() for suffix in SUFFIXES):
+        return True
+    try:
+        return stack not in load_project(before).stacks
+    except ProjectError:
+        return False  # recording says what is wrong with it
 
 
 def _git(project: Path, *arguments: str) -> str:

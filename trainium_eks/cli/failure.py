@@ -1,7 +1,7 @@
 """Why a command stopped: one shape for people and for ``--json``."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from trainium_eks.graph.graph import SCHEMA_VERSION
@@ -16,25 +16,34 @@ WRONG_USAGE = 2
 class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
     """Ends a command with an exit code."""
 
-    def __init__(self, code: int, title: str, problems: Iterable[Problem] = (), detail: str = "") -> None:
+    def __init__(
+        self,
+        code: int,
+        title: str,
+        problems: Iterable[Problem] = (),
+        detail: str = "",
+        spell: Callable[[str], str] = config_path,
+    ) -> None:
         super().__init__(title)
         self.code = code
         self.title = title
         """One line."""
         self.problems = tuple(problems)
-        """What is wrong with the config, when that is why."""
+        """What is wrong with the config, or with a component's arguments, when that is why."""
         self.detail = detail
         """The program's own traceback, when that is why."""
+        self.spell = spell
+        """How the reader writes the problems' paths: as the config's keys, or as a component's arguments (``str``)."""
 
     def text(self) -> str:
         """For people."""
-        parts = (self.title, describe(self.problems, config_path), self.detail.rstrip())
+        parts = (self.title, describe(self.problems, self.spell), self.detail.rstrip())
         return "\n".join(part for part in parts if part)
 
     def to_json(self) -> dict[str, Any]:
         """For tools. A failure without problems of config is one problem with an empty path."""
         found = self.problems or (Problem("", self.title),)
-        shown = [{**problem.to_json(), "path": config_path(problem.path)} for problem in found]
+        shown = [{**problem.to_json(), "path": self.spell(problem.path)} for problem in found]
         return {"schemaVersion": SCHEMA_VERSION, "problems": shown, "detail": self.detail}
 
 

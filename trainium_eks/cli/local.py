@@ -173,8 +173,7 @@ def _told(target: Target, act: Callable[[], int]) -> int:
     except Failure as failure:
         return complain(failure)
     except InvalidConfig as error:
-        count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
-        return complain(Failure(FAILED, f"Pulumi.{target.stack}.yaml: {count}, nothing was begun", error.problems))
+        return complain(recording.refusal(error, target.stack, "nothing was begun"))
     except ProjectError as error:
         return complain(Failure(WRONG_USAGE, str(error)))
     except ProgramFailed as error:

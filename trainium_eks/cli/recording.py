@@ -1,11 +1,13 @@
 """Getting a program's graph, with whatever can go wrong said in one shape."""
 
+import sys
 from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording import process
 from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, load_project
+from trainium_eks.model.problems import config_path
 
 
 def find_project(directory: Path | None) -> Path:
@@ -32,11 +34,27 @@ def check_stack(project: Path, stack: str) -> None:
         Failure: saying what is wrong, with the stacks there are.
     """
     try:
-        load_project(project).stack(stack)
+        settings = load_project(project).stack(stack)
     except InvalidConfig:
-        pass  # recording says what is wrong with the values
+        return  # recording says what is wrong with the values
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
+    for warning in settings.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+
+
+def refusal(error: InvalidConfig, stack: str, outcome: str) -> Failure:
+    """The refusal of a stack's config, or of a component's arguments, as the end of a command.
+
+    Args:
+        error: what was refused.
+        stack: the stack whose file it is.
+        outcome: what did not happen (``nothing was planned``).
+    """
+    count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
+    where = error.component or f"Pulumi.{stack}.yaml"
+    spell = str if error.component else config_path
+    return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell)
 
 
 def record(project: Path, stack: str) -> Graph:
@@ -48,9 +66,7 @@ def record(project: Path, stack: str) -> Graph:
     try:
         return process.record(project, stack)
     except InvalidConfig as error:
-        problems = tuple(error.problems)
-        count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-        raise Failure(FAILED, f"Pulumi.{stack}.yaml: {count}, nothing was planned", problems) from None
+        raise refusal(error, stack, "nothing was planned") from None
     except process.ProgramFailed as error:
         parts = [
             error.traceback.rstrip(),

@@ -237,7 +237,7 @@ def rule_list(plan: Plan) -> RenderableType:
         table.add_row(Text("~", "yellow"), Text(verdict.id, "yellow"), line)
     lines: list[RenderableType] = [table] if table.row_count else []
     if failed:
-        waive = f"pulumi config set --path 'trainium-eks:waivers.{failed[0].id}' '<your reason>'"
+        waive = f"pulumi config set --path '{plan.graph.project}:waivers.{failed[0].id}' '<your reason>'"
         lines.append(Text(f"A rule that is broken on purpose is accepted like this: {waive}", "dim"))
     for status, word, color in (("pass", "pass", "green"), ("n/a", "do not apply", "dim")):
         if found := _with_status(plan, status):

@@ -180,15 +180,70 @@ def test_a_project_in_a_folder_of_its_repository_is_recorded(trn: Run, project: 
     assert (path["path"], path["before"], path["after"]) == ("description", "tests", "other")
 
 
-def test_a_stack_that_is_new_since_the_commit_is_said_so(trn: Run, project: Project) -> None:
+def test_a_stack_that_is_new_since_the_commit_is_created_whole(trn: Run, project: Project) -> None:
     project.git("init", "-q")
     project.commit()
     project.write("Pulumi.next.yaml", "config: {}\n")
-    code, _, err = _plan(trn, project, "--stack", "next", "--against", "HEAD")
+    code, out, _ = _plan(trn, project, "--json", "--stack", "next", "--against", "HEAD")
+    plan = json.loads(out)
+    assert [(item["kind"], item["name"]) for item in plan["against"]["items"]] == [("create", "store-key")]
+    assert plan["against"]["hourlyUsd"] == plan["cost"]["hourlyUsd"]
+    assert _plan(trn, project, "--stack", "next", "--against", "HEAD")[0] == code
+
+
+def test_a_project_that_is_new_since_the_commit_is_created_whole(trn: Run, project: Project) -> None:
+    top = Project(project.path.parent)
+    top.write("README.md", "Nothing here yet.\n")
+    top.git("init", "-q")
+    top.git("add", "README.md")
+    top.git("commit", "-qm", "x")
+    _, out, _ = _plan(trn, project, "--json", "--against", "HEAD")
+    assert [item["kind"] for item in json.loads(out)["against"]["items"]] == ["create"]
+
+
+def test_a_commit_whose_project_cannot_be_read_is_not_taken_for_an_empty_one(trn: Run, project: Project) -> None:
+    whole = (project.path / "Pulumi.yaml").read_text()
+    project.write("Pulumi.yaml", "name: [\n")
+    project.git("init", "-q")
+    project.commit()
+    project.write("Pulumi.yaml", whole)
+    code, _, err = _plan(trn, project, "--against", "HEAD")
     assert code == 2
     assert "as of HEAD (" in err
-    assert "no stack 'next'" in err
+    assert "not valid YAML" in err
     assert "trn-plan-" not in err
+
+
+ARGUMENTS_REFUSED = """\
+from components import Network
+
+Network("net", {"cidr_block": "10.0.0.0/12", "region": "us-west-2"})
+"""
+
+
+def test_a_components_arguments_are_told_as_the_program_writes_them(trn: Run, project: Project) -> None:
+    project.write("__main__.py", ARGUMENTS_REFUSED)
+    code, _, err = _plan(trn, project)
+    assert code == 1
+    assert err.splitlines()[0].startswith("Network net: ")
+    assert "set cidr_block to 10.0.0.0/16" in err
+    assert "pulumi config set" not in err
+    assert "Pulumi.dev.yaml" not in err
+    _, out, _ = _plan(trn, project, "--json")
+    assert json.loads(out)["problems"][0]["path"] == "cidr_block"
+
+
+def test_a_broken_rule_is_waived_in_the_projects_own_config(trn: Run, project: Project) -> None:
+    project.write("__main__.py", "import pulumi_aws as aws\n\naws.kms.Key('key', enable_key_rotation=False)\n")
+    _, out, _ = _plan(trn, project)
+    assert "'small:waivers.R" in " ".join(out.split())
+
+
+def test_an_environment_of_values_is_warned_of(trn: Run, project: Project) -> None:
+    project.write("Pulumi.dev.yaml", "environment: [shared/base]\nconfig: {}\n")
+    _, out, err = _plan(trn, project, "--json")
+    assert json.loads(out)["stack"] == "dev"
+    assert err.startswith("warning: Pulumi.dev.yaml: 'environment'")
 
 
 def test_a_commit_whose_program_fails_is_said_so(trn: Run, project: Project) -> None:

@@ -109,7 +109,12 @@ def _failure(error: BaseException, program: Path) -> Answer:
     for cause in chain:
         problems = getattr(cause, "problems", None)
         if isinstance(problems, tuple) and problems and all(isinstance(problem, Problem) for problem in problems):
-            return Answer(Status.INVALID, problems=tuple(problem.to_json() for problem in problems))
+            component = getattr(cause, "component", "")
+            return Answer(
+                Status.INVALID,
+                problems=tuple(problem.to_json() for problem in problems),
+                component=component if isinstance(component, str) else "",
+            )
     plain = next((cause for cause in chain if isinstance(cause, pulumi.RunError)), None)
     if plain is not None:
         # As under the engine: a RunError is a message for the user, and its traceback is not.

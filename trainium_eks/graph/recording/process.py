@@ -122,6 +122,8 @@ def _with_the_programs_own(
     try:
         _record(project, settings, dry_run, timeout_seconds, python)
     except InvalidConfig as error:
+        if error.component:
+            return declared  # a component's arguments may be wrong because the config is
         said = {problem.path for problem in declared.problems}
         more = tuple(problem for problem in error.problems if config_path(problem.path) not in said)
         return InvalidConfig(declared.problems + more)
@@ -257,7 +259,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _graph(answer: Answer, timeout_seconds: float, output: str) -> Graph:
     if answer.status is Status.INVALID:
-        raise InvalidConfig(tuple(Problem.from_json(item) for item in answer.problems))
+        problems = tuple(Problem.from_json(item) for item in answer.problems)
+        raise InvalidConfig(problems, component=answer.component)
     if answer.status is Status.TIMEOUT:
         raise ProgramTimedOut(timeout_seconds, answer.pending)
     if answer.graph is None:

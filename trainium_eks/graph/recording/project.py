@@ -23,16 +23,20 @@ class ProjectError(Exception):
 
 
 class InvalidConfig(Exception):  # noqa: N818 (the name says what the problems are about)
-    """The stack's config is refused.
+    """The stack's config, or what the program made of it, is refused.
 
     Attributes:
         problems: everything that is wrong with it.
         settings: what the program would get all the same, when it was not the program that refused.
+        component: the component whose arguments are wrong (``Network net``); empty when it is the stack's file.
     """
 
-    def __init__(self, problems: tuple[Problem, ...], settings: "StackSettings | None" = None) -> None:
+    def __init__(
+        self, problems: tuple[Problem, ...], settings: "StackSettings | None" = None, component: str = ""
+    ) -> None:
         self.problems = problems
         self.settings = settings
+        self.component = component
         super().__init__(describe(problems))
 
 
@@ -59,6 +63,8 @@ class StackSettings:
     """Full key (``trainium-eks:region``) to text; objects as JSON; encrypted values as ``[secret]``."""
     secret_keys: frozenset[str] = frozenset()
     """Full keys whose value is secret or holds a secret."""
+    warnings: tuple[str, ...] = ()
+    """What could not be seen, for people."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Project:
     @property
     def stacks(self) -> tuple[str, ...]:
         """Names of the stacks that have a file."""
-        files = (path for suffix in _SUFFIXES for path in self.stack_directory.glob(f"Pulumi.*{suffix}"))
+        files = (path for suffix in SUFFIXES for path in self.stack_directory.glob(f"Pulumi.*{suffix}"))
         return tuple(sorted({path.name.removeprefix("Pulumi.").rpartition(".")[0] for path in files}))
 
     def stack(self, name: str) -> StackSettings:
@@ -94,15 +100,11 @@ class Project:
             hint = f"; did you mean {close!r}?" if close else ""
             raise ProjectError(f"no stack {name!r} in {self.stack_directory}: {there}{hint}")
         content = _read(path)
-        if content.get("environment") is not None:
-            raise ProjectError(
-                f"{path.name}: 'environment' takes values from Pulumi ESC, a service that a plan does not call; "
-                "write the values it provides under 'config' (`pulumi config set`), or into a stack file for planning"
-            )
         section = content.get("config")
         if section is not None and not isinstance(section, _Mapping):
             raise ProjectError(f"{path.name}: 'config' must be a mapping of keys to values")
-        return _merged(self, name, path.name, {} if section is None else section)
+        warnings = () if _plain(content.get("environment")) is None else (_UNSEEN_ENVIRONMENT.format(file=path.name),)
+        return _merged(self, name, path.name, {} if section is None else section, warnings)
 
 
 def load_project(directory: Path) -> Project:
@@ -188,8 +190,15 @@ def _full_key(file: str, project: str, name: str) -> str:
 
 # --- Pulumi.<stack>.yaml ------------------------------------------------------------------------------------------
 
+_UNSEEN_ENVIRONMENT = (
+    "{file}: 'environment' takes values from Pulumi ESC, which is not called here: what it alone sets is planned with "
+    "its default"
+)
 
-def _merged(project: Project, name: str, file: str, section: "_Mapping | dict[str, Any]") -> StackSettings:
+
+def _merged(
+    project: Project, name: str, file: str, section: "_Mapping | dict[str, Any]", warnings: tuple[str, ...]
+) -> StackSettings:
     problems: list[Problem] = []
     texts: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -198,13 +207,15 @@ def _merged(project: Project, name: str, file: str, section: "_Mapping | dict[st
         key = _full_key(file, project.name, spelled)
         value = _plain(node)
         shown = key.removeprefix(f"{project.name}:")
-        if value is None:
-            problems.append(
-                Problem(shown, "null, which Pulumi reads as an empty text", f'write the text "null" ({file})')
-            )
-            continue
         if key in texts:
             raise ProjectError(f"{file}: {shown} is set twice, with and without its namespace")
+        if value is None:
+            # What the CLI stores for it; of a declared type, it is refused.
+            texts[key] = values[key] = ""
+            if key in project.config and project.config[key].type:
+                reason = f"null, which Pulumi takes for no {project.config[key].type}"
+                problems.append(Problem(shown, reason, f"give a value, or leave it out of {file} for its default"))
+            continue
         clear, has_secret = _without_secrets(value)
         if has_secret:
             secret.add(key)
@@ -214,14 +225,16 @@ def _merged(project: Project, name: str, file: str, section: "_Mapping | dict[st
     for key, declared in sorted(project.config.items()):
         shown = key.removeprefix(f"{project.name}:")
         if key in texts:
-            problems.extend(_type_problems(shown, declared, values[key], key in secret))
+            if not any(problem.path == shown for problem in problems):
+                problems.extend(_type_problems(shown, declared, values[key], key in secret))
             continue
         fallback = declared.value if declared.value is not None else declared.default
         if fallback is not None:
             texts[key] = _text(fallback)
-        elif key.startswith(f"{project.name}:") and not any(problem.path == shown for problem in problems):
-            problems.append(Problem(shown, f"required, and not set in {file}", config_set(shown, "<value>")))
-    settings = StackSettings(name, dict(sorted(texts.items())), frozenset(secret))
+        elif key.startswith(f"{project.name}:"):
+            unseen = "; set it here too if its environment gives it: a plan does not see that" if warnings else ""
+            problems.append(Problem(shown, f"required, and not set in {file}{unseen}", config_set(shown, "<value>")))
+    settings = StackSettings(name, dict(sorted(texts.items())), frozenset(secret), warnings)
     if problems:
         raise InvalidConfig(tuple(problems), settings)
     return settings
@@ -230,7 +243,7 @@ def _merged(project: Project, name: str, file: str, section: "_Mapping | dict[st
 def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> list[Problem]:
     if declared.secret and not secret:
         return [Problem(path, "declared secret, and set in clear", f"pulumi config set --secret {path}")]
-    if not declared.type or (secret and value == SECRET) or _fits(declared.type, declared.items, value):
+    if not declared.type or _fits(declared.type, declared.items, value):
         return []
     expected = _type_name(declared.type, declared.items)
     meaning = f" ({declared.description.rstrip('.')})" if declared.description else ""
@@ -238,7 +251,9 @@ def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> 
 
 
 def _fits(type_: str, items: Mapping[str, Any] | None, value: Any) -> bool:
-    """As ``ValidateConfigValue`` of the CLI: scalars may come as text."""
+    """As ``ValidateConfigValue`` of the CLI: scalars may come as text. What is encrypted is not seen, and fits."""
+    if value == SECRET:
+        return True
     if type_ == "string":
         return isinstance(value, str)
     if type_ == "integer":
@@ -287,7 +302,8 @@ def _json(value: Any) -> str:
 # PyYAML reads YAML 1.1, where `yes` is true and 12:30 is 750; the CLI reads the core schema of 1.2, and keeps the
 # text of a scalar. So only PyYAML's syntax tree is used.
 
-_SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json")
+"""How the files of a project and its stacks may end."""
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|0[0-7_]+)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -304,7 +320,7 @@ class _Mapping(dict[str, Any]):
 
 def _existing(directory: Path, stem: str) -> Path | None:
     return next(
-        (directory / f"{stem}{suffix}" for suffix in _SUFFIXES if (directory / f"{stem}{suffix}").is_file()), None
+        (directory / f"{stem}{suffix}" for suffix in SUFFIXES if (directory / f"{stem}{suffix}").is_file()), None
     )
 
 

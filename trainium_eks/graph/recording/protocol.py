@@ -96,6 +96,8 @@ class Answer:
     """The JSON form of the graph, when recorded."""
     problems: tuple[Mapping[str, Any], ...] = ()
     """The JSON forms of the problems, when invalid."""
+    component: str = ""
+    """The component whose arguments are invalid; empty when it is the stack's config."""
     message: str = ""
     """The error, when failed."""
     traceback: str = ""
@@ -124,6 +126,7 @@ class Answer:
             Status(data["status"]),
             graph=data.get("graph"),
             problems=tuple(data.get("problems", ())),
+            component=data.get("component", ""),
             message=data.get("message", ""),
             traceback=data.get("traceback", ""),
             pending=tuple(data.get("pending", ())),

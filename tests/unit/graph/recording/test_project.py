@@ -121,8 +121,19 @@ def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) ->
     }
 
 
-def test_a_null_is_refused_because_pulumi_would_read_an_empty_text(tmp_path: Path) -> None:
-    assert "null" in refused(tmp_path, "config: {region: null}")["region"]
+def test_a_null_of_a_declared_type_is_refused(tmp_path: Path) -> None:
+    found = refused(tmp_path, "config: {region: null, groups: ~, count: null}")
+    assert found == {
+        "count": "null, which Pulumi takes for no integer",
+        "groups": "null, which Pulumi takes for no object",
+        "region": "null, which Pulumi takes for no string",
+    }
+
+
+@pytest.mark.parametrize("null", ["null", "~", ""])
+def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp_path: Path, null: str) -> None:
+    config = settings(tmp_path, f"config:\n  region: r\n  fileSystem: {null}\n  shorthand: {null}\n").config
+    assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
 
 
 def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
@@ -131,9 +142,24 @@ def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
     assert settings(tmp_path, "config: {token: {secure: v1:x}}", project).secret_keys == {"proj:token"}
 
 
-def test_an_esc_environment_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ProjectError, match=r"'environment'.*Pulumi ESC.*pulumi config set"):
-        settings(tmp_path, "environment: [prod]\nconfig: {region: r}\n")
+@pytest.mark.parametrize("environment", ["[prod]", "{imports: [prod], values: {pulumiConfig: {a: b}}}"])
+def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path: Path, environment: str) -> None:
+    found = settings(tmp_path, f"environment: {environment}\nconfig: {{region: r}}\n")
+    assert found.config["proj:count"] == "3"
+    (warning,) = found.warnings
+    assert "Pulumi.dev.yaml: 'environment'" in warning
+    assert settings(tmp_path, "environment: null\nconfig: {region: r}\n").warnings == ()
+
+
+def test_a_required_key_may_be_the_environments_and_is_asked_for_all_the_same(tmp_path: Path) -> None:
+    assert "if its environment gives it" in refused(tmp_path, "environment: [prod]\n")["region"]
+    assert "environment" not in refused(tmp_path, "config: {}\n")["region"]
+
+
+def test_what_is_encrypted_has_every_declared_type(tmp_path: Path) -> None:
+    text = "config:\n  region: r\n  count: {secure: v1:a}\n  zones: [a, {secure: v1:b}]\n  production: {secure: v1:c}\n"
+    config = settings(tmp_path, text).config
+    assert (config["proj:count"], config["proj:zones"]) == ("[secret]", '["a","[secret]"]')
 
 
 def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path: Path) -> None:
