@@ -209,7 +209,19 @@ NODES = [
         "associatePublicIpAddress",
         put("base-template", "networkInterfaces.0.associatePublicIpAddress", "true"),
     ),
-    fault("R15", "a subnet gives public addresses", "mapPublicIp", put("public-az4", "mapPublicIpOnLaunch", True)),
+    fault(
+        "R15", "a private subnet gives public addresses", "mapPublicIp", put("private-az4", "mapPublicIpOnLaunch", True)
+    ),
+    fault("R15", "one without nodes does", "mapPublicIp", put("private-az1", "mapPublicIpOnLaunch", True)),
+    fault(
+        "R15",
+        "a public subnet of nodes gives public addresses",
+        "mapPublicIp",
+        both(put("public-az4", "mapPublicIpOnLaunch", True), put("system", "subnetIds", ["subnet-public-az4"])),
+        "R36",
+        "R37",
+        "R41",
+    ),
     fault(
         "R16", "a plain root volume", "encrypted", put("base-template", "blockDeviceMappings.0.ebs.encrypted", "false")
     ),

@@ -19,6 +19,7 @@ from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
 from trainium_eks.graph.judging.rules import Verdict, stale_waivers
 from trainium_eks.graph.judging.timeline import BAR, Timeline
+from trainium_eks.model import formats
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
 PIPED_WIDTH = 100
@@ -270,10 +271,14 @@ def verdict_line(plan: Plan) -> RenderableType:
     """The last line: whether this environment can be built as it stands."""
     failed = [verdict.id for verdict in plan.verdicts if verdict.status == "fail"]
     edges = len(plan.timeline.forbidden_edges) + len(plan.timeline.missing_edges)
+    if not any(each.type != STACK_TYPE for each in plan.graph.resources):
+        return Text(f"! {plan.graph.stack} registers no resource: there is nothing to judge.", "bold yellow")
     if not plan.failed:
         return Text(f"✓ {plan.graph.stack} is sound: no failed rule, no wrong edge.", "bold green")
     parts = [f"failed {' '.join(failed)}"] if failed else []
     parts += [f"{edges} wrong edge{'' if edges == 1 else 's'}"] if edges else []
+    refused = [change.resource.name for change in plan.refused]
+    parts += [f"AWS refuses the change of {formats.listed(refused)}"] if refused else []
     return Text(f"✗ {plan.graph.stack} is not sound: {'; '.join(parts)}", "bold red")
 
 

@@ -96,8 +96,7 @@ def _object_name(resource: Resource) -> str:
 
 def _refused(change: Change) -> Text:
     line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} cannot be updated", "bold red")
-    remedy = "`up` stops there; make a new environment, or destroy this one first"
-    return line.append(f"; {change.refused}: {remedy}", "red not bold")
+    return line.append(f"; `up` stops there. {change.refused}", "red not bold")
 
 
 def _rolling(change: Change) -> Text:

@@ -12,7 +12,7 @@ from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.judging import cost, diff, rules, timeline
 from trainium_eks.graph.judging.cost import Cost
-from trainium_eks.graph.judging.diff import Changes
+from trainium_eks.graph.judging.diff import Change, Changes
 from trainium_eks.graph.judging.rules import Verdict
 from trainium_eks.graph.judging.timeline import Step, Timeline
 
@@ -40,9 +40,15 @@ class Plan:
 
     @property
     def failed(self) -> bool:
-        """Whether a rule or an edge is broken and not waived."""
+        """Whether a rule or an edge is broken and not waived, or AWS refuses a change."""
         broken = self.timeline.forbidden_edges or self.timeline.missing_edges
-        return bool(broken) or any(verdict.status == "fail" for verdict in self.verdicts)
+        return bool(broken or self.refused) or any(verdict.status == "fail" for verdict in self.verdicts)
+
+    @property
+    def refused(self) -> tuple[Change, ...]:
+        """The changes since the earlier program that AWS refuses; none without one."""
+        changes = self.comparison.changes.items if self.comparison else ()
+        return tuple(change for change in changes if change.refused)
 
     def to_json(self) -> dict[str, Any]:
         """The versioned JSON form: that of the graph, with what is judged from it."""

@@ -1,6 +1,6 @@
 """The graph of a recorded program: resources, their options, and the edges that order them.
 
-Standard library only, so that rules, cost and timeline can be read and run anywhere. The JSON form
+Standard library and the plain model only, so that rules, cost and timeline can be read and run anywhere. The JSON form
 (:meth:`Graph.to_json`) is what crosses between a program and the command line.
 """
 
@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from trainium_eks.model.unseen import UNSEEN
+
 SCHEMA_VERSION = 1
 """Version of the JSON form. It changes when a field is removed or changes meaning, not when one is added."""
 
 UNKNOWN = "[unknown]"
 """What a value is that only ``pulumi up`` would know (recorded with ``dry_run``)."""
 
-SECRET = "[secret]"
+SECRET = UNSEEN
 """What every secret value is replaced by."""
 
 STACK_TYPE = "pulumi:pulumi:Stack"

@@ -23,6 +23,7 @@ from trainium_eks.model import (
     regions,
     repository,
     storage,
+    unseen,
 )
 from trainium_eks.model.addons import GpuAddonsConfig, NeuronAddonsConfig
 from trainium_eks.model.cluster import ClusterConfig
@@ -155,7 +156,7 @@ def load(values: Mapping[str, str]) -> StackConfig:
     try:
         return read(StackConfig, data)
     except ShapeError as error:
-        raise ShapeError(_with_json_faults(error.problems, data)) from None
+        raise ShapeError(unseen.shaped(_with_json_faults(error.problems, data), data)) from None
 
 
 def catalogue(config: StackConfig) -> Catalogue:
@@ -244,7 +245,8 @@ def problems(config: StackConfig) -> tuple[Problem, ...]:
         # Not where the region or the zones themselves are refused: that would say one fault twice.
         zones_known=config.region in regions.REGIONS and not any(problem.row in (2, 4, 38) for problem in found),
     )
-    return tuple(_settable(config, problem) for problem in found)
+    seen = unseen.judged(found, config.model_dump())
+    return tuple(_settable(config, problem) for problem in seen)
 
 
 _DEFAULT_LISTS = ("node_groups", "queues", "namespaces")
@@ -295,11 +297,7 @@ def _catalogue_or_default(config: StackConfig) -> Catalogue:
 
 def _own_problems(config: StackConfig) -> list[Problem]:
     """The fields of the root itself."""
-    found = []
-    if config.region not in regions.REGIONS:
-        good = nearest(config.region, regions.REGIONS)
-        known = tuple(regions.REGIONS)
-        found.append(Problem("region", "not a region of AWS", value=config.region, allowed=known, good=good, row=38))
+    found = _region_problems(config)
     for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
         if not text.strip():
             found.append(Problem(field, "empty; it becomes a tag on everything (R66)", good=f"<{field}>", row=39))
@@ -325,6 +323,20 @@ def _own_problems(config: StackConfig) -> list[Problem]:
         elif not reason.strip():
             found.append(Problem(path, "a waiver needs its reason", good="<your reason>"))
     return found
+
+
+def _region_problems(config: StackConfig) -> list[Problem]:
+    """A region that is not known here is taken when it has the form of one and its zones are named."""
+    region = config.region
+    if region in regions.REGIONS:
+        return []
+    if regions.may_be_new(region) and zone_ids(config):
+        reason = f"{region} is not known here, so its zones and the registry of EKS' images there are taken on trust"
+        return [formats.warn("region", reason, row=38)]
+    good = nearest(region, regions.REGIONS)
+    fix = "a region that is newer than this release needs its zones, in `network.zone_ids`"
+    known = tuple(regions.REGIONS)
+    return [Problem("region", "not a region of AWS", fix, value=region, allowed=known, good=good, row=38)]
 
 
 def _instance_type_problems(config: StackConfig) -> list[Problem]:

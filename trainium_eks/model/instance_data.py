@@ -382,28 +382,33 @@ NVIDIA: Final[Mapping[str, Facts]] = {
 }
 
 
-def _cpu(vcpus: int, memory_gib: int, hourly_usd: float) -> Facts:
-    """A general CPU type of 4 or 8 vCPU: EC2 gives all of these four interfaces of 15 addresses."""
+_GIB_PER_VCPU: Final = {"c": 2, "m": 4, "r": 8}
+_CPU_SIZES: Final = {"xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32}
+_CPU_XLARGE_USD: Final = {
+    "c5": 0.17, "c6i": 0.17, "c7i": 0.1785,
+    "m5": 0.192, "m6i": 0.192, "m7i": 0.2016,
+    "r5": 0.252, "r6i": 0.252, "r7i": 0.2646,
+}  # fmt: skip
+"""Family to the price of its xlarge; the price list has the larger sizes in proportion to their vCPUs."""
+
+
+def _cpu(family: str, vcpus: int) -> Facts:
+    """A general x86 CPU type: EC2 gives up to 8 vCPU four interfaces of 15 addresses, then eight of 30."""
+    small = vcpus <= 8
     return {
         "vcpus": vcpus,
-        "memory_gib": memory_gib,
-        "interfaces_per_card": 4,
-        "ipv4_per_interface": 15,
+        "memory_gib": vcpus * _GIB_PER_VCPU[family[0]],
+        "interfaces_per_card": 4 if small else 8,
+        "ipv4_per_interface": 15 if small else 30,
         "usage": _OD_SPOT,
-        "hourly_usd": hourly_usd,
+        "hourly_usd": round(_CPU_XLARGE_USD[family] * vcpus / 4, 4),
         "quotas": STANDARD,
     }
 
 
 CPU: Final[Mapping[str, Facts]] = {
-    "c5.2xlarge": _cpu(8, 16, 0.34),
-    "c6i.2xlarge": _cpu(8, 16, 0.34),
-    "c7i.2xlarge": _cpu(8, 16, 0.357),
-    "m5.xlarge": _cpu(4, 16, 0.192),
-    "m5.2xlarge": _cpu(8, 32, 0.384),
-    "m6i.xlarge": _cpu(4, 16, 0.192),
-    "m6i.2xlarge": _cpu(8, 32, 0.384),
-    "m7i.xlarge": _cpu(4, 16, 0.2016),
-    "m7i.2xlarge": _cpu(8, 32, 0.4032),
-    "r6i.xlarge": _cpu(4, 32, 0.252),
+    f"{family}.{size}": _cpu(family, vcpus)
+    for family in _CPU_XLARGE_USD
+    for size, vcpus in _CPU_SIZES.items()
+    if f"{family}.{size}" != "c5.8xlarge"  # the one that there is not: c5 goes on with 9xlarge
 }

@@ -53,6 +53,15 @@ _C6I: Final[Zones] = {
 }
 _C7I: Final[Zones] = {**_M7I, "ca-west-1": "12", "il-central-1": "13"}
 _R6I: Final[Zones] = {region: zones for region, zones in _M6I.items() if region != "ap-southeast-3"}
+_R7I: Final[Zones] = {
+    region: zones
+    for region, zones in _M7I.items()
+    if region not in ("af-south-1", "ap-east-1", "eu-central-2", "il-central-1", "me-central-1")
+}
+_CPU_FAMILIES: Final[Mapping[str, Zones]] = {
+    "c5": _M5, "c6i": _C6I, "c7i": _C7I, "m5": _M5, "m6i": _M6I, "m7i": _M7I, "r5": _M5, "r6i": _R6I, "r7i": _R7I,
+}  # fmt: skip
+"""A family's sizes are offered in the same zones."""
 
 ZONES: Final[Mapping[str, Zones]] = {
     "trn1.2xlarge": {"us-east-1": "56", "us-east-2": "3", "us-west-2": "14"},
@@ -161,15 +170,11 @@ ZONES: Final[Mapping[str, Zones]] = {
         "us-east-1": "26",
         "us-west-2": "12",
     },
-    "c5.2xlarge": _M5,
-    "c6i.2xlarge": _C6I,
-    "c7i.2xlarge": _C7I,
-    "m5.xlarge": _M5,
-    "m5.2xlarge": _M5,
-    "m6i.xlarge": _M6I,
-    "m6i.2xlarge": _M6I,
-    "m7i.xlarge": _M7I,
-    "m7i.2xlarge": _M7I,
-    "r6i.xlarge": _R6I,
+    **{
+        f"{family}.{size}": zones
+        for family, zones in _CPU_FAMILIES.items()
+        for size in ("xlarge", "2xlarge", "4xlarge", "8xlarge")
+        if f"{family}.{size}" != "c5.8xlarge"
+    },
 }
 """Type to zones."""

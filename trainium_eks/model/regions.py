@@ -75,16 +75,52 @@ CONTROL_PLANE_REFUSED_ZONES: frozenset[str] = frozenset({"use1-az3", "usw1-az2",
 """Zones in which EKS puts no control-plane interface (EKS user guide, network requirements). Nodes may run there."""
 
 
+@dataclass(frozen=True)
+class Partition:
+    """A group of regions with accounts, ARNs and endpoints of its own."""
+
+    name: str
+    """As ARNs have it: ``aws``, ``aws-cn``."""
+    dns_suffix: str
+    """The domain of its endpoints."""
+
+
+_COMMERCIAL = Partition("aws", "amazonaws.com")
+
+PARTITIONS: Mapping[str, Partition] = MappingProxyType(
+    {
+        "cn-": Partition("aws-cn", "amazonaws.com.cn"),
+        "us-gov-": Partition("aws-us-gov", "amazonaws.com"),
+        "us-iso-": Partition("aws-iso", "c2s.ic.gov"),
+        "us-isob-": Partition("aws-iso-b", "sc2s.sgov.gov"),
+        "eu-isoe-": Partition("aws-iso-e", "cloud.adc-e.uk"),
+        "us-isof-": Partition("aws-iso-f", "csp.hci.ic.gov"),
+        "eusc-": Partition("aws-eusc", "amazonaws.eu"),
+    }
+)
+"""How the regions of each partition begin (botocore's partitions.json); all others are commercial ones."""
+
+_REGION = re.compile(r"(af|ap|ca|cn|eu|eusc|il|me|mx|sa|us)(-(gov|iso[a-z]?|de))?-[a-z]+-[0-9]")
+_DIRECTIONS = re.compile(r"(north|south|east|west|central|northeast|northwest|southeast|southwest)")
+
+
+def may_be_new(region: str) -> bool:
+    """Whether a region that is not known here has the name of one: AWS opens new ones, and some are not public."""
+    return _REGION.fullmatch(region) is not None and _DIRECTIONS.fullmatch(region.split("-")[-2]) is not None
+
+
 def partition(region: str) -> str:
-    """The partition in the region's ARNs: ``aws``, ``aws-cn`` or ``aws-us-gov``. Unknown regions are in ``aws``."""
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+    """The partition in the region's ARNs: ``aws``, ``aws-cn`` and so on."""
+    return _partition(region).name
 
 
 def dns_suffix(region: str) -> str:
     """The domain of the region's endpoints: ``amazonaws.com``, in China ``amazonaws.com.cn``."""
-    return "amazonaws.com.cn" if partition(region) == "aws-cn" else "amazonaws.com"
+    return _partition(region).dns_suffix
+
+
+def _partition(region: str) -> Partition:
+    return next((found for start, found in PARTITIONS.items() if region.startswith(start)), _COMMERCIAL)
 
 
 def default_zones(region: str) -> tuple[str, ...]:

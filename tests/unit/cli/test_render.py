@@ -56,6 +56,24 @@ def test_a_sound_plan_says_so_and_exits_with_zero(planned: Planned) -> None:
     assert result.stdout.rstrip().endswith("✓ dev is sound: no failed rule, no wrong edge.")
 
 
+def test_a_program_that_registers_nothing_is_not_called_sound(planned: Planned) -> None:
+    nothing = replace(environment(), resources=())
+    result = planned(graph=nothing)
+    assert result.exit_code == 0
+    assert result.stdout.rstrip().endswith("! dev registers no resource: there is nothing to judge.")
+    assert "is sound" not in result.stdout
+
+
+def test_a_change_that_aws_refuses_fails_the_plan(planned: Planned, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    report.save(report.make(environment()), saved)
+    back = planned("--against", saved, graph=changed(environment(), "control-plane", version="1.2"))
+    assert back.exit_code == 1
+    assert back.stdout.rstrip().endswith("✗ dev is not sound: AWS refuses the change of control-plane")
+    up = planned("--against", saved, graph=changed(environment(), "control-plane", logging="more"))
+    assert up.exit_code == 0
+
+
 def test_the_header_says_that_nothing_was_contacted(planned: Planned) -> None:
     first, second, *_ = planned().stdout.splitlines()
     assert first == "trainium-eks · dev · us-west-2 · 21 resources"
@@ -213,8 +231,8 @@ def test_a_cluster_that_would_have_to_move_is_said_first(against: Callable[[Grap
     lines = " ".join(against(changed(environment(), "vpc", cidrBlock="10.1.0.0/16")).split())
     first, _, rest = lines.partition("! ")[2].partition(" ! ")
     assert first.startswith(
-        "Cluster control-plane cannot be updated; EKS cannot move a cluster to another VPC: `up` stops there; "
-        "make a new environment, or destroy this one first"
+        "Cluster control-plane cannot be updated; `up` stops there. EKS cannot move a cluster to another VPC: make a "
+        "new environment, or destroy this one first"
     )
     assert first.endswith("vpcConfig: a new value, from subnet")
     assert "Vpc vpc is REPLACED" in rest

@@ -5,11 +5,13 @@ import json
 import re
 from pathlib import Path
 
+import botocore
 import botocore.session
 import moto
 import pytest
 
 from trainium_eks.model import regions
+from trainium_eks.model.config import load, problems
 from trainium_eks.model.instances import CATALOGUE
 
 ZONE_IDS = Path(moto.__file__).parent / "ec2" / "resources" / "instance_type_offerings" / "availability-zone-id"
@@ -37,6 +39,52 @@ def test_zone_prefixes_are_those_of_ec2(path: Path) -> None:
     other = "us-east-1" if region != "us-east-1" else "us-west-2"
     assert not any(regions.zone_belongs(zone, other) for zone in zones)
     assert {zone.split("-")[0] for zone in zones} == {regions.region_zone_prefix(region)}
+
+
+def test_every_partition_is_botocores() -> None:
+    data = json.loads((Path(botocore.__file__).parent / "data" / "partitions.json").read_text())
+    there = {each["id"]: each for each in data["partitions"]}
+    for start, partition in regions.PARTITIONS.items():
+        if partition.name in there:
+            assert partition.dns_suffix == there[partition.name]["outputs"]["dnsSuffix"]
+            assert re.match(there[partition.name]["regionRegex"], f"{start}east-1")
+    for each in there.values():
+        for region in each["regions"]:
+            if not region.endswith("global"):
+                assert (regions.partition(region), regions.dns_suffix(region)) == (
+                    each["id"],
+                    each["outputs"]["dnsSuffix"],
+                )
+                assert regions.may_be_new(region)
+
+
+@pytest.mark.parametrize("region", ["us-wset-2", "us-west", "us-west-22", "xx-west-2", "us-west-2\n", "us-moon-1", ""])
+def test_what_has_not_the_name_of_a_region_is_no_new_one(region: str) -> None:
+    assert not regions.may_be_new(region)
+
+
+def config_of(region: str, *zones: str) -> list[tuple[str, str]]:
+    data = {
+        "region": region,
+        "owner": "me",
+        "allowedAccountIds": json.dumps(["111122223333"]),
+        "cluster": json.dumps({"endpoint": {"wayIn": "a runner"}}),
+        "network": json.dumps({"zoneIds": zones}),
+    }
+    return [
+        (each.path, each.severity.value) for each in problems(load(data)) if not each.path.startswith("node_groups")
+    ]
+
+
+@pytest.mark.parametrize("region", ["us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1", "eusc-de-east-1", "us-west-9"])
+def test_a_region_that_is_not_known_here_is_taken_with_its_zones(region: str) -> None:
+    assert config_of(region, "new1-az1", "new1-az2") == [("region", "warn")]
+    assert config_of(region)[0] == ("region", "refuse")
+
+
+@pytest.mark.parametrize(("region", "zone"), [("cn-north-1", "cnn1"), ("us-gov-west-1", "usgw1")])
+def test_regions_of_other_partitions_are_taken_with_their_zones(region: str, zone: str) -> None:
+    assert config_of(region, f"{zone}-az1", f"{zone}-az2") == []
 
 
 def test_zone_prefixes_are_unique() -> None:

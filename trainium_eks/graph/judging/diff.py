@@ -4,6 +4,7 @@ Both programs are whole environments. What the engine would say against a live a
 account was changed by hand; nothing else does.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ Kind = Literal["create", "delete", "replace", "update"]
 _TAGS = ("tags", "tagsAll", "defaultTags")
 _CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 _NAMESPACE = "kubernetes:core/v1:Namespace"
-_OTHER_VPC = "EKS cannot move a cluster to another VPC"
+_OTHER_VPC = "EKS cannot move a cluster to another VPC: make a new environment, or destroy this one first"
 _ABSENT = object()
 
 
@@ -196,7 +197,12 @@ def compare(before: Graph, after: Graph) -> Changes:
     _carry_on(after, new, changes)
     moved = _moved_clusters(before, after, old, changes)
     found = [
-        _finished(change, old, after if change.kind != "delete" else before, _OTHER_VPC if urn in moved else "")
+        _finished(
+            change,
+            old,
+            after if change.kind != "delete" else before,
+            _OTHER_VPC if urn in moved else _version_refusal(change),
+        )
         for urn, change in changes.items()
     ]
     return Changes(tuple(sorted(found, key=_rank)), tuple(_option_changes(old, new)))
@@ -349,6 +355,32 @@ def _moved_clusters(
         and any(replacements.covers("vpcConfig.subnetIds", path.path) for path in change.paths)
         and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made)
     )
+
+
+def _version_refusal(change: Change) -> str:
+    """Why EKS refuses a change of the Kubernetes version in place (UpdateClusterVersion, UpdateNodegroupVersion): a
+    control plane goes up one minor version at a time, and neither it nor its nodes ever go down."""
+    if change.kind != "update" or change.resource.type not in (eks.CLUSTER.token, eks.NODE_GROUP.token):
+        return ""
+    found = next((path for path in change.paths if path.path == "version"), None)
+    before, after = (_minor(found.before), _minor(found.after)) if found else (None, None)
+    if found is None or before is None or after is None:
+        return ""
+    if after < before:
+        return f"EKS never goes back from Kubernetes {found.before} to {found.after}: keep {found.before}"
+    major, minor = before
+    if change.resource.type == eks.CLUSTER.token and after > (major, minor + 1):
+        step = f"{major}.{minor + 1}"
+        return (
+            f"EKS goes from Kubernetes {found.before} to {found.after} one minor version at a time: {step} comes next"
+        )
+    return ""
+
+
+def _minor(version: object) -> tuple[int, int] | None:
+    """``1.35`` as (1, 35); None for what is no version that can be seen."""
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version) if isinstance(version, str) else None
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _vpcs(graph: Graph, cluster: Resource) -> set[str]:

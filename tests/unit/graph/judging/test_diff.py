@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hand_built import changed, environment, optioned, urn, without
 
-from trainium_eks.graph.graph import Graph, Options
+from trainium_eks.graph.graph import UNKNOWN, Graph, Options
 from trainium_eks.graph.judging import diff
 from trainium_eks.graph.judging.diff import Change, Changes
 from trainium_eks.graph.resource_types import replacements
@@ -205,8 +205,46 @@ def test_a_cluster_that_keeps_its_subnets_whatever_happens_is_not_refused() -> N
 def test_a_cluster_cannot_move_to_another_vpc() -> None:
     changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
     assert changes.items[0].resource.name == "control-plane"
-    assert changes.dangerous[0].refused == "EKS cannot move a cluster to another VPC"
+    assert changes.dangerous[0].refused.startswith("EKS cannot move a cluster to another VPC: ")
     assert [item["name"] for item in changes.to_json()["items"] if item["refused"]] == ["control-plane"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("1.35", "1.34", "never goes back from Kubernetes 1.35 to 1.34"),
+        ("1.35", "1.9", "never goes back"),
+        ("1.34", "1.36", "1.35 comes next"),
+        ("1.9", "1.11", "1.10 comes next"),
+        ("1.34", "1.35", ""),
+        ("1.9", "1.10", ""),
+        ("1.34", UNKNOWN, ""),
+    ],
+)
+def test_a_control_plane_goes_up_one_minor_version_at_a_time(before: str, after: str, said: str) -> None:
+    changes = _compare(
+        changed(environment(), "control-plane", version=after),
+        before=changed(environment(), "control-plane", version=before),
+    )
+    change = _of(changes, "control-plane")
+    assert change.kind == "update"
+    assert said in change.refused
+    assert bool(change.refused) == bool(said)
+    assert (change in changes.dangerous) == bool(said)
+
+
+@pytest.mark.parametrize(("before", "after", "refused"), [("1.35", "1.34", True), ("1.34", "1.36", False)])
+def test_nodes_never_go_back_and_may_skip_a_version(before: str, after: str, refused: bool) -> None:
+    changes = _compare(
+        changed(environment(), "trn1", version=after), before=changed(environment(), "trn1", version=before)
+    )
+    assert bool(_of(changes, "trn1").refused) == refused
+
+
+def test_another_types_version_is_its_own() -> None:
+    before = changed(environment(), "volcano-release", version="1.15")
+    change = _of(_compare(changed(environment(), "volcano-release", version="1.14"), before=before), "volcano-release")
+    assert not change.refused
 
 
 def test_a_cluster_cannot_move_to_a_vpc_made_elsewhere() -> None:

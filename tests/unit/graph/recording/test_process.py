@@ -97,7 +97,8 @@ def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Pat
         from trainium_eks.model.problems import Problem, Severity
 
         class ArgumentError(pulumi.RunError, ValueError):
-            problems = (Problem("a.b", "too big", "use 3", severity=Severity.ACKNOWLEDGE, rule="R29", row=7), Problem("c", "no"))
+            first = Problem("a.b", "too big", "use 3", severity=Severity.ACKNOWLEDGE, rule="R29", row=7)
+            problems = (first, Problem("c", "no"))
 
         raise ArgumentError("2 problems")
     """

@@ -72,7 +72,8 @@ def no_ssh(view: View) -> Iterator[Finding]:
 
 @rule("R15", "Give nodes no public address", "high", "CKV_AWS_88, CKV_AWS_130, AWS-0164, CIS 5.4.3")
 def no_public_addresses(view: View) -> Iterator[Finding]:
-    """Neither a template nor a subnet hands out public addresses; nodes leave through NAT or endpoints."""
+    """Neither a template nor a subnet of nodes hands out public addresses; nodes leave through NAT or endpoints. A
+    public subnet without nodes may: load balancers and bastions of others live there."""
     for template in view.of(LAUNCH_TEMPLATE):
         faults = [
             f"networkInterfaces[{index}].associatePublicIpAddress is true, wanted false or unset"
@@ -80,10 +81,11 @@ def no_public_addresses(view: View) -> Iterator[Finding]:
             if true(at(each, "associatePublicIpAddress"))
         ]
         yield from judged(template, faults, "no interface asks for a public address")
+    of_nodes = {each.urn for group in view.node_groups for each in view.refers(group.resource, "subnetIds", SUBNET)}
     for subnet in view.of(SUBNET):
-        on = true(subnet.inputs.get("mapPublicIpOnLaunch"))
+        on = true(subnet.inputs.get("mapPublicIpOnLaunch")) and (subnet.urn in of_nodes or not view.public(subnet))
         faults = ["mapPublicIpOnLaunch is true, wanted false or unset"] if on else []
-        yield from judged(subnet, faults, "hands out no public address")
+        yield from judged(subnet, faults, "gives nodes no public address")
 
 
 @rule("R16", "Encrypt node volumes, as gp3", "high", "CKV_AWS_8, CKV_AWS_189, AWS-0008, AWS-0026")
