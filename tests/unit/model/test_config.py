@@ -55,6 +55,7 @@ FULL: dict[str, Any] = {
         "peerCidrBlocks": ["10.2.0.0/16"],
     },
     "existingNetwork": None,
+    "permissionsBoundary": "arn:aws:iam::111122223333:policy/bounds",
     "cluster": {
         "kubernetesVersion": "1.35",
         "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "wayIn": "the office"},
@@ -314,7 +315,8 @@ def test_entries_of_lists_and_mappings_are_named_with_their_place() -> None:
 
 
 BAD: list[tuple[str, Any]] = [
-    ("region", "us-west-9"),
+    ("region", "us-moon-9"),
+    ("permissionsBoundary", "trn-boundary"),
     ("owner", "  "),
     ("costCenter", "a?b"),
     ("allowedAccountIds", ["1234"]),
