@@ -9,11 +9,11 @@ import pulumi_aws as aws
 from trainium_eks.model import versions
 from trainium_eks.model.cluster import CpuNodesConfig
 from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.node_groups import POOL_LABEL
 
 from . import _launch_template as template
 from . import _user_data as boot
 from ._args import Text
-from .node_group import POOL_LABEL
 
 
 @dataclass(frozen=True)

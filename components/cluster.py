@@ -67,9 +67,9 @@ class TrainiumClusterArgs(ClusterConfig):
 
 def problems(args: TrainiumClusterArgs) -> list[Problem]:
     """What is wrong with the cluster, its groups, and how they are connected."""
-    found = judge.problems(args, production=args.production, catalogue=args.catalogue)
-    found += _iam.boundary_problems(args.permissions_boundary)
     zones = tuple(args.subnet_ids_by_zone)
+    found = judge.problems(args, production=args.production, catalogue=args.catalogue, zones=max(len(zones), 1))
+    found += _iam.boundary_problems(args.permissions_boundary)
     if len(zones) < 2:
         reason = f"EKS wants subnets in two zones, got {len(zones)}"
         found.append(Problem("subnet_ids_by_zone", reason, "add a private subnet in another zone"))
@@ -84,7 +84,13 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
 
 def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[Problem]:
     cni = judge.addon_version(args, "vpc-cni")
-    found = group_judge.problems(group, region=args.region, catalogue=args.catalogue, vpc_cni_version=cni)
+    found = group_judge.problems(
+        group,
+        region=args.region,
+        catalogue=args.catalogue,
+        vpc_cni_version=cni,
+        kubernetes_version=args.kubernetes_version,
+    )
     zones = tuple(args.subnet_ids_by_zone)
     zone = group_judge.zone_of(group)
     if zone is not None and zone not in zones:

@@ -11,7 +11,7 @@ from trainium_eks.model import addresses, versions
 from trainium_eks.model import node_groups as judge
 from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
 from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
-from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.problems import Problem
 
 from . import _iam
@@ -19,9 +19,6 @@ from . import _launch_template as template
 from . import _user_data as boot
 from ._args import Text, accept, waivers_of
 from ._node_role import make_node_role
-
-POOL_LABEL = "trainium-eks/pool"
-"""Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
 
 LONGEST_NAME = 49
 """A node group's name is at most 63 characters (EKS API); ``-nodes`` and Pulumi's suffix take the rest."""
@@ -60,7 +57,9 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
 
 def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
     """What is wrong with the group."""
-    found = judge.problems(args, region=args.region, catalogue=args.catalogue)
+    found = judge.problems(
+        args, region=args.region, catalogue=args.catalogue, kubernetes_version=args.kubernetes_version
+    )
     return [*found, *_iam.boundary_problems(args.permissions_boundary)]
 
 

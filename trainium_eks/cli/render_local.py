@@ -169,7 +169,7 @@ def _closing(result: Result, stack: str) -> RenderableType:
     # In a clone the command lies beside the program; where the package is installed it is on PATH.
     trn = "trn" if shutil.which("trn") else "./trn"
     next_ = [
-        ("look", f"{trn} local kubectl{option} get nodes"),
+        ("look", f"{trn} local kubectl{option} get nodes -L node.kubernetes.io/instance-type"),
         ("check", f"{trn} verify --stack {stack}"),
         ("end", f"{trn} local down{option}"),
     ]

@@ -108,11 +108,11 @@ def of_config(config: StackConfig) -> Bill:
 
 
 def control_plane(kubernetes_version: str, support_type: str) -> Line:
-    """An EKS control plane. A version past its standard support on the day of the price list costs the extended
-    price; with ``EXTENDED`` the note says from when it will."""
+    """An EKS control plane. A version past its standard support costs the extended price; with ``EXTENDED`` the note
+    says from when it will."""
     support = versions.KUBERNETES_STANDARD_SUPPORT.get(kubernetes_version)
     ends = str(support.standard_end) if support else ""
-    extended = bool(ends) and ends < prices.DATE
+    extended = support is not None and not support.is_standard
     price = prices.EKS_EXTENDED_HOURLY if extended else prices.EKS_CLUSTER_HOURLY
     note = f"Kubernetes {kubernetes_version} is in extended support since {ends}" if extended else ""
     if support_type == "EXTENDED" and ends and not extended:

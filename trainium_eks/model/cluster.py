@@ -12,9 +12,6 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
 
-SUPPORT_KNOWN_ON = "2026-11-21"
-"""The day on which support dates are compared. Fixed for a release, so that a plan does not change overnight."""
-
 _ADDON_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
 _MOST_ENDPOINT_RANGES = 40
 
@@ -90,8 +87,17 @@ class ClusterConfig(Shape):
     """EKS add-on versions that replace the pinned ones: ``{vpc-cni: v1.21.1-eksbuild.1}``."""
 
 
-def problems(cluster: ClusterConfig, *, production: bool, catalogue: Catalogue = CATALOGUE) -> list[Problem]:
-    """What is wrong with the cluster section. Paths are relative to it."""
+def problems(
+    cluster: ClusterConfig, *, production: bool, catalogue: Catalogue = CATALOGUE, zones: int = 1
+) -> list[Problem]:
+    """What is wrong with the cluster section. Paths are relative to it.
+
+    Args:
+        cluster: the section.
+        production: whether the production rules hold.
+        catalogue: the types that there are.
+        zones: how many zones the system nodes are spread over; their sizes are for each.
+    """
     found = under("endpoint", _endpoint_problems(cluster.endpoint, production))
     found += _version_problems(cluster)
     found += _principal_problems(cluster.admin_principals)
@@ -103,6 +109,7 @@ def problems(cluster: ClusterConfig, *, production: bool, catalogue: Catalogue =
             Problem("deletion_protection", reason, severity=Severity.ACKNOWLEDGE, rule="R06", value=False, good=True)
         )
     found += under("system_nodes", _cpu_nodes_problems(cluster.system_nodes, catalogue, least=1))
+    found += under("system_nodes", _total_size_problems(cluster.system_nodes, zones))
     found += under("cpu_nodes", _cpu_nodes_problems(cluster.cpu_nodes, catalogue, least=0))
     found += under("addon_versions", _addon_problems(cluster.addon_versions))
     found += _unpinned_problems(cluster)
@@ -187,16 +194,16 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
     version = cluster.kubernetes_version
     known = versions.KUBERNETES_STANDARD_SUPPORT
     path = "kubernetes_version"
-    supported = tuple(each for each, support in known.items() if support.standard_end >= SUPPORT_KNOWN_ON)
+    supported = tuple(each for each, support in known.items() if support.is_standard)
     support = known.get(version)
-    if support is None or support.extended_end < SUPPORT_KNOWN_ON:
+    if support is None or support.is_over:
         reason = "not a version that EKS runs, as far as this release knows"
         return [Problem(path, reason, value=version, allowed=supported, good=versions.KUBERNETES, row=34)]
-    if support.standard_end < SUPPORT_KNOWN_ON:
+    if not support.is_standard:
         reason = (
             f"standard support ended on {support.standard_end} and extended support ends on {support.extended_end}; "
             f"until then the cluster costs {prices.EKS_EXTENDED_HOURLY:.2f} USD an hour instead of "
-            f"{prices.EKS_CLUSTER_HOURLY:.2f} (known as of {SUPPORT_KNOWN_ON})"
+            f"{prices.EKS_CLUSTER_HOURLY:.2f}"
         )
         severity = Severity.ACKNOWLEDGE
         return [
@@ -263,6 +270,16 @@ def _cpu_nodes_problems(nodes: CpuNodesConfig, catalogue: Catalogue, *, least: i
         reason = f"{nodes.instance_type} has less than the 4 vCPU and 16 GiB that one zone's control components take"
         found.append(formats.warn("instance_type", reason, "take m6i.xlarge or larger"))
     return found
+
+
+def _total_size_problems(nodes: CpuNodesConfig, zones: int) -> list[Problem]:
+    """System nodes are one group over all zones, which EKS bounds like any other."""
+    total, most = nodes.max_size * zones, formats.LARGEST_NODE_GROUP
+    if nodes.max_size > most or total <= most:
+        return []
+    reason = f"{nodes.max_size} in each of {zones} zones make a group of {total} nodes; EKS allows {most}"
+    good = most // zones
+    return [Problem("max_size", reason, value=nodes.max_size, allowed=(f"1 to {good}",), good=good, row=27)]
 
 
 def _addon_problems(pins: Mapping[str, str]) -> list[Problem]:

@@ -226,7 +226,10 @@ def problems(config: StackConfig) -> tuple[Problem, ...]:
     found = _own_problems(config)
     found += under("instance_types", _instance_type_problems(config))
     found += _network_problems(config)
-    found += under("cluster", cluster.problems(config.cluster, production=config.production, catalogue=types))
+    zones = max(len(zone_ids(config)), 1)
+    found += under(
+        "cluster", cluster.problems(config.cluster, production=config.production, catalogue=types, zones=zones)
+    )
     found += _group_problems(config, types)
     if config.file_system is not None:
         found += under("file_system", storage.problems(config.file_system, production=config.production))
@@ -362,7 +365,13 @@ def _group_problems(config: StackConfig, types: Catalogue) -> list[Problem]:
     found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name", "name")
     cni = cluster.addon_version(config.cluster, "vpc-cni")
     for index, group in enumerate(config.node_groups):
-        own = node_groups.problems(group, region=config.region, catalogue=types, vpc_cni_version=cni)
+        own = node_groups.problems(
+            group,
+            region=config.region,
+            catalogue=types,
+            vpc_cni_version=cni,
+            kubernetes_version=config.cluster.kubernetes_version,
+        )
         found += under(join("node_groups", index), own)
     return found
 

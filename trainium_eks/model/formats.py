@@ -36,9 +36,13 @@ DERIVED_NAME_LENGTH = IAM_ROLE_NAME_LENGTH - PULUMI_SUFFIX_LENGTH - COMPONENT_PR
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+RESERVED_LABEL_PREFIXES = ("kubernetes.io", "k8s.io", "k8s.aws", "eks.amazonaws.com")
+"""Ends of label prefixes that Kubernetes and EKS keep for themselves. EKS does not refuse ``k8s.aws``, but sets its own
+labels there on every node (``topology.k8s.aws/zone-id``)."""
+
 _RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 # Names as in IAM's API, where \w is ASCII; a path in front of the name takes any printable character (botocore).
@@ -186,20 +190,27 @@ def bucket(path: str, value: str) -> list[Problem]:
 
 
 def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
-    """Kubernetes node labels: a name with an optional DNS prefix, and a value of at most 63 characters."""
+    """Labels of a node group, as EKS takes them: stricter than Kubernetes, which knows empty values and long keys.
+
+    EKS' API model bounds keys, prefix included, and values to 1 to 63 characters; its error names the reserved prefixes
+    (eksctl#4007, containers-roadmap#1451, aws-sdk-go-v2#2267).
+    """
     found = []
     for key, value in values.items():
+        here = join_key(path, key)
         prefix, _, name = key.rpartition("/")
-        reserved = prefix.split(".")[-2:] in (["kubernetes", "io"], ["k8s", "io"]) and not prefix.startswith("node.")
         if not _LABEL_NAME.fullmatch(name) or (prefix and not _LABEL_PREFIX.fullmatch(prefix)):
-            found.append(Problem(join_key(path, key), "not the name of a Kubernetes label", "rename it"))
-        elif reserved:
+            found.append(Problem(here, "not the name of a Kubernetes label", "rename it"))
+        elif len(key) > 63:
+            found.append(Problem(here, f"{len(key)} characters; EKS takes 63, the prefix included", "shorten it"))
+        elif prefix.endswith(RESERVED_LABEL_PREFIXES):
+            reserved = listed((f"{each}/" for each in RESERVED_LABEL_PREFIXES), "or")
             found.append(
-                Problem(join_key(path, key), "kubelets may not set labels of kubernetes.io", "use a prefix of your own")
+                Problem(here, f"Kubernetes and EKS keep prefixes that end with {reserved}", "use a prefix of your own")
             )
         if not _LABEL_VALUE.fullmatch(value):
-            reason = "a label's value is at most 63 letters, digits, dashes, dots and underscores"
-            found.append(Problem(join_key(path, key), reason, value=value))
+            reason = "EKS takes 1 to 63 letters, digits, dashes, dots and underscores, a letter or digit first and last"
+            found.append(Problem(here, reason, value=value, good=None if value else "true"))
     return found
 
 

@@ -158,6 +158,8 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
         faults.append(("neuron_cores", f"a type of family {made.family} has none"))
     if made.family == "neuron" and not 0 < made.logical_neuron_cores <= made.neuron_cores:
         faults.append(("logical_neuron_cores", f"must be 1 to neuron_cores ({made.neuron_cores})"))
+    if _is_arm(made.name):
+        faults.append(("like", f"{made.name} is an arm64 type, and the node images of this stack are x86_64"))
     if AMI_TYPES[made.family] != made.ami_type:
         faults.append(
             ("ami_type", f"{made.ami_type} does not go with family {made.family}: use {AMI_TYPES[made.family]}")
@@ -178,6 +180,12 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
     if made.hourly_usd is not None:
         faults += _price_faults(made)
     return faults
+
+
+def _is_arm(name: str) -> bool:
+    """Whether a type runs on Graviton or Grace: a ``g`` behind its generation (``m7g``, ``im4gn``, ``p6e-gb200``)."""
+    attributes = re.match(r"[a-z]+[0-9]+([^.]*)[.]", name)
+    return name.startswith("a1.") or (attributes is not None and "g" in attributes[1])
 
 
 def _price_faults(made: InstanceType) -> list[tuple[str, str]]:

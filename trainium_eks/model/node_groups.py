@@ -1,5 +1,6 @@
 """The accelerator node groups: one instance type, one zone, one way to get capacity each."""
 
+import datetime
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from trainium_eks.model.capacity import Capacity, CapacityBlock, OnDemand, Reser
 from trainium_eks.model.cluster import size_problems
 from trainium_eks.model.instances import Catalogue, InstanceType
 from trainium_eks.model.network import zone_problems
-from trainium_eks.model.problems import Problem, nearest, under
+from trainium_eks.model.problems import Problem, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole, Word
 
 ROOT_THROUGHPUT_MIBPS = 500
@@ -22,7 +23,10 @@ ROOT_THROUGHPUT_MIBPS = 500
 
 _ONE_ZONE = "a group has one zone, because EFA does not cross zones: give `zone_id`, and make a group for each zone"
 _ONE_TYPE = "a group has one instance type, because EFA interfaces are laid out for it: give `instance_type`"
-_RELEASE = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?-[0-9]{8}")
+_RELEASE = re.compile(r"(?P<minor>1\.[0-9]+)\.[0-9]+-(?P<date>[0-9]{8})")
+
+POOL_LABEL = "trainium-eks/pool"
+"""Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
 
 
 class NodeGroupConfig(Shape):
@@ -90,6 +94,7 @@ def problems(
     region: str,
     catalogue: Catalogue,
     vpc_cni_version: str = versions.ADDONS["vpc-cni"],
+    kubernetes_version: str = versions.KUBERNETES,
 ) -> list[Problem]:
     """What is wrong with one group, by itself. Paths are relative to it.
 
@@ -98,6 +103,7 @@ def problems(
         region: where it is to run.
         catalogue: the types that there are.
         vpc_cni_version: the VPC CNI add-on of its cluster (``v1.22.3-eksbuild.1``).
+        kubernetes_version: minor version of the nodes (``1.35``).
     """
     instance = catalogue.get(group.instance_type)
     found = formats.derived_name("name", group.name)
@@ -108,6 +114,9 @@ def problems(
     found += _layout_problems(group, instance, vpc_cni_version)
     found += _placement_problems(group)
     found += _node_problems(group)
+    found += _own_label_problems(group, instance, catalogue)
+    found += _hugepage_problems(group, instance)
+    found += _release_problems(group, kubernetes_version)
     return found
 
 
@@ -228,13 +237,50 @@ def _node_problems(group: NodeGroupConfig) -> list[Problem]:
         smallest, largest = formats.SMALLEST_ROOT_GIB, formats.LARGEST_ROOT_GIB
         what = "not a root volume's size, GiB"
         found += formats.between("root_volume_gib", group.root_volume_gib, smallest, largest, what)
-    if group.hugepages_2mi is not None:
-        # 2 MiB each: half of the smallest accelerator type's memory is 8192 pages, the largest's half is 524288.
-        found += formats.between("hugepages_2mi", group.hugepages_2mi, 0, 524_288, "not a number of 2 MiB pages")
-    if group.release_version is not None and not _RELEASE.fullmatch(group.release_version):
-        allowed = ("<kubernetes version>-<date>, as 1.35.3-20260709",)
-        found.append(Problem("release_version", "not an AMI release", value=group.release_version, allowed=allowed))
     return found
+
+
+def _own_label_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
+    """Labels that the stack itself sets, and by which it finds the nodes again."""
+    own = {POOL_LABEL, *(catalogue.node_labels(instance.name) if instance else ())}
+    return [
+        Problem(join_key("labels", key), "the stack sets this label itself", "use another key")
+        for key in group.labels
+        if key in own
+    ]
+
+
+def _hugepage_problems(group: NodeGroupConfig, instance: InstanceType | None) -> list[Problem]:
+    """Hugepages come out of the memory of pods, and must leave some."""
+    pages, path = group.hugepages_2mi, "hugepages_2mi"
+    if pages is None or instance is None:
+        return []
+    most = (instance.allocatable_memory_mib - 1) // 2
+    what = f"pages of 2 MiB come out of the {instance.allocatable_memory_mib} MiB that pods have on {instance.name}"
+    return formats.between(path, pages, 0, most, what)
+
+
+def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[Problem]:
+    """An AMI release names its Kubernetes version, which is the nodes', and the day it was made on."""
+    release, path = group.release_version, "release_version"
+    if release is None:
+        return []
+    found = _RELEASE.fullmatch(release)
+    if found is None or not _is_day(found["date"]):
+        allowed = ("<kubernetes version>-<yyyymmdd>, as 1.35.6-20260818",)
+        return [Problem(path, "not an AMI release", value=release, allowed=allowed)]
+    if found["minor"] != kubernetes_version:
+        reason = f"a release for Kubernetes {found['minor']}; the nodes run {kubernetes_version}"
+        return [Problem(path, reason, value=release, good=versions.AMI_RELEASES.get(kubernetes_version))]
+    return []
+
+
+def _is_day(text: str) -> bool:
+    try:
+        datetime.datetime.strptime(text, "%Y%m%d")
+    except ValueError:
+        return False
+    return True
 
 
 def _numbers(version: str) -> tuple[int, ...]:

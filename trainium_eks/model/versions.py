@@ -5,6 +5,8 @@ None was run on a live account by the authors; how sure each is stands beside it
 ``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
 """
 
+import datetime
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,6 +23,24 @@ class Support:
     """Last day of standard support (0.10 USD an hour)."""
     extended_end: str
     """Last day of extended support (0.60 USD an hour); then EKS upgrades by itself."""
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether standard support holds today (:func:`today`)."""
+        return today() <= datetime.date.fromisoformat(self.standard_end)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether extended support, too, has ended."""
+        return today() > datetime.date.fromisoformat(self.extended_end)
+
+
+def today() -> datetime.date:
+    """The one clock for support dates: today in UTC, or the day of ``SOURCE_DATE_EPOCH``, by which builds and tests are
+    repeatable (reproducible-builds.org)."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    now = datetime.datetime.now(datetime.UTC)
+    return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdigit() else now).date()
 
 
 KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(

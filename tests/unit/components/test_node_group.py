@@ -15,10 +15,11 @@ from dry_run import planned_alike
 from components import _launch_template as template
 from components._args import ArgumentError
 from components._user_data import is_large_lustre_client
-from components.node_group import POOL_LABEL, AcceleratorNodeGroup
+from components.node_group import AcceleratorNodeGroup
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import versions
 from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.node_groups import POOL_LABEL
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

@@ -14,7 +14,7 @@ from trainium_eks.model import cluster, formats, namespaces, network, node_group
 from trainium_eks.model.cluster import ClusterConfig, EndpointConfig
 from trainium_eks.model.config import load
 from trainium_eks.model.config import problems as stack_problems
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.instances import CATALOGUE, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
@@ -563,16 +563,92 @@ class TestFormatsAreTheServicesOwn:
         assert all(formats.bucket("bucket", name) for name in bad)
 
 
+class TestNodes:
+    def problems(self, instance_type: str = "trn1.32xlarge", **group: Any) -> list[Problem]:
+        config = of(NodeGroupConfig, name="ng", instance_type=instance_type, **group)
+        return node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE)
+
+    @pytest.mark.parametrize("key", ["trainium-eks/pool", "aws.amazon.com/neuron.present"])
+    def test_labels_that_the_stack_sets_are_refused(self, key: str) -> None:
+        (told,) = self.problems(labels={key: "x"})
+        assert (told.path, told.reason) == (f'labels["{key}"]', "the stack sets this label itself")
+
+    @pytest.mark.parametrize(("spare_mib", "sound"), [(2, True), (0, False), (-2, False)])
+    def test_hugepages_leave_memory_to_pods(self, spare_mib: int, sound: bool) -> None:
+        memory = CATALOGUE["trn1.32xlarge"].allocatable_memory_mib
+        assert (self.problems(hugepages_2mi=(memory + 1 - spare_mib) // 2) == []) == sound
+
+    @pytest.mark.parametrize(
+        ("release", "sound"),
+        [
+            ("1.35.6-20260818", True),
+            ("1.34.9-20260810", False),
+            ("1.35-20260818", False),
+            ("1.35.6", False),
+            ("1.35.6-20261301", False),
+            ("1.35.6-2026081", False),
+        ],
+    )
+    def test_an_ami_release_is_of_the_nodes_version_and_of_a_day(self, release: str, sound: bool) -> None:
+        assert ([each.path for each in self.problems(release_version=release)] == []) == sound
+
+    @pytest.mark.parametrize(
+        ("most", "zones", "sound"), [(225, 2, True), (226, 2, False), (150, 3, True), (151, 3, False)]
+    )
+    def test_system_nodes_of_all_zones_are_one_group(self, most: int, zones: int, sound: bool) -> None:
+        config = of(ClusterConfig, endpoint={"way_in": "x"}, system_nodes={"max_size": most})
+        assert (paths(cluster.problems(config, production=False, zones=zones)) == []) == sound
+
+    @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])
+    def test_an_arm64_type_is_refused(self, name: str) -> None:
+        with pytest.raises(CatalogueError, match="arm64"):
+            CATALOGUE.with_entries({name: {"like": "m6i.4xlarge"}})
+
+    @pytest.mark.parametrize("name", ["m7i.4xlarge", "g6e.4xlarge", "m7i-flex.4xlarge", "p6-b200.4xlarge"])
+    def test_an_x86_type_is_not_taken_for_arm64(self, name: str) -> None:
+        assert name in CATALOGUE.with_entries({name: {"like": "m6i.4xlarge"}})
+
+
 class TestFormats:
     @pytest.mark.parametrize("key", ["-team", "a b", "Example.com/team", "a" * 64, ""])
     def test_a_labels_name_is_one_that_kubernetes_takes(self, key: str) -> None:
         assert [each.reason for each in formats.labels("labels", {key: "x"})] == ["not the name of a Kubernetes label"]
 
     @pytest.mark.parametrize(
-        ("value", "sound"), [("", True), ("a.b_c-d", True), ("-a", False), ("a b", False), ("a" * 64, False)]
+        ("value", "sound"),
+        [
+            ("", False),
+            ("a", True),
+            ("a.b_c-d", True),
+            ("-a", False),
+            ("a b", False),
+            ("a" * 63, True),
+            ("a" * 64, False),
+        ],
     )
-    def test_a_labels_value_is_one_that_kubernetes_takes(self, value: str, sound: bool) -> None:
+    def test_a_labels_value_is_one_that_eks_takes(self, value: str, sound: bool) -> None:
         assert (formats.labels("labels", {"example.com/team": value}) == []) == sound
+
+    @pytest.mark.parametrize(("length", "sound"), [(63, True), (64, False)])
+    def test_a_labels_key_has_63_characters_with_its_prefix(self, length: int, sound: bool) -> None:
+        key = "example.com/".ljust(length, "a")
+        assert (formats.labels("labels", {key: "x"}) == []) == sound
+
+    @pytest.mark.parametrize(
+        ("prefix", "sound"),
+        [
+            ("kubernetes.io", False),
+            ("node.kubernetes.io", False),
+            ("node-role.kubernetes.io", False),
+            ("k8s.io", False),
+            ("eks.amazonaws.com", False),
+            ("topology.k8s.aws", False),
+            ("amazonaws.com", True),
+            ("example.com", True),
+        ],
+    )
+    def test_prefixes_of_kubernetes_and_eks_are_kept_for_them(self, prefix: str, sound: bool) -> None:
+        assert (formats.labels("labels", {f"{prefix}/team": "x"}) == []) == sound
 
     @pytest.mark.parametrize("key", ["", "a" * 129, "a?"])
     def test_a_tags_key_is_one_that_aws_takes(self, key: str) -> None:

@@ -1,7 +1,5 @@
 """R01-R11: the control plane, its logs and its key."""
 
-import datetime
-import os
 import re
 from collections.abc import Iterator
 
@@ -104,10 +102,8 @@ def standard_support(view: View) -> Iterator[Finding]:
         if support is None:
             faults = [f"{path} is {show(version)}, wanted one of {known_versions}"]
         else:
-            ended = _today() > datetime.date.fromisoformat(support.standard_end)
-            faults = (
-                [f"{path} is {show(version)}, whose standard support ended {support.standard_end}"] if ended else []
-            )
+            ended = f"{path} is {show(version)}, whose standard support ended {support.standard_end}"
+            faults = [] if support.is_standard else [ended]
         yield from judged(plane.resource, faults, f"version {show(version)} is in standard support")
 
 
@@ -200,13 +196,6 @@ def keys(view: View) -> Iterator[Finding]:
     whose principals are named (a star counts as named only with a condition on the caller)."""
     for key in view.of("aws:kms/key:Key"):
         yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
-
-
-def _today() -> datetime.date:
-    """Today, or the day of ``SOURCE_DATE_EPOCH``, by which builds and tests are repeatable."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    now = datetime.datetime.now(datetime.UTC)
-    return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdigit() else now).date()
 
 
 def _public(plane: ControlPlane) -> bool:

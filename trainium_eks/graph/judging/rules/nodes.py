@@ -25,6 +25,7 @@ from trainium_eks.graph.judging.rules._read import (
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model.instances import EKS_EFFECTS
+from trainium_eks.model.node_groups import POOL_LABEL
 
 WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
 PULL_POLICIES = frozenset({"AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"})
@@ -325,7 +326,7 @@ def _update_faults(group: NodeGroup) -> Iterator[str]:
 
 def _belongs(view: View, resource: Resource, name: str) -> bool:
     """Whether a node group is the config's group of this name: by its label, else by its or its component's name."""
-    pool = mapping(resource.inputs.get("labels")).get("trainium-eks/pool")
+    pool = mapping(resource.inputs.get("labels")).get(POOL_LABEL)
     if pool is not None:
         return bool(pool == name)
     names = (resource.name, *(above.name for above in view.graph.ancestors(resource)))
