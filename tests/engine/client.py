@@ -36,10 +36,23 @@ class Connection:
         assert wire.decode(answer.inputs, mask=False) == inputs
         return [(failure.property, failure.reason) for failure in answer.failures]
 
-    def diff(self, type_: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> provider_pb2.DiffResponse:
+    def diff(
+        self,
+        type_: str,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        *,
+        olds: Mapping[str, Any] | None = None,
+        ignore_changes: tuple[str, ...] = (),
+    ) -> provider_pb2.DiffResponse:
+        """``olds``: what stands, with what was computed; the inputs alone when not given."""
         call = self.stub.DiffConfig if type_.startswith("pulumi:") else self.stub.Diff
         request = provider_pb2.DiffRequest(
-            urn=urn(type_, "it"), old_inputs=wire.encode(before), olds=wire.encode(before), news=wire.encode(after)
+            urn=urn(type_, "it"),
+            old_inputs=wire.encode(before),
+            olds=wire.encode(before if olds is None else olds),
+            news=wire.encode(after),
+            ignoreChanges=ignore_changes,
         )
         answer: provider_pb2.DiffResponse = call(request)
         return answer

@@ -31,7 +31,7 @@ def queue_removed(config: Config) -> None:
 
 
 def namespace_added(config: Config) -> None:
-    config["trainium-eks:namespaces"].append({"name": "vision", "queues": ["test"]})
+    config["trainium-eks:namespaces"].append({"name": "vision", "queues": ["test"], "trainingUserId": 1001})
 
 
 def kubernetes_version(config: Config) -> None:

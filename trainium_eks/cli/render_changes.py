@@ -13,8 +13,8 @@ from rich.text import Text
 from trainium_eks.cli import facts
 from trainium_eks.cli.report import Comparison, Plan
 from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.judging.changes import Changes, PathChange, ResourceChange
 from trainium_eks.graph.judging.cost import Cost
-from trainium_eks.graph.judging.diff import Change, Changes, PathChange
 from trainium_eks.graph.resource_types import registry
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
@@ -70,9 +70,8 @@ def _losses(found: Changes) -> Iterator[RenderableType]:
             line.append("; the old one stays in the account", "yellow not bold")
         yield _indented(line)
         yield from _why(change, 4)
-    for option in found.options:
-        if option.weakens:
-            yield _indented(Text(f"! {option.name} loses {option.option}", "bold red"))
+    for option in found.weakened:
+        yield _indented(Text(f"! {option.name} loses {option.option}", "bold red"))
 
 
 def _lost(resource: Resource) -> str:
@@ -94,12 +93,12 @@ def _object_name(resource: Resource) -> str:
     return f"{metadata.get('namespace', 'default')}/{metadata.get('name', resource.name)}"
 
 
-def _refused(change: Change) -> Text:
+def _refused(change: ResourceChange) -> Text:
     line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} cannot be updated", "bold red")
     return line.append(f"; `up` stops there. {change.refused}", "red not bold")
 
 
-def _rolling(change: Change) -> Text:
+def _rolling(change: ResourceChange) -> Text:
     line = Text(f"! NodeGroup {change.resource.name} stays, its nodes are REPLACED ", "bold red")
     line.append(_pace(change.resource))
     return line.append(f"; lost with them: {_lost(change.resource)}", "red not bold")
@@ -137,14 +136,14 @@ def _by_component(found: Changes) -> Iterator[RenderableType]:
         yield _indented(Text(f"and tags alone on {count} resource{'' if count == 1 else 's'}", "dim"))
 
 
-def _only_follows(change: Change) -> bool:
+def _only_follows(change: ResourceChange) -> bool:
     """Whether another resource's replacement says it all. A node group whose nodes are replaced is told apart."""
     if change.kind == "replace":
         return bool(change.follows)
     return change.kind == "update" and not change.rolls_nodes and all(path.cause for path in change.paths)
 
 
-def _followers(follows: list[Change]) -> Iterator[RenderableType]:
+def _followers(follows: list[ResourceChange]) -> Iterator[RenderableType]:
     """What only follows, counted by type under its cause: replaced before updated."""
     for kind, word in (("replace", "replaced"), ("update", "updated")):
         sign, color = _SIGNS[kind]
@@ -156,12 +155,14 @@ def _followers(follows: list[Change]) -> Iterator[RenderableType]:
             yield _indented(Text(f"{sign} {word} because {because}: {listed}", color))
 
 
-def _why(change: Change, indent: int) -> Iterator[RenderableType]:
+def _why(change: ResourceChange, indent: int) -> Iterator[RenderableType]:
     """The paths of an update or a replacement, those that replace first."""
     if change.kind in ("create", "delete"):
         return
     if change.follows and change.kind == "replace":
         yield _indented(Text(f"follows from {_name(change.follows)}", "dim"), indent)
+    if change.unjudged:
+        yield _indented(Text("perhaps it is replaced: nothing is known of its type", "yellow"), indent)
     for path in sorted(change.paths, key=lambda each: not each.replaces):
         if path.cause:
             yield _indented(Text(f"{path.path}: a new value, from {_name(path.cause)}", "dim"), indent)

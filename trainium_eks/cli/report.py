@@ -11,8 +11,8 @@ from typing import Any
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.judging import cost, diff, rules, timeline
+from trainium_eks.graph.judging.changes import Changes, ResourceChange
 from trainium_eks.graph.judging.cost import Cost
-from trainium_eks.graph.judging.diff import Change, Changes
 from trainium_eks.graph.judging.rules import Verdict
 from trainium_eks.graph.judging.timeline import Step, Timeline
 
@@ -45,7 +45,7 @@ class Plan:
         return bool(broken or self.refused) or any(verdict.status == "fail" for verdict in self.verdicts)
 
     @property
-    def refused(self) -> tuple[Change, ...]:
+    def refused(self) -> tuple[ResourceChange, ...]:
         """The changes since the earlier program that AWS refuses; none without one."""
         changes = self.comparison.changes.items if self.comparison else ()
         return tuple(change for change in changes if change.refused)

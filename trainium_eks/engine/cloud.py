@@ -6,13 +6,14 @@ from typing import Any
 
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
-from trainium_eks.engine.differences import differences
 from trainium_eks.engine.inventory import AlreadyExists, Inventory, Thing
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Options, Resource
 from trainium_eks.graph.recording import wire
 from trainium_eks.graph.recording.backend import Registration, SimulationError
 from trainium_eks.graph.recording.monitor import preview_state
 from trainium_eks.graph.resource_types import ec2, eks, registry
+from trainium_eks.graph.resource_types.default_tags import TAGS_ALL
+from trainium_eks.graph.resource_types.differences import differences
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation, known
 
 _FORGOTTEN = ("certificateAuthority", "endpoint")
@@ -163,6 +164,10 @@ class Cloud:
         outputs = _encoded({**asked.plain, **self._updated(account, asked, thing, before, preview=False)}, asked)
         self._inventory.put(_thing(thing, asked, outputs))
         return outputs
+
+    def tags_all(self, account: Account, asked: Asked) -> Any:
+        """The tags that it would have with the provider's default tags; None for a type that takes none."""
+        return _answer(account, asked, asked.urn)[1].get(TAGS_ALL)
 
     def delete(self, account: Account, type_: str, id_: str) -> None:
         """Deletes a thing; a cluster with all that is in it. What does not exist is deleted already.

@@ -11,14 +11,15 @@ import yaml
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from trainium_eks.engine import component, differences
+from trainium_eks.engine import component, diff_response
 from trainium_eks.engine.cloud import Account, Asked, Cloud, Refused, type_of
 from trainium_eks.engine.component import ChildFailed
 from trainium_eks.engine.inventory import InventoryError
-from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.graph import Options, Resource
 from trainium_eks.graph.recording import wire
 from trainium_eks.graph.recording.backend import SimulationError
 from trainium_eks.graph.resource_types import sdk_inputs
+from trainium_eks.graph.resource_types.default_tags import TAGS_ALL
 from trainium_eks.graph.resource_types.simulation import known
 
 # What the engine adds to a provider's inputs for itself.
@@ -75,10 +76,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Refuses inputs that the provider's SDK class does not take."""
         return _checked(request, _settings(request.news))
 
-    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
-        """What a change of the provider means: from the table of replacements, so another kubeconfig replaces a
-        Kubernetes provider only when it has no ``clusterIdentifier``."""
-        return self.Diff(request, context)
+    def DiffConfig(
+        self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext
+    ) -> provider_pb2.DiffResponse:
+        """What a change of the provider means, from its row: another kubeconfig replaces a Kubernetes provider only
+        when it has no ``clusterIdentifier``."""
+        resource, before = _versions(request)
+        return diff_response.answer(resource, before)
 
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
@@ -103,12 +107,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Refuses an unknown type and inputs that the type does not take."""
         return _checked(request, wire.decode(request.news, mask=False))
 
-    def Diff(self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
-        """Property by property, with what replaces the resource."""
-        type_ = type_of(request.urn)
-        before, after = (wire.decode(each, mask=False) for each in (request.old_inputs, request.news))
-        resource = Resource(request.urn, type_, request.urn.rpartition("::")[2], inputs=after)
-        return differences.answer(resource, before)
+    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        """Property by property, with what replaces the resource. A default tag of the provider that changed is one."""
+        resource, before = _versions(request)
+        stands = wire.decode(request.olds, mask=False).get(TAGS_ALL)
+        if stands is None:
+            return diff_response.answer(resource, before)
+        with _told(context):
+            to_be = self._cloud.tags_all(self._account(context), Asked(request.urn, request.news))
+        return diff_response.answer(resource, before, (stands, to_be))
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         """Makes it, or tells what a preview knows."""
@@ -173,6 +180,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if account is None:
             raise Refused(f"the {self._package} provider was not configured on this connection: run pulumi again")
         return account
+
+
+def _versions(request: provider_pb2.DiffRequest) -> tuple[Resource, dict[str, Any]]:
+    """The resource as it is to be, and its inputs so far."""
+    before, after = (wire.decode(each, mask=False) for each in (request.old_inputs, request.news))
+    options = Options(ignore_changes=tuple(request.ignoreChanges))
+    name = request.urn.rpartition("::")[2]
+    return Resource(request.urn, type_of(request.urn), name, inputs=after, options=options), before
 
 
 def _settings(inputs: struct_pb2.Struct) -> dict[str, Any]:

@@ -139,6 +139,33 @@ def test_what_cannot_change_in_place_replaces(clouds: Clouds) -> None:
     assert answer.detailedDiff["version"].kind == PROPERTY.DELETE
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [(1, True, True), (0, False, True), (1, 1.0, False), (None, "absent", False), ("absent", None, False)],
+)
+def test_values_differ_as_the_plans_comparison_says(
+    clouds: Clouds, before: object, after: object, changes: bool
+) -> None:
+    given = [{"enableDnsSupport": value} if value != "absent" else {} for value in (before, after)]
+    assert bool(clouds.provider().diff(VPC, *given).diffs) is changes
+
+
+def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
+    before = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me", "Team": "a"}}))
+    after = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "you", "Team": "a"}}))
+    inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Team": "b"}}
+    _, stands = before.made(VPC, inputs)
+    assert not before.diff(VPC, inputs, inputs, olds=stands).diffs
+    assert list(after.diff(VPC, inputs, inputs, olds=stands).detailedDiff) == ["tagsAll.Owner"]
+    assert not after.diff(VPC, inputs, inputs, olds=stands, ignore_changes=("tagsAll",)).diffs
+    both = after.diff(VPC, inputs, {**inputs, "tags": {"Team": "c"}}, olds=stands)
+    assert sorted(both.detailedDiff) == ["tags.Team", "tagsAll.Owner"]
+    bare = clouds.provider(region="us-west-2")
+    _, untagged = bare.made(VPC, {"cidrBlock": "10.1.0.0/16"})
+    assert list(after.diff(VPC, {}, {}, olds=untagged).diffs) == ["tagsAll"]
+    assert not after.diff("aws:kms/alias:Alias", {"name": "alias/a"}, {"name": "alias/a"}, olds={}).diffs
+
+
 def test_what_becomes_unknown_may_replace(clouds: Clouds) -> None:
     assert list(clouds.provider().diff(SUBNET, {"vpcId": "vpc-1"}, {"vpcId": UNKNOWN}).replaces) == ["vpcId"]
 

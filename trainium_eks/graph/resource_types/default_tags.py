@@ -9,6 +9,9 @@ from typing import Any
 
 from trainium_eks.graph.graph import UNKNOWN
 
+TAGS_ALL = "tagsAll"
+"""The property."""
+
 
 def laid_over(inputs: Mapping[str, Any], provider: Mapping[str, Any]) -> Any:
     """``tagsAll``: the provider's default tags, and the resource's own, which win.

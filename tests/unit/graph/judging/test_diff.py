@@ -1,13 +1,14 @@
 """What changes between two programs, and what is lost by it."""
 
+import json
 from dataclasses import replace
 
 import pytest
-from hand_built import changed, environment, optioned, urn, without
+from hand_built import Builder, changed, environment, optioned, urn, without
 
 from trainium_eks.graph.graph import UNKNOWN, Graph, Options
 from trainium_eks.graph.judging import diff
-from trainium_eks.graph.judging.diff import Change, Changes
+from trainium_eks.graph.judging.changes import Changes, ResourceChange
 from trainium_eks.graph.resource_types import replacements
 
 
@@ -15,11 +16,11 @@ def _compare(after: Graph, before: Graph | None = None) -> Changes:
     return diff.compare(before or environment(), after)
 
 
-def _names(changes: tuple[Change, ...]) -> list[str]:
+def _names(changes: tuple[ResourceChange, ...]) -> list[str]:
     return [change.resource.name for change in changes]
 
 
-def _of(changes: Changes, name: str) -> Change:
+def _of(changes: Changes, name: str) -> ResourceChange:
     [found] = [change for change in changes.items if change.resource.name == name]
     return found
 
@@ -267,6 +268,17 @@ def test_a_cluster_that_stays_in_its_vpc_is_not_refused(name: str, inputs: dict[
     assert not any(change.refused for change in changes.items)
 
 
+def test_a_type_of_which_nothing_is_known_may_be_replaced() -> None:
+    def queue(delay: int) -> Graph:
+        build = Builder()
+        build.add("aws:sqs/queue:Queue", "jobs", delaySeconds=delay)
+        return build.graph()
+
+    [change] = _compare(queue(1), before=queue(2)).items
+    assert (change.kind, change.unjudged) == ("update", True)
+    assert not _of(_compare(changed(environment(), "trn1", taints=[])), "trn1").unjudged
+
+
 def test_a_new_cluster_in_a_new_vpc_is_not_refused() -> None:
     after = changed(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"), "control-plane", name="other")
     assert not any(change.refused for change in _compare(after).items)
@@ -301,6 +313,15 @@ def test_removing_protect_weakens() -> None:
     assert (option.option, option.before, option.after, option.weakens) == ("protect", True, False, True)
 
 
+def test_what_is_no_longer_retained_is_told_first_and_in_json() -> None:
+    """Without it `destroy` deletes the data, and no input says so."""
+    before = optioned(environment(), "lustre", Options(retain_on_delete=True, custom_timeouts={"create": "1h"}))
+    changes = _compare(optioned(environment(), "lustre", Options()), before=before)
+    assert [option.option for option in changes.options] == ["retainOnDelete", "customTimeouts"]
+    assert [option.option for option in changes.weakened] == ["retainOnDelete"]
+    assert [option["weakens"] for option in changes.to_json()["options"]] == [True, False]
+
+
 def test_adding_a_guard_does_not_weaken() -> None:
     options = Options(protect=True, retain_on_delete=True)
     [option] = _compare(optioned(environment(), "lustre", options)).options
@@ -312,6 +333,35 @@ def test_tags_alone_are_known_as_such() -> None:
     assert _of(_compare(changed(environment(), "vpc", tags={"Name": "net", "Owner": "x"})), "vpc").tags_only
     both = changed(environment(), "vpc", tags={"Name": "other"}, enableDnsSupport=True)
     assert not _of(_compare(both), "vpc").tags_only
+
+
+def _tagged(owner: str, **tags: str) -> Graph:
+    """A VPC, whose own tag wins over the provider's, and an alias, which takes no tags."""
+    build = Builder()
+    defaults = json.dumps({"tags": {"Owner": owner, "Team": "a"}})
+    build.add("pulumi:providers:aws", "aws", region="us-west-2", defaultTags=defaults)
+    build.add("aws:ec2/vpc:Vpc", "vpc", provider="aws", cidrBlock="10.0.0.0/16", tags={"Team": "b", **tags})
+    build.add("aws:ec2/eip:Eip", "address", provider="aws", domain="vpc")
+    build.add("aws:kms/alias:Alias", "alias", provider="aws")
+    return build.graph()
+
+
+def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
+    """As the AWS provider does, which compares `tagsAll` (pulumi-aws#2585)."""
+    changes = _compare(_tagged("you"), before=_tagged("me"))
+    assert {change.resource.name: [path.path for path in change.paths] for change in changes.items} == {
+        "aws": ["defaultTags"],
+        "address": ["tagsAll.Owner"],
+        "vpc": ["tagsAll.Owner"],
+    }
+    assert all(change.tags_only for change in changes.items)
+
+
+def test_a_tag_of_its_own_is_told_once_and_hides_the_default_one() -> None:
+    changes = _compare(_tagged("you", Owner="mine"), before=_tagged("me", Owner="mine"))
+    assert _names(changes.items) == ["address", "aws"]
+    both = _of(_compare(_tagged("you", Name="net"), before=_tagged("me")), "vpc")
+    assert [path.path for path in both.paths] == ["tags.Name", "tagsAll.Owner"]
 
 
 def test_ignored_paths_do_not_count() -> None:

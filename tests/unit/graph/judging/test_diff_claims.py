@@ -10,7 +10,8 @@ from rich.console import Console
 from components import FsxLustre, LustreVolumes, TrainingNamespace
 from trainium_eks.cli import render_changes
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging.diff import Changes, compare
+from trainium_eks.graph.judging.changes import Changes
+from trainium_eks.graph.judging.diff import compare
 
 Record = Callable[..., Graph]
 

@@ -1,0 +1,68 @@
+"""What AWS refuses although a preview passes."""
+
+import re
+from collections.abc import Mapping
+
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging.changes import ResourceChange
+from trainium_eks.graph.resource_types import eks, replacements
+
+
+def refusals(
+    before: Graph, after: Graph, old: Mapping[str, Resource], changes: Mapping[str, ResourceChange]
+) -> dict[str, str]:
+    """URN of a changed resource to why AWS refuses the change.
+
+    Args:
+        before: the program that is built.
+        after: the program that is to be.
+        old: the resources of ``before`` by the URNs that they have afterwards.
+        changes: all changes, by the same URNs.
+    """
+    gone = {urn for urn, change in changes.items() if change.kind in ("replace", "delete")}
+    made = {urn for urn, change in changes.items() if change.kind in ("replace", "create")}
+    found = {}
+    for urn, change in changes.items():
+        if change.kind != "update":
+            continue
+        # Subnets of the same VPC can be exchanged (UpdateClusterConfig takes subnetIds), another VPC's cannot.
+        exchanged = change.resource.type == eks.CLUSTER.token and any(
+            replacements.covers("vpcConfig.subnetIds", path.path) for path in change.paths
+        )
+        if exchanged and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made):
+            found[urn] = "EKS cannot move a cluster to another VPC: make a new environment, or destroy this one first"
+        elif reason := _version_refusal(change):
+            found[urn] = reason
+    return found
+
+
+def _vpcs(graph: Graph, cluster: Resource) -> set[str]:
+    """URNs of the VPCs that a cluster's subnets are made in."""
+    subnets = (graph.by_urn.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ()))
+    return {vpc for subnet in subnets if subnet for vpc in subnet.property_dependencies.get("vpcId", ())}
+
+
+def _version_refusal(change: ResourceChange) -> str:
+    """Why EKS refuses a change of the Kubernetes version in place (UpdateClusterVersion, UpdateNodegroupVersion): a
+    control plane goes up one minor version at a time, and neither it nor its nodes ever go down."""
+    if change.resource.type not in (eks.CLUSTER.token, eks.NODE_GROUP.token):
+        return ""
+    found = next((path for path in change.paths if path.path == "version"), None)
+    before, after = (_minor(found.before), _minor(found.after)) if found else (None, None)
+    if found is None or before is None or after is None:
+        return ""
+    if after < before:
+        return f"EKS never goes back from Kubernetes {found.before} to {found.after}: keep {found.before}"
+    major, minor = before
+    if change.resource.type == eks.CLUSTER.token and after > (major, minor + 1):
+        step = f"{major}.{minor + 1}"
+        return (
+            f"EKS goes from Kubernetes {found.before} to {found.after} one minor version at a time: {step} comes next"
+        )
+    return ""
+
+
+def _minor(version: object) -> tuple[int, int] | None:
+    """``1.35`` as (1, 35); None for what is no version that can be seen."""
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version) if isinstance(version, str) else None
+    return (int(match[1]), int(match[2])) if match else None
