@@ -249,11 +249,17 @@ def test_a_second_start_starts_nothing(control_plane, paths):
 
 def test_its_life_from_nothing_to_nothing(own, binaries):
     """Start; kill processes; stop; start again with what was stored; move a port; leave nothing."""
-    plane = ControlPlane(own, binaries)
+    plane = ControlPlane(own, binaries, service_range="172.20.0.0/16")
     assert not plane.healthy()
     first = plane.start()
     assert first.started == ALL
     api = Api.connect(own.kubeconfig)
+    service = api.request("GET", "/api/v1/namespaces/default/services/kubernetes")
+    assert service["spec"]["clusterIP"] == "172.20.0.1"
+    before = pids(own)
+    with pytest.raises(LocalError, match=r"addresses of 172\.20\.0\.0/16, and the program now says 10\.100\.0\.0/16"):
+        ControlPlane(own, binaries, service_range="10.100.0.0/16").start()
+    assert pids(own) == before
     api.request("POST", CONFIGMAPS, configmap("kept"))
 
     for name in ("etcd", "kube-apiserver", "kube-scheduler"):  # the others go the last one's way

@@ -56,6 +56,11 @@ def test_the_kubeconfig_among_the_outputs_works(project: LocalProject, tmp_path:
     assert (version["major"], version["minor"]) == ("1", "35")
 
 
+def test_services_have_addresses_of_the_configs_range(project: LocalProject) -> None:
+    (service,) = project.get("local", "services", "-n", "default")
+    assert service["spec"]["clusterIP"] == "172.20.0.1"
+
+
 def test_the_two_trainium_nodes_have_their_devices_and_efa_interfaces(project: LocalProject) -> None:
     nodes = project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
     allocatable = [node["status"]["allocatable"] for node in nodes]

@@ -18,6 +18,7 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
+from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
@@ -183,7 +184,7 @@ def up(asked: Request, reporter: Reporter) -> Result:
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
-        plane = ControlPlane(paths, programs, kubernetes_minor=minor)
+        plane = ControlPlane(paths, programs, kubernetes_minor=minor, service_range=service_range(plan))
         started = plane.start(reporter.phase)
         reporter.started(started)
         begun = time.monotonic()
@@ -243,6 +244,12 @@ def kubernetes_minor(graph: Graph) -> str:
     """The Kubernetes version that the program's cluster asks for; the library's own for a program without one."""
     clusters = graph.of_type("aws:eks/cluster:Cluster")
     return next((str(each.inputs["version"]) for each in clusters if each.inputs.get("version")), KUBERNETES)
+
+
+def service_range(graph: Graph) -> str:
+    """The addresses that the program's cluster gives its services; the local cloud's own where it names none."""
+    networks = (each.inputs.get("kubernetesNetworkConfig") or {} for each in graph.of_type("aws:eks/cluster:Cluster"))
+    return next((str(each["serviceIpv4Cidr"]) for each in networks if each.get("serviceIpv4Cidr")), SERVICE_RANGE)
 
 
 def _csi_drivers(graph: Graph) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ state it is in to running: what runs as it should is left alone, all else is sta
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import pki, processes
-from trainium_eks.local.control_plane.flags import HOST, PORTS, commands
+from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
@@ -60,6 +60,7 @@ class ControlPlane:
         binaries: Mapping[str, Path],
         *,
         kubernetes_minor: str = KUBERNETES,
+        service_range: str = SERVICE_RANGE,
         ready_within_seconds: float = READY_WITHIN_SECONDS,
     ) -> None:
         """The control plane whose state is there.
@@ -68,11 +69,13 @@ class ControlPlane:
             paths: the stack's files.
             binaries: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
             kubernetes_minor: what the API server must say it is, ``1.35``.
+            service_range: addresses of services, ``172.20.0.0/16``.
             ready_within_seconds: when to give up waiting.
         """
         self._paths = paths
         self._binaries = binaries
         self._kubernetes_minor = kubernetes_minor
+        self._service_range = service_range
         self._ready_within_seconds = ready_within_seconds
 
     @property
@@ -92,12 +95,14 @@ class ControlPlane:
                 API server is of another minor than asked for; or it takes too long. What was started is ended again.
         """
         begun = time.monotonic()
-        for name in commands(self._paths, self._binaries, dict.fromkeys(PORTS, 0)):
+        self._check_service_range()
+        for name in commands(self._paths, self._binaries, dict.fromkeys(PORTS, 0), self._service_range):
             if not self._binaries[name].is_file():
                 raise LocalError(f"{name} cannot be started: there is no file {self._binaries[name]}.")
         moved: list[MovedPort] = []
         for attempt in range(1, _ATTEMPTS + 1):
-            attempted = _Start(self._paths, self._binaries, time.monotonic() + self._ready_within_seconds, progress)
+            deadline = time.monotonic() + self._ready_within_seconds
+            attempted = _Start(self._paths, self._binaries, self._service_range, deadline, progress)
             try:
                 attempted.run(moved)
                 version = self._checked_version()
@@ -128,9 +133,17 @@ class ControlPlane:
         settings = Settings.load(self._paths)
         if not settings.is_complete:
             return False
-        wanted = commands(self._paths, self._binaries, settings.ports)
+        wanted = commands(self._paths, self._binaries, settings.ports, settings.service_range)
         found = {each.name for each in processes.running(self._paths)}
         return found.issuperset(wanted) and _is_ready(self._paths, settings.ports["kube-apiserver"])
+
+    def _check_service_range(self) -> None:
+        settings = Settings.load(self._paths)
+        if settings.is_complete and settings.service_range != self._service_range:
+            raise LocalError(
+                f"The cluster gives its services addresses of {settings.service_range}, and the program now says "
+                f"{self._service_range}: EKS would replace the cluster. End it with `trn local down`, then start again."
+            )
 
     def _checked_version(self) -> str:
         found = self.get("/version")
@@ -152,24 +165,30 @@ class _Start:
     """One attempt to start."""
 
     def __init__(
-        self, paths: Paths, binaries: Mapping[str, Path], deadline: float, progress: Callable[[str], None]
+        self,
+        paths: Paths,
+        binaries: Mapping[str, Path],
+        service_range: str,
+        deadline: float,
+        progress: Callable[[str], None],
     ) -> None:
         self.started: dict[str, Running] = {}
         self._paths = paths
         self._binaries = binaries
+        self._service_range = service_range
         self._deadline = deadline
         self._progress = progress
         self._log_sizes: dict[str, int] = {}
 
     def run(self, moved: list[MovedPort]) -> None:
         self._prepare_directory()
-        if pki.ensure(self._paths):
+        if pki.ensure(self._paths, self._service_range):
             # They trust, and are trusted by, authorities that are no more.
             processes.stop(self._paths)
         settings = self._settle_ports(moved)
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
-        wanted = commands(self._paths, self._binaries, settings.ports)
+        wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
         kept = self._stop_all_but(wanted)
         if not settings.is_complete and "etcd" not in kept:
             # A first start that was cut off: nothing in there is anybody's, and it may be half-made.
@@ -210,13 +229,13 @@ class _Start:
 
     def _settle_ports(self, moved: list[MovedPort]) -> Settings:
         """Keeps the ports of last time but for those that others have taken meanwhile."""
-        before = Settings.load(self._paths)
+        before = replace(Settings.load(self._paths), service_range=self._service_range)
         ours = {argument for each in processes.running(self._paths) for argument in each.command}
         settings, changes = before.settled(lambda name, port: _listens(ours, name, port))
         moved += changes
         for change in changes:
             self._progress(f"Port {change}")
-        if settings != before:
+        if settings != Settings.load(self._paths):
             settings.save(self._paths)
         return settings
 
@@ -244,8 +263,8 @@ class _Start:
     def _spawn(self, name: str, command: list[str]) -> None:
         # kwok reads ~/.kwok/kwok.yaml first if there is one; it is not meant for this cluster.
         # Collecting garbage a quarter as often costs memory, which is there, and saves processor time, which is what
-        # bringing up many nodes waits for.
-        environment = {"HOME": str(self._paths.root), "GOGC": "400"}
+        # bringing up many nodes waits for. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
+        environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": "1500MiB"}
         self._log_sizes[name] = processes.log_size(self._paths, name)
         self.started[name] = processes.start(self._paths, name, command, environment)
 

@@ -10,7 +10,7 @@ HOST = "127.0.0.1"
 """Everything listens here only."""
 
 SERVICE_RANGE = "10.100.0.0/16"
-"""Addresses of services: one of the two ranges that EKS chooses from."""
+"""Addresses of services where the cluster names none: one of the two ranges that EKS chooses from."""
 
 ADMISSION_PLUGINS = ("ExtendedResourceToleration",)
 """Enabled beside the defaults. EKS has it: pods that ask for a device tolerate that device's taint."""
@@ -25,18 +25,21 @@ PORTS = ("etcd", "etcd-peer", "kube-apiserver")
 """What listens. Controller manager, scheduler and kwok listen nowhere: one thing less that can be taken."""
 
 
-def commands(paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int]) -> dict[str, list[str]]:
+def commands(
+    paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int], service_range: str
+) -> dict[str, list[str]]:
     """The command line of each process, in the order in which they are started.
 
     Args:
         paths: the stack's files.
         binaries: the programs, by their names.
         ports: where each of :data:`PORTS` listens.
+        service_range: addresses of services, ``172.20.0.0/16``.
     """
     server = f"https://{HOST}:{ports['kube-apiserver']}"
     arguments = {
         "etcd": _etcd(paths, ports),
-        "kube-apiserver": _api_server(paths, ports),
+        "kube-apiserver": _api_server(paths, ports, service_range),
         "kube-controller-manager": _controller_manager(paths, server),
         "kube-scheduler": _scheduler(paths, server),
         "kwok": _kwok(paths, server),
@@ -67,7 +70,7 @@ def _etcd(paths: Paths, ports: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _api_server(paths: Paths, ports: Mapping[str, int]) -> list[str]:
+def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> list[str]:
     return [
         f"--etcd-servers=https://{HOST}:{ports['etcd']}",
         f"--etcd-cafile={pki.certificate(paths, 'etcd-ca')}",
@@ -85,7 +88,7 @@ def _api_server(paths: Paths, ports: Mapping[str, int]) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={pki.service_account_public_key(paths)}",
         f"--service-account-signing-key-file={pki.key(paths, 'service-account')}",
-        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        f"--service-cluster-ip-range={service_range}",
         # Endpoints of the service `kubernetes` must not be loopback addresses, and no pod is there to use them.
         "--endpoint-reconciler-type=none",
         # How long `down` may take: open watches are cut.

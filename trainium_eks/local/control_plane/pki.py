@@ -29,9 +29,6 @@ VALID = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=7)
 """A certificate that ends sooner is made anew at the next start."""
 
-SERVICE_ADDRESS = "10.100.0.1"
-"""Of the service ``kubernetes``: the first address of the range that EKS gives to services."""
-
 API_SERVER_HOSTS = (
     "127.0.0.1",
     "localhost",
@@ -39,9 +36,8 @@ API_SERVER_HOSTS = (
     "kubernetes.default",
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
-    SERVICE_ADDRESS,
 )
-"""What the API server's certificate is for."""
+"""What the API server's certificate is for, besides the service ``kubernetes``."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,15 @@ class _Server:
     authority: str = "ca"
 
 
-_SERVERS = (_Server("kube-apiserver", API_SERVER_HOSTS), _Server("etcd", ("127.0.0.1", "localhost"), "etcd-ca"))
+def _servers(service_range: str) -> tuple[_Server, ...]:
+    # The service `kubernetes` has the first address of the range.
+    service = str(ipaddress.ip_network(service_range)[1])
+    return (
+        _Server("kube-apiserver", (*API_SERVER_HOSTS, service)),
+        _Server("etcd", ("127.0.0.1", "localhost"), "etcd-ca"),
+    )
+
+
 _AUTHORITIES = ("ca", "etcd-ca")
 _SERVICE_ACCOUNT = "service-account"
 
@@ -101,8 +105,12 @@ def kubeconfig(paths: Paths, identity: str) -> Path:
     return paths.kubeconfig if identity == ADMINISTRATOR else paths.pki / f"{identity}.kubeconfig"
 
 
-def ensure(paths: Paths) -> bool:
+def ensure(paths: Paths, service_range: str) -> bool:
     """Makes all certificates anew if any is missing, unreadable, about to expire or not of its authority.
+
+    Args:
+        paths: the stack's files.
+        service_range: addresses of services, of which the API server has one.
 
     Returns:
         True when they were made, so that whoever runs with the old ones must be started again.
@@ -110,13 +118,14 @@ def ensure(paths: Paths) -> bool:
     Raises:
         LocalError: the directory cannot be written.
     """
-    if _is_whole(paths):
+    servers = _servers(service_range)
+    if _is_whole(paths, servers):
         return False
     making = paths.pki.with_name(f"{paths.pki.name}.new")
     try:
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True, mode=0o700)
-        _make_all(making)
+        _make_all(making, servers)
         shutil.rmtree(paths.pki, ignore_errors=True)
         making.rename(paths.pki)
     except OSError as error:
@@ -196,9 +205,9 @@ _Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 _BROKEN = (OSError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound)
 
 
-def _make_all(directory: Path) -> None:
+def _make_all(directory: Path, servers: Sequence[_Server]) -> None:
     authorities = {name: _issue(directory, name, _subject(f"trn-local-{name}"), None) for name in _AUTHORITIES}
-    for server in _SERVERS:
+    for server in servers:
         _issue(directory, server.name, _subject(server.name), authorities[server.authority], hosts=server.hosts)
     for identity in IDENTITIES:
         subject = _subject(identity.user, identity.group)
@@ -263,7 +272,7 @@ def _usage(authority: bool) -> x509.KeyUsage:
     )
 
 
-def _is_whole(paths: Paths) -> bool:
+def _is_whole(paths: Paths, servers: Sequence[_Server]) -> bool:
     try:
         for name in _AUTHORITIES:
             made, _ = _load(paths.pki, name)
@@ -275,7 +284,7 @@ def _is_whole(paths: Paths) -> bool:
             return False
     except _BROKEN:
         return False
-    return all(_is_signed(paths, server.name, server.authority, server.hosts) for server in _SERVERS) and all(
+    return all(_is_signed(paths, server.name, server.authority, server.hosts) for server in servers) and all(
         _is_signed(paths, identity.name, identity.authority, (), _subject(identity.user, identity.group))
         for identity in IDENTITIES
     )

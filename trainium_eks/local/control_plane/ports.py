@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.control_plane.flags import HOST, PORTS
+from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
 
@@ -42,6 +42,8 @@ class Settings:
     """What the control plane remembers."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
+    service_range: str = ""
+    """Addresses of services. They stay as long as the cluster: on EKS another range is another cluster."""
     is_complete: bool = False
     """Whether a start ever came to its end: etcd's data is somebody's from then on."""
 
@@ -52,11 +54,12 @@ class Settings:
             document = json.loads(paths.settings.read_text())
             ports = {name: document["ports"][name] for name in PORTS}
             complete = document["complete"]
+            service_range = str(document.get("serviceRange", SERVICE_RANGE))  # a file of before had no other
         except (OSError, ValueError, KeyError, TypeError):
             return Settings()
         if not all(isinstance(port, int) and 0 < port < 65536 for port in ports.values()):
             return Settings()
-        return Settings(ports, complete is True)
+        return Settings(ports, service_range, complete is True)
 
     def save(self, paths: Paths) -> None:
         """Remembers it: all of it or nothing.
@@ -66,7 +69,12 @@ class Settings:
         """
         part = paths.settings.with_suffix(".part")
         try:
-            part.write_text(json.dumps({"ports": dict(self.ports), "complete": self.is_complete}, indent=2) + "\n")
+            document = {
+                "ports": dict(self.ports),
+                "serviceRange": self.service_range,
+                "complete": self.is_complete,
+            }
+            part.write_text(json.dumps(document, indent=2) + "\n")
             part.replace(paths.settings)
         except OSError as error:
             raise unwritable(error, paths.settings) from error

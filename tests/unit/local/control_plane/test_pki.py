@@ -18,12 +18,13 @@ from trainium_eks.local.control_plane import pki
 from trainium_eks.local.paths import Paths
 
 SERVER = "https://127.0.0.1:4321"
+RANGE = "10.100.0.0/16"
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     paths = Paths.of(tmp_path, "dev")
-    assert pki.ensure(paths)
+    assert pki.ensure(paths, RANGE)
     return paths
 
 
@@ -37,7 +38,7 @@ def contents(paths: Paths) -> dict[str, bytes]:
 
 def test_certificates_are_made_once(paths):
     before = contents(paths)
-    assert not pki.ensure(paths)
+    assert not pki.ensure(paths, RANGE)
     assert contents(paths) == before
 
 
@@ -54,6 +55,12 @@ def test_the_api_server_is_trusted_at_each_of_its_addresses(paths):
     assert "kubernetes.default.svc" in names.get_values_for_type(x509.DNSName)
     assert "localhost" in names.get_values_for_type(x509.DNSName)
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "10.100.0.1"]
+
+
+def test_the_api_servers_own_service_has_the_first_address_of_the_range(paths):
+    assert pki.ensure(paths, "172.20.0.0/16")
+    names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert str(names.get_values_for_type(x509.IPAddress)[-1]) == "172.20.0.1"
 
 
 def test_the_administrator_is_in_the_group_of_administrators(paths):
@@ -94,27 +101,27 @@ def test_certificates_are_valid_for_a_year(paths):
 )
 def test_what_cannot_be_used_is_made_anew(paths, name: str, spoil: Callable[[Path], object]):
     spoil(paths.pki / name)
-    assert pki.ensure(paths)
-    assert not pki.ensure(paths)
+    assert pki.ensure(paths, RANGE)
+    assert not pki.ensure(paths, RANGE)
 
 
 def test_a_key_of_another_certificate_is_noticed(paths):
     pki.key(paths, "kwok").write_bytes(pki.key(paths, "admin").read_bytes())
-    assert pki.ensure(paths)
+    assert pki.ensure(paths, RANGE)
 
 
 def test_a_certificate_of_a_former_authority_is_noticed(tmp_path, paths):
     former = Paths.of(tmp_path, "former")
-    pki.ensure(former)
+    pki.ensure(former, RANGE)
     for file in ("kube-apiserver.crt", "kube-apiserver.key"):
         (paths.pki / file).write_bytes((former.pki / file).read_bytes())
-    assert pki.ensure(paths)
+    assert pki.ensure(paths, RANGE)
 
 
 def test_a_certificate_of_another_user_is_noticed(paths):
     for file in ("crt", "key"):
         (paths.pki / f"kube-scheduler.{file}").write_bytes((paths.pki / f"admin.{file}").read_bytes())
-    assert pki.ensure(paths)
+    assert pki.ensure(paths, RANGE)
 
 
 @pytest.mark.parametrize(("valid_days", "renewed"), [(-1, True), (6, True), (8, False)])
@@ -128,7 +135,7 @@ def test_certificates_are_renewed_a_week_before_they_expire(paths, monkeypatch, 
             return now
 
     monkeypatch.setattr(pki, "datetime", Clock)
-    assert pki.ensure(paths) is renewed
+    assert pki.ensure(paths, RANGE) is renewed
 
 
 def test_a_kill_while_they_are_made_leaves_nothing_half_made(tmp_path):
@@ -144,14 +151,14 @@ def test_a_kill_while_they_are_made_leaves_nothing_half_made(tmp_path):
         "    if left[0] < 0: os.kill(os.getpid(), 9)\n"
         "    write(*arguments)\n"
         "pki._write = killing\n"
-        "pki.ensure(Paths(Path(sys.argv[1])))"
+        "pki.ensure(Paths(Path(sys.argv[1])), sys.argv[3])"
     )
     for writes in (0, 1, 7, 15):
-        killed = subprocess.run([sys.executable, "-c", code, paths.root, str(writes)], check=False)
+        killed = subprocess.run([sys.executable, "-c", code, paths.root, str(writes), RANGE], check=False)
         assert killed.returncode == -9
         assert not paths.pki.exists()
-    assert pki.ensure(paths)
-    assert not pki.ensure(paths)
+    assert pki.ensure(paths, RANGE)
+    assert not pki.ensure(paths, RANGE)
     assert [file.name for file in paths.root.iterdir()] == ["pki"]
 
 
@@ -186,7 +193,7 @@ def test_a_servers_certificate_is_kept_until_its_hosts_or_authority_change(paths
     assert certificate.read_bytes() != made
     made = certificate.read_bytes()
     pki.certificate(paths, "ca").unlink()
-    pki.ensure(paths)
+    pki.ensure(paths, RANGE)
     pki.serving_certificate(paths, "webhook", ["127.0.0.1"])
     assert certificate.read_bytes() != made
 
@@ -217,4 +224,4 @@ def test_the_longest_namespace_has_a_researcher(paths):
 def test_a_directory_that_cannot_be_written_is_said_with_path_and_reason(tmp_path):
     (tmp_path / ".local").write_text("a file")
     with pytest.raises(LocalError, match=r"cannot be written: .*\.local.*: Not a directory"):
-        pki.ensure(Paths.of(tmp_path, "dev"))
+        pki.ensure(Paths.of(tmp_path, "dev"), RANGE)

@@ -102,7 +102,7 @@ def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
     binaries = {name: Path("/bin") / name for name in ("etcd", "kwok")} | {
         f"kube-{name}": Path("/bin") / f"kube-{name}" for name in ("apiserver", "controller-manager", "scheduler")
     }
-    lines = commands(paths, binaries, settings.ports)
+    lines = commands(paths, binaries, settings.ports, "10.100.0.0/16")
     assert list(lines) == ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
     for name, line in lines.items():
         assert line[0] == f"/bin/{name}"
