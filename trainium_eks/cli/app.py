@@ -2,11 +2,14 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainium_eks.cli import local_app
+
+if TYPE_CHECKING:
+    from trainium_eks.graph.judging.changes import Kind
 
 app = typer.Typer(
     name="trn",
@@ -43,6 +46,16 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _kinds(text: str) -> tuple["Kind", ...]:
+    from trainium_eks.graph.judging.changes import KINDS
+
+    asked = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [part for part in asked if part not in KINDS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(KINDS)}", param_hint="--fail-on")
+    return tuple(kind for kind in KINDS if kind in asked)
+
+
 @app.callback()
 def trn(
     version: Annotated[
@@ -61,16 +74,37 @@ def plan(
     against: Annotated[
         str | None, typer.Option("--against", help="Show what changes since a saved plan (a file) or a git commit.")
     ] = None,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on", metavar="KINDS", help="With --against: exit with 1 on these, as in 'replace,delete'."
+        ),
+    ] = "",
+    stub: Annotated[
+        Path | None, typer.Option("--stub", help="YAML with answers for what the program looks up.")
+    ] = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
 ) -> None:
     """Show the whole plan of an environment: resources, cost, time to ready, rules. Contacts nothing.
 
-    Exit code: 0; 1 for a failed rule, a wrong edge or an invalid config; 2 for wrong usage.
+    Works for any Pulumi program in Python. What it looks up (AWS, other stacks) is answered by placeholders, which
+    the plan names, or by the file of --stub.
+
+    Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config or a change of --fail-on; 2 for wrong usage.
     """
     from trainium_eks.cli import plan as command
 
-    asked = command.Request(stack, as_json=as_json, save=save, against=against, no_color=no_color, directory=directory)
+    asked = command.Request(
+        stack,
+        as_json=as_json,
+        save=save,
+        against=against,
+        no_color=no_color,
+        directory=directory,
+        stub=stub,
+        fail_on=_kinds(fail_on),
+    )
     raise typer.Exit(command.run(asked))
 
 

@@ -4,12 +4,13 @@ import io
 import subprocess
 import tarfile
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainium_eks.cli import recording, report
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.assumptions import Assumptions
 from trainium_eks.graph.recording.project import SUFFIXES, ProjectError, load_project
 
 
@@ -23,6 +24,8 @@ class Baseline:
     stack: str
     plan_file: Path | None = None
     commit: str = ""
+    given: Assumptions = field(default_factory=Assumptions)
+    """Answers for what the earlier program asks."""
 
     def graph(self) -> Graph:
         """The earlier program; an empty one when the commit has no such stack yet.
@@ -52,14 +55,14 @@ class Baseline:
 
     def _record(self, project: Path) -> Graph:
         try:
-            return recording.record(project, self.stack)
+            return recording.record(project, self.stack, self.given)
         except Failure as failure:
             # The directory is gone when somebody reads this: the commit is what they know.
             title = failure.title.replace(str(project), self.name)
             raise Failure(failure.code, f"as of {self.name}: {title}", failure.problems, failure.detail) from None
 
 
-def find(text: str, project: Path, stack: str) -> Baseline:
+def find(text: str, project: Path, stack: str, given: Assumptions) -> Baseline:
     """What ``--against`` means: a file where there is one, else a commit of the project's repository.
 
     Raises:
@@ -78,7 +81,7 @@ def find(text: str, project: Path, stack: str) -> Baseline:
     except Failure as failure:
         raise Failure(WRONG_USAGE, f"{neither} of this repository", detail=failure.detail) from None
     short = commit[:8]
-    return Baseline(text if text.startswith(short) else f"{text} ({short})", project, stack, commit=commit)
+    return Baseline(text if text.startswith(short) else f"{text} ({short})", project, stack, commit=commit, given=given)
 
 
 def _is_new(before: Path, stack: str) -> bool:

@@ -2,15 +2,18 @@
 
 import json
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.cli import baseline, recording, report
-from trainium_eks.cli.failure import FAILED, Failure, complain
+from trainium_eks.cli import baseline, output, recording, report
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.report import Plan
+from trainium_eks.graph.judging.changes import Kind
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,17 @@ class Request:
     against: str | None = None
     no_color: bool = False
     directory: Path | None = None
+    stub: Path | None = None
+    """File with answers for what the program asks."""
+    fail_on: tuple[Kind, ...] = ()
+    """Kinds of change that fail the command."""
 
 
 def run(asked: Request) -> int:
     """Shows the plan; the exit code."""
     try:
+        if asked.fail_on and asked.against is None:
+            raise Failure(WRONG_USAGE, "--fail-on needs --against: without it nothing changes")
         plan = _make(asked)
         if asked.save is not None:
             report.save(plan, asked.save)
@@ -36,13 +45,31 @@ def run(asked: Request) -> int:
             sys.stdout.write(json.dumps(failure.to_json(), indent=2, ensure_ascii=False) + "\n")
             return failure.code
         return complain(failure)
-    if asked.as_json:
-        sys.stdout.write(report.text(plan))
-    else:
-        from trainium_eks.cli import render
+    try:
+        _show(plan, asked)
+    except Failure as failure:
+        return complain(failure)
+    unwanted = _unwanted(plan, asked.fail_on)
+    if unwanted:
+        sys.stderr.write(f"--fail-on: {unwanted}\n")
+    return FAILED if plan.failed or unwanted else 0
 
-        render.show(plan, no_color=asked.no_color)
-    return FAILED if plan.failed else 0
+
+def _show(plan: Plan, asked: Request) -> None:
+    if asked.as_json:
+        output.write(report.text(plan))
+        return
+    from trainium_eks.cli import render
+
+    render.show(plan, no_color=asked.no_color)
+
+
+def _unwanted(plan: Plan, kinds: Sequence[Kind]) -> str:
+    """The changes of these kinds, counted; empty when there are none."""
+    if plan.comparison is None:
+        return ""
+    found = [(kind, len(plan.comparison.changes.of(kind))) for kind in kinds]
+    return ", ".join(f"{count} {kind}" for kind, count in found if count)
 
 
 def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
@@ -65,24 +92,39 @@ def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequen
 def _make(asked: Request) -> Plan:
     project = recording.find_project(asked.directory)
     recording.check_stack(project, asked.stack)
+    given = recording.load_assumptions(asked.stub)
     if asked.against is None:
         with _progress(f"Recording {asked.stack}"):
-            return report.make(recording.record(project, asked.stack))
-    earlier = baseline.find(asked.against, project, asked.stack)
+            return report.make(recording.record(project, asked.stack, given))
+    earlier = baseline.find(asked.against, project, asked.stack, given)
     # Both programs run in processes of their own, so two threads that wait for them are enough.
     with _progress(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
-        now = pool.submit(recording.record, project, asked.stack)
+        now = pool.submit(recording.record, project, asked.stack, given)
         return report.against(report.make(now.result()), earlier.name, before.result())
 
 
 @contextmanager
 def _progress(message: str) -> Iterator[None]:
-    """A spinner on stderr, where a person looks at it."""
+    """A spinner on stderr, where a person looks at it; after two seconds it says how long it has been at it."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(message):
-        yield
+    began, done = time.monotonic(), threading.Event()
+    with Console(stderr=True).status(message) as status:
+
+        def tell() -> None:
+            while not done.wait(1):
+                seconds = int(time.monotonic() - began)
+                if seconds >= 2:
+                    status.update(f"{message}: {seconds} s (it is stopped after {recording.TIMEOUT_SECONDS:g} s)")
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording import process
+from trainium_eks.graph.recording import assumptions, process
+from trainium_eks.graph.recording.assumptions import Assumptions, AssumptionsError
 from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, load_project
 from trainium_eks.model.problems import config_path
+
+TIMEOUT_SECONDS = 120.0
+"""After which a program is stopped."""
 
 
 def find_project(directory: Path | None) -> Path:
@@ -57,14 +61,31 @@ def refusal(error: InvalidConfig, stack: str, outcome: str) -> Failure:
     return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell)
 
 
-def record(project: Path, stack: str) -> Graph:
+def load_assumptions(path: Path | None) -> Assumptions:
+    """The answers in a file of ``--stub``; none without one.
+
+    Raises:
+        Failure: when the file cannot be used.
+    """
+    try:
+        return assumptions.load(path) if path is not None else Assumptions()
+    except AssumptionsError as error:
+        raise Failure(WRONG_USAGE, f"--stub {error}") from None
+
+
+def record(project: Path, stack: str, given: Assumptions = Assumptions()) -> Graph:  # noqa: B008 - frozen
     """The recorded program of a stack.
+
+    Args:
+        project: its directory.
+        stack: its name.
+        given: answers for look-ups; what they leave open gets a placeholder.
 
     Raises:
         Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
     """
     try:
-        return process.record(project, stack)
+        return process.record(project, stack, assumptions=given, timeout_seconds=TIMEOUT_SECONDS)
     except InvalidConfig as error:
         raise refusal(error, stack, "nothing was planned") from None
     except process.ProgramFailed as error:

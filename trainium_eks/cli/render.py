@@ -1,5 +1,6 @@
 """The plan for people: what there will be, what it costs, how long it takes, what is wrong with it."""
 
+import io
 import json
 import os
 import sys
@@ -7,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from trainium_eks.cli import facts, render_changes
+from trainium_eks.cli import facts, output, render_changes
 from trainium_eks.cli.report import Plan
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
@@ -27,7 +28,10 @@ PIPED_WIDTH = 100
 
 
 NAME_WIDTH = 24
-"""Columns that a component's name keeps, however narrow the screen."""
+"""Columns that a component's name keeps in a table of five columns."""
+
+NARROW = 72
+"""Columns below which a table of five columns would lose some."""
 
 
 def show(plan: Plan, *, no_color: bool = False) -> None:
@@ -39,14 +43,18 @@ def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) ->
     """Prints parts to stdout, an empty line after each."""
     piped = not sys.stdout.isatty()
     width = PIPED_WIDTH if piped and not os.environ.get("COLUMNS") else None
-    console = Console(no_color=no_color or None, width=width, highlight=False, emoji=False)
-    with console.capture() as captured:
-        for section in parts:
-            console.print(section)
-            console.print()
+    # Into a buffer: Rich itself cannot say that standard output is full.
+    buffer = io.StringIO()
+    terminal = None if piped else True
+    console = Console(
+        file=buffer, force_terminal=terminal, no_color=no_color or None, width=width, highlight=False, emoji=False
+    )
+    for section in parts:
+        console.print(section)
+        console.print()
+    text = buffer.getvalue()
     # Tables pad their last column, which a file or a pull request should not keep.
-    lines = captured.get().splitlines()
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines) if piped else captured.get())
+    output.write("".join(f"{line.rstrip()}\n" for line in text.splitlines()) if piped else text)
 
 
 def shortened(reason: str) -> str:
@@ -84,6 +92,16 @@ def header(graph: Graph) -> RenderableType:
             )
         )
     lines += [Text(f"Warning: {warning}", "yellow") for warning in graph.warnings]
+    if graph.unjudged:
+        lines.append(
+            Text(
+                f"Unknown types, shown without judgement (no price, no time, no rule): {_and(graph.unjudged)}.",
+                "yellow",
+            )
+        )
+    if graph.placeholders:
+        lines.append(Text("Answered by placeholders (give the real answers with --stub FILE):", "yellow"))
+        lines += [Text(f"  {placeholder}", "yellow") for placeholder in graph.placeholders]
     return Group(*lines)
 
 
@@ -164,23 +182,7 @@ def _common_prefix(graph: Graph) -> str:
 
 def cost_table(cost: Cost, prefix: str = "") -> RenderableType:
     """What each component costs, dearest first, and what is in no line; names are shown without ``prefix``."""
-    table = _table("component", "what", right=("$/hour", "$/month", "most $/hour"), header=True)
-    names = [component.component.removeprefix(prefix) or "stack" for component in cost.by_component]
-    table.columns[0].min_width = min(max(map(len, names), default=0), NAME_WIDTH)
-    for name, component in zip(names, cost.by_component, strict=True):
-        hourly = Text(_dollars(component.hourly_usd))
-        if component.unknown:
-            hourly.append(" + ?", "yellow")
-        table.add_row(
-            Text(name),
-            Text(_contents(component), "dim"),
-            hourly,
-            _dollars(component.hourly_usd * HOURS_PER_MONTH, whole=True),
-            _dollars(component.maximum_hourly_usd),
-        )
-    table.add_section()
-    total = (_dollars(cost.hourly_usd), _dollars(cost.monthly_usd, whole=True), _dollars(cost.maximum_hourly_usd))
-    table.add_row(Text("total", "bold"), "", *(Text(each, "bold") for each in total))
+    table = _ByWidth(_cost_rows(cost, prefix, narrow=False), NARROW, _cost_rows(cost, prefix, narrow=True))
     lines: list[Text] = []
     if cost.unknown:
         lines.append(Text(f"No price is known for {_and(cost.unknown)}; the total lacks it.", "yellow"))
@@ -190,6 +192,40 @@ def cost_table(cost: Cost, prefix: str = "") -> RenderableType:
     lines.append(Text(f"List prices of {', '.join(cost.price_regions)} ({dates}).", "dim"))
     lines.append(Text(f"Billed by use and not counted: {', '.join(cost.not_counted)}.", "dim"))
     return Group(_heading("Cost"), _indented(table), *map(_indented, lines))
+
+
+def _cost_rows(cost: Cost, prefix: str, *, narrow: bool) -> RenderableType:
+    """The table itself. On a narrow screen what a component holds stands below its name, and every amount is shown."""
+    left = ("component",) if narrow else ("component", "what")
+    table = _table(*left, right=("$/hour", "$/month", "most $/hour"), header=True)
+    names = [component.component.removeprefix(prefix) or "stack" for component in cost.by_component]
+    table.columns[0].min_width = 1 if narrow else min(max(map(len, names), default=0), NAME_WIDTH)
+    for name, component in zip(names, cost.by_component, strict=True):
+        hourly = Text(_dollars(component.hourly_usd))
+        if component.unknown:
+            hourly.append(" + ?", "yellow")
+        held = Text(_contents(component), "dim")
+        table.add_row(
+            *((Group(Text(name), held),) if narrow else (Text(name), held)),
+            hourly,
+            _dollars(component.hourly_usd * HOURS_PER_MONTH, whole=True),
+            _dollars(component.maximum_hourly_usd),
+        )
+    table.add_section()
+    total = (_dollars(cost.hourly_usd), _dollars(cost.monthly_usd, whole=True), _dollars(cost.maximum_hourly_usd))
+    label = (Text("total", "bold"),) if narrow else (Text("total", "bold"), "")
+    table.add_row(*label, *(Text(each, "bold") for each in total))
+    return table
+
+
+class _ByWidth:
+    """One of two forms, whichever the screen has room for."""
+
+    def __init__(self, wide: RenderableType, columns: int, narrow: RenderableType) -> None:
+        self._wide, self._columns, self._narrow = wide, columns, narrow
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._wide if options.max_width >= self._columns else self._narrow
 
 
 def _contents(component: ComponentCost) -> str:

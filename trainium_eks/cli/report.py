@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -84,23 +85,36 @@ def text(plan: Plan) -> str:
 
 
 def save(plan: Plan, path: Path) -> None:
-    """Writes the JSON form; the file is whole or untouched.
+    """Writes the JSON form. A regular file is whole or untouched and keeps its mode; a link is followed, and what is
+    no regular file (a device, a pipe) is written to as it is.
 
     Raises:
-        Failure: when it cannot be written.
+        Failure: when it cannot be written, or is read-only.
     """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text(plan))
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text(plan), encoding="utf-8")
+            return
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
+        # Replacing a file asks for rights on its folder alone, and root may write anything: so the file is asked.
+        if not mode & 0o222:
+            raise Failure(WRONG_USAGE, f"cannot write {path}: it is read-only (mode {mode:04o}); name another file")
+        _replace(target, text(plan), mode)
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, content: str, mode: int) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def load(path: Path) -> Graph:

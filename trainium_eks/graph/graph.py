@@ -83,6 +83,10 @@ class Graph:
     """Packages whose answers are made up (``aws``, ``eks``, ``kubernetes``)."""
     warnings: tuple[str, ...] = ()
     """What the program logged as a warning."""
+    placeholders: tuple[str, ...] = ()
+    """Look-ups that were answered by something made up, one line each."""
+    unjudged: tuple[str, ...] = ()
+    """Resource types that are not known here: they are shown, and neither priced, timed nor held to rules."""
 
     @cached_property
     def by_urn(self) -> Mapping[str, Resource]:
@@ -145,6 +149,8 @@ class Graph:
             "config": dict(self.config),
             "simulated": list(self.simulated),
             "warnings": list(self.warnings),
+            "placeholders": list(self.placeholders),
+            "unjudged": list(self.unjudged),
         }
 
     @staticmethod
@@ -164,6 +170,8 @@ class Graph:
             config=data.get("config", {}),
             simulated=tuple(data.get("simulated", ())),
             warnings=tuple(data.get("warnings", ())),
+            placeholders=tuple(data.get("placeholders", ())),
+            unjudged=tuple(data.get("unjudged", ())),
         )
 
 

@@ -43,7 +43,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, project: Project, trn: Run) -> Call
 
     def run(*arguments: object, graph: Graph | None = None) -> Result:
         found = graph or environment()
-        monkeypatch.setattr(recording, "record", lambda _project, _stack: found)
+        monkeypatch.setattr(recording, "record", lambda *_: found)
         return trn("plan", "--directory", project.path, *arguments)
 
     return run

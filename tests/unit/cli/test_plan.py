@@ -1,14 +1,18 @@
 """`trn plan` on real small programs: what it records, what it says when that fails, and its exit codes."""
 
 import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from small_project import Project, Run
 
 from trainium_eks.graph.graph import SCHEMA_VERSION, Graph
+
+ROOT = Path(__file__).resolve().parents[3]
 
 REFUSING = """\
 from trainium_eks.model.problems import Problem
@@ -285,3 +289,66 @@ from naming import NAME
 
 aws.kms.Key(NAME)
 """
+
+
+def test_fail_on_names_the_kinds_of_change_that_fail(trn: Run, project: Project) -> None:
+    project.git("init", "-q")
+    project.commit()
+    project.write("__main__.py", (project.path / "__main__.py").read_text().replace("-key", "-other"))
+    call = ("plan", "-C", str(project.path), "--against", "HEAD")
+    sound = trn(*call).exit_code
+    assert trn(*call, "--fail-on", "replace").exit_code == sound
+    shown = trn(*call, "--fail-on", "replace,delete")
+    assert shown.exit_code == 1
+    assert "--fail-on: 1 delete\n" in shown.stderr
+
+
+def test_fail_on_is_refused_where_it_says_nothing(trn: Run, project: Project) -> None:
+    alone = trn("plan", "-C", str(project.path), "--fail-on", "delete")
+    assert (alone.exit_code, "--fail-on needs --against" in alone.stderr) == (2, True)
+    wrong = trn("plan", "-C", str(project.path), "--against", "HEAD", "--fail-on", "vanish")
+    assert (wrong.exit_code, "'vanish' is none of create, delete, replace, update" in wrong.stderr) == (2, True)
+
+
+def test_save_writes_through_what_is_no_regular_file(trn: Run, project: Project, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text)
+        shown = trn("plan", "-C", str(project.path), "--json", "--save", str(pipe))
+        assert read.result(timeout=60) == shown.stdout
+    assert pipe.is_fifo()
+    assert trn("plan", "-C", str(project.path), "--save", "/dev/null").exit_code == shown.exit_code
+    assert Path("/dev/null").is_char_device()
+
+
+def test_save_follows_a_link_and_keeps_the_mode(trn: Run, project: Project, tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept.json", tmp_path / "link.json"
+    kept.write_text("old")
+    kept.chmod(0o640)
+    link.symlink_to(kept)
+    trn("plan", "-C", str(project.path), "--save", str(link))
+    assert link.is_symlink()
+    assert json.loads(kept.read_text())["stack"] == "dev"
+    assert kept.stat().st_mode & 0o777 == 0o640
+
+
+def test_save_refuses_a_read_only_file(trn: Run, project: Project, tmp_path: Path) -> None:
+    guarded = tmp_path / "guarded.json"
+    guarded.write_text("old")
+    guarded.chmod(0o400)
+    shown = trn("plan", "-C", str(project.path), "--save", str(guarded))
+    assert shown.exit_code == 2
+    assert "it is read-only (mode 0400); name another file" in shown.stderr
+    assert guarded.read_text() == "old"
+
+
+@pytest.mark.parametrize("how", [["--json"], []])
+def test_a_full_disk_is_one_sentence(project: Project, how: list[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    command = [sys.executable, "-m", "trainium_eks.cli", "plan", "-C", str(project.path), *how]
+    with open("/dev/full", "w") as full:
+        shown = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert shown.returncode == 1
+    assert shown.stderr == "cannot write to standard output: No space left on device\n"

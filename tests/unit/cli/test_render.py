@@ -1,6 +1,7 @@
 """The plan as people see it, of a program built by hand."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -335,3 +336,17 @@ def test_a_save_that_fails_halfway_leaves_the_old_file(
     assert "No space left on device" in result.stderr
     assert saved.read_text() == "old"
     assert list(tmp_path.glob(".plan*")) == []
+
+
+@pytest.mark.parametrize("columns", [40, 50, 59, 71, 72, 100])
+def test_the_cost_table_keeps_every_amount_however_narrow(
+    planned: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = planned("--no-color").stdout
+    cost = shown[shown.index("Cost\n") :]
+    monkeypatch.setenv("COLUMNS", "140")
+    wide = planned("--no-color").stdout
+    amounts = re.findall(r"\$[0-9,]+(?:\.[0-9]+)?", wide[wide.index("Cost\n") : wide.index("Time to ready")])
+    assert len(amounts) > 9
+    assert [amount for amount in amounts if amount not in cost] == []

@@ -2,12 +2,15 @@
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.resource_types import eks, kubernetes, registry, replacements
 
 Kind = Literal["create", "delete", "replace", "update"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""All of them."""
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
 

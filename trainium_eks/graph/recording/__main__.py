@@ -68,6 +68,7 @@ def _recorded(request: Request, program: Path) -> Answer:
             dry_run=request.dry_run,
             timeout_seconds=request.timeout_seconds,
             backend=_backend(request),
+            assumptions=request.assumptions,
         )
     except RecordingTimedOut as error:
         return Answer(Status.TIMEOUT, pending=error.pending)

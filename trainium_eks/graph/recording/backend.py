@@ -51,6 +51,10 @@ class SimulationError(Exception):
     """The simulation has no answer. The message says what to do."""
 
 
+class UnknownType(SimulationError):  # noqa: N818 (what was met)
+    """The resource type is not known here."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One registration, with what every answer is made from."""

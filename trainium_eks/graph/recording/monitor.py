@@ -1,5 +1,6 @@
 """The resource monitor that writes down what a program registers, in the engine's place."""
 
+import hashlib
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
@@ -10,14 +11,21 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
-from pulumi.runtime.proto import alias_pb2, engine_pb2, provider_pb2, resource_pb2
+from google.protobuf.message import Message  # type: ignore[import-untyped]
+from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
-from trainium_eks.graph.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Options, Resource
-from trainium_eks.graph.recording import eks_cluster, sdk, wire
-from trainium_eks.graph.recording.backend import Backend, Registration, SimulationError
+from trainium_eks.graph.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
+from trainium_eks.graph.recording import eks_cluster, registration, sdk, wire
+from trainium_eks.graph.recording.assumptions import Assumptions
+from trainium_eks.graph.recording.backend import Backend, Registration, SimulationError, UnknownType
+from trainium_eks.graph.recording.engine_log import Engine
+from trainium_eks.graph.recording.lookups import Lookups, UnknownLookup
+from trainium_eks.graph.recording.transforms import Run, Transforms
 
 _GET_RESOURCE = "pulumi:pulumi:getResource"
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
+_STACK_REFERENCE = "pulumi:pulumi:StackReference"
+_PROVIDERS = "pulumi:providers:"
 
 # Shorter secrets ("1", "on") are words that appear everywhere; replacing them in messages would only garble those.
 _SHORTEST_HIDDEN = 6
@@ -25,27 +33,6 @@ _SHORTEST_HIDDEN = 6
 
 class RecordingError(Exception):
     """The program does what cannot be recorded. One line for each fault, with where it is."""
-
-
-class Engine:
-    """Collects what the program logs as a warning or an error."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802 (name of the RPC)
-        """``pulumi.log``."""
-        if request.severity == engine_pb2.WARNING:
-            self.messages.append(request.message)
-        elif request.severity == engine_pb2.ERROR:
-            self.messages.append(f"error: {request.message}")
-        return empty_pb2.Empty()
-
-    def RequirePulumiVersion(  # noqa: N802
-        self, _request: engine_pb2.RequirePulumiVersionRequest
-    ) -> engine_pb2.RequirePulumiVersionResponse:
-        """Whatever CLI the program needs, none takes part here."""
-        return engine_pb2.RequirePulumiVersionResponse()
 
 
 @dataclass
@@ -62,10 +49,19 @@ class Monitor(sdk.BaseMonitor):
     Attributes:
         errors: what cannot be recorded, one message each.
         in_flight: ``<type> <name>`` of the registrations the backend is working on.
+        run_callback: calls the program's transforms; set when the program runs.
     """
 
     def __init__(
-        self, backend: Backend, *, project: str, stack: str, dry_run: bool, secrets: Collection[str] = ()
+        self,
+        backend: Backend,
+        *,
+        project: str,
+        stack: str,
+        dry_run: bool,
+        region: str,
+        secrets: Collection[str] = (),
+        assumptions: Assumptions | None = None,
     ) -> None:
         super().__init__()
         self.project = project
@@ -80,6 +76,17 @@ class Monitor(sdk.BaseMonitor):
         self._outputs: dict[str, dict[str, Any]] = {}
         self._states: dict[str, tuple[str, struct_pb2.Struct]] = {}
         self._secrets = set(secrets)
+        self._region = region
+        self._transforms = Transforms()
+        self._lookups = Lookups(assumptions) if assumptions is not None else None
+        self._unjudged: set[str] = set()
+        self._read: set[str] = set()
+        self.run_callback: Run | None = None
+
+    @property
+    def has_unknowns(self) -> bool:
+        """Whether values may be unknown: in a preview, and where the program asks what cannot be known here."""
+        return self.dry_run or self._lookups is not None
 
     # --- what the SDK calls ---------------------------------------------------------------------------------------
 
@@ -96,32 +103,23 @@ class Monitor(sdk.BaseMonitor):
         """A resource or component."""
         urn = self.make_urn(request.parent, request.type, request.name)
         with self._checked(request):
+            request = self._transforms.of_registration(request, urn, self._run)
             # Before anything is shown or kept: a secret may travel on inside another text.
             with self._lock:
                 self._secrets |= wire.secret_texts(request.object)
-            resource = Resource(
-                urn=urn,
-                type=request.type,
-                name=request.name,
-                parent=request.parent,
-                custom=request.custom,
-                inputs=wire.decode(request.object, mask=True),
-                dependencies=tuple(sorted(request.dependencies)),
-                property_dependencies={
-                    key: tuple(sorted(request.propertyDependencies[key].urns))
-                    for key in sorted(request.propertyDependencies)
-                },
-                provider=_provider_urn(request.provider),
-                options=_options(request),
-            )
-            self._add(resource, request.retainOnDelete if request.HasField("retainOnDelete") else None)
+            resource = registration.resource(request, urn)
+            self._add(resource, registration.retain_on_delete(request))
             if request.remote:
                 return self._construct(request, resource)
             if not request.custom:
                 return resource_pb2.RegisterResourceResponse(urn=urn)
             secret = wire.secret_keys(request.object) | frozenset(request.additionalSecretOutputs)
             identity, state = self._create(resource, wire.decode(request.object, mask=False), secret)
-            return resource_pb2.RegisterResourceResponse(urn=urn, id=identity, object=wire.encode(state, secret=secret))
+            return resource_pb2.RegisterResourceResponse(
+                urn=urn,
+                id=identity,
+                object=wire.encode(state, secret=secret),
+            )
 
     def RegisterResourceOutputs(  # noqa: N802
         self, request: resource_pb2.RegisterResourceOutputsRequest
@@ -132,7 +130,7 @@ class Monitor(sdk.BaseMonitor):
             self._outputs[request.urn] = wire.decode(request.outputs, mask=True)
         return empty_pb2.Empty()
 
-    def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> provider_pb2.InvokeResponse:  # noqa: N802
+    def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> resource_pb2.ResourceInvokeResponse:  # noqa: N802
         """A look-up. The SDK's own, for a resource that a component returned, is answered."""
         if request.tok == _GET_RESOURCE:
             urn = request.args.fields["urn"].string_value
@@ -140,28 +138,79 @@ class Monitor(sdk.BaseMonitor):
             fields = {"urn": urn, "id": identity}
             answer = wire.encode(fields)
             answer.fields["state"].struct_value.CopyFrom(state)
-            return provider_pb2.InvokeResponse(**{"return": answer})
-        raise self._refused(f"the program calls {request.tok}, and a plan asks nothing: pass the value as an argument")
+            return resource_pb2.ResourceInvokeResponse(**{"return": answer})
+        if self._lookups is None:
+            raise self._refused(
+                f"the program calls {request.tok}, and a plan asks nothing: pass the value as an argument"
+            )
+        request = self._transforms.of_invoke(request, self._run)
+        _, provider = self._states.get(registration.provider_urn(request.provider), ("", struct_pb2.Struct()))
+        region = provider.fields["region"].string_value if "region" in provider.fields else ""
+        arguments = wire.decode(request.args, mask=False)
+        try:
+            answer = self._lookups.function(request.tok, arguments, region or self._region)
+        except UnknownLookup as error:
+            raise self._refused(str(error)) from None
+        return resource_pb2.ResourceInvokeResponse(**{"return": wire.encode(answer)})
 
     def Call(self, request: resource_pb2.ResourceCallRequest) -> provider_pb2.CallResponse:  # noqa: N802
         """A method of a resource."""
-        raise self._refused(f"the program calls the method {request.tok}, and a plan asks nothing")
+        if self._lookups is None:
+            raise self._refused(f"the program calls the method {request.tok}, and a plan asks nothing")
+        try:
+            answer = self._lookups.method(request.tok, wire.decode(request.args, mask=False))
+        except UnknownLookup as error:
+            raise self._refused(str(error)) from None
+        return provider_pb2.CallResponse(**{"return": wire.encode(answer)})
 
     def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:  # noqa: N802
-        """``.get()``: a look-up too."""
-        raise self._refused(
-            f"the program reads {request.type} {request.name}, and a plan asks nothing: pass its id and attributes"
-        )
+        """``.get()`` and references to other stacks: look-ups too. What is read is not this stack's: not recorded."""
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if self._lookups is None:
+            raise self._refused(
+                f"the program reads {request.type} {request.name}, and a plan asks nothing: pass its id and attributes"
+            )
+        if request.type == _STACK_REFERENCE:
+            outputs = self._lookups.stack_outputs(request.id)
+            known = outputs is not None
+            state: Mapping[str, Any] = {
+                "name": request.id,
+                "outputs": outputs if known else UNKNOWN,
+                "secretOutputNames": [],
+            }
+        else:
+            given = self._lookups.resource(request.type, request.name, request.id)
+            state = {**wire.decode(request.properties, mask=False), **given}
+        with self._lock:
+            self._read.add(urn)
+            self._states[urn] = (request.id, wire.encode(state))
+        return resource_pb2.ReadResourceResponse(urn=urn, id=request.id, properties=wire.encode(state))
 
     def ExistsResource(self, request: resource_pb2.ExistsResourceRequest) -> Any:  # noqa: N802
         """A look-up too."""
         raise self._refused(f"the program asks whether {request.type} {request.id} exists, and a plan asks nothing")
+
+    def RegisterStackTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
+        """A transform for every resource from now on."""
+        self._transforms.add_for_stack(request)
+        return empty_pb2.Empty()
+
+    def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
+        """A transform for every look-up from now on."""
+        self._transforms.add_for_invokes(request)
+        return empty_pb2.Empty()
+
+    def _run(self, token: str, request: Message) -> bytes:
+        if self.run_callback is None:
+            raise RecordingError("the program has not begun")
+        return self.run_callback(token, request)
 
     # --- what is recorded -----------------------------------------------------------------------------------------
 
     def graph(self, config: Mapping[str, Any]) -> Graph:
         """Everything that was registered, in an order that depends on nothing but the program."""
         resources = [self._finished(self._entries[urn]) for urn in sorted(self._entries)]
+        placeholders = self._lookups.placeholders if self._lookups is not None else ()
         stack_urn = next((resource.urn for resource in resources if resource.type == STACK_TYPE), "")
         simulated = {
             _package(resource.type)
@@ -176,6 +225,8 @@ class Monitor(sdk.BaseMonitor):
             config=_sorted(config),
             simulated=tuple(sorted(simulated - {"pulumi"})),
             warnings=tuple(sorted({str(self._hide(message)) for message in self.engine.messages})),
+            placeholders=tuple(sorted(str(self._hide(each)) for each in placeholders)),
+            unjudged=tuple(sorted(self._unjudged)),
         )
 
     def _finished(self, entry: _Entry) -> Resource:
@@ -194,7 +245,17 @@ class Monitor(sdk.BaseMonitor):
             parent = self._entries.get(parent.resource.parent)
         outputs = {**resource.outputs, **self._outputs.get(resource.urn, {})}
         return replace(
-            resource, inputs=_sorted(self._hide(resource.inputs)), outputs=_sorted(self._hide(outputs)), options=options
+            resource,
+            inputs=_sorted(self._hide(resource.inputs)),
+            outputs=_sorted(self._hide(outputs)),
+            options=options,
+            # What the program read belongs to somebody else, and is there already.
+            dependencies=tuple(urn for urn in resource.dependencies if urn not in self._read),
+            property_dependencies={
+                name: kept
+                for name, urns in resource.property_dependencies.items()
+                if (kept := tuple(urn for urn in urns if urn not in self._read)) or not urns
+            },
         )
 
     def _add(self, resource: Resource, retain_on_delete: bool | None) -> None:
@@ -208,7 +269,7 @@ class Monitor(sdk.BaseMonitor):
     ) -> tuple[str, dict[str, Any]]:
         """The backend's answer: an id (empty when unknown) and the state, both also recorded."""
         subject = f"{resource.type} {resource.name}"
-        registration = Registration(
+        asked = Registration(
             urn=resource.urn,
             type=resource.type,
             name=resource.name,
@@ -221,7 +282,7 @@ class Monitor(sdk.BaseMonitor):
         )
         self.in_flight.add(subject)
         try:
-            identity, computed = self._backend.create(registration)
+            identity, computed = self._answer(asked)
         finally:
             self.in_flight.discard(subject)
         identity = resource.options.import_id or ("" if self.dry_run else identity)
@@ -238,6 +299,17 @@ class Monitor(sdk.BaseMonitor):
             self._entries[resource.urn].resource = replace(resource, outputs={**shown, "id": identity or UNKNOWN})
         return identity, state
 
+    def _answer(self, asked: Registration) -> tuple[str, Mapping[str, Any]]:
+        try:
+            return self._backend.create(asked)
+        except UnknownType:
+            if self._lookups is None:
+                raise
+        if not asked.type.startswith(_PROVIDERS):
+            with self._lock:
+                self._unjudged.add(asked.type)
+        return f"sim-{hashlib.sha256(asked.urn.encode()).hexdigest()[:8]}", {}
+
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
@@ -246,15 +318,27 @@ class Monitor(sdk.BaseMonitor):
             # Fetched by its provider during the update: what it creates is the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
+        if request.type != eks_cluster.TYPE and self._lookups is not None:
+            self.engine.messages.append(
+                f"{component.name}: {request.type} is a component that a package of its own builds, in another "
+                "process. What it creates is in no line of this plan, and its outputs are unknown"
+            )
+            with self._lock:
+                self._unjudged.add(request.type)
+            return resource_pb2.RegisterResourceResponse(urn=component.urn)
         if request.type != eks_cluster.TYPE:
             raise RecordingError(
                 f"{request.type} is a component that its own provider builds; what it creates is not known here, so a "
                 "plan would leave it out. Use plain resources (for Helm charts: helm.v3.Release)"
             )
-        provider = _provider_urn(request.providers["aws"]) if "aws" in request.providers else ""
+        provider = registration.provider_urn(request.providers["aws"]) if "aws" in request.providers else ""
 
         def create(child: Resource) -> tuple[str, Mapping[str, Any]]:
             child = replace(child, urn=self.make_urn(child.parent, child.type, child.name))
+            asked = registration.request(child)
+            changed = self._transforms.of_registration(asked, child.urn, self._run)
+            if changed is not asked:
+                child = registration.resource(changed, child.urn)
             self._add(child, None)
             if not child.custom:
                 return child.urn, {}
@@ -311,46 +395,6 @@ def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dic
         return given
 
     return {key: known(value, inputs[key]) if key in inputs else UNKNOWN for key, value in computed.items()}
-
-
-def _options(request: resource_pb2.RegisterResourceRequest) -> Options:
-    timeouts = request.customTimeouts
-    return Options(
-        protect=request.protect,
-        retain_on_delete=request.retainOnDelete,
-        delete_before_replace=request.deleteBeforeReplace,
-        deleted_with=request.deletedWith,
-        ignore_changes=tuple(request.ignoreChanges),
-        replace_on_changes=tuple(request.replaceOnChanges),
-        additional_secret_outputs=tuple(request.additionalSecretOutputs),
-        aliases=tuple(_alias(alias) for alias in request.aliases),
-        custom_timeouts={
-            step: getattr(timeouts, step) for step in ("create", "update", "delete") if getattr(timeouts, step)
-        },
-        import_id=request.importId,
-        version=request.version,
-    )
-
-
-def _alias(alias: alias_pb2.Alias) -> str:
-    """A URN as it is; a spec as ``name=old type=… parent=…`` (only what it says)."""
-    if alias.WhichOneof("alias") == "urn":
-        return alias.urn
-    spec = alias.spec
-    parts = {
-        "name": spec.name,
-        "type": spec.type,
-        "stack": spec.stack,
-        "project": spec.project,
-        "parent": spec.parentUrn,
-        "no-parent": "true" if spec.noParent else "",
-    }
-    return " ".join(f"{key}={value}" for key, value in parts.items() if value)
-
-
-def _provider_urn(reference: str) -> str:
-    """A provider reference is its URN, ``::`` and its id."""
-    return reference.rpartition("::")[0]
 
 
 def _package(type_: str) -> str:

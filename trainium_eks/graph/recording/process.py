@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.assumptions import Assumptions
 from trainium_eks.graph.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
 from trainium_eks.graph.recording.protocol import PROTOCOL, Answer, LiveBackend, Request, Status, UnknownProtocol
 from trainium_eks.model.problems import Problem, config_path
@@ -82,6 +83,7 @@ def record(
     python: str = sys.executable,
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
     live: Live | None = None,
+    assumptions: Assumptions | None = None,
 ) -> Graph:
     """The graph of a project's stack.
 
@@ -93,6 +95,7 @@ def record(
         python: the interpreter to run it with; it must have Pulumi's SDKs.
         adjust: changes the stack's settings on their way to the program.
         live: who answers for the providers; the simulation when None.
+        assumptions: answers for look-ups; see :func:`~trainium_eks.graph.recording.program.record_program`.
 
     Raises:
         ProjectError: the project or stack cannot be read.
@@ -101,26 +104,32 @@ def record(
         ProgramTimedOut: with what is pending.
     """
     project = load_project(directory)
+
+    def request(settings: StackSettings) -> Request:
+        return Request(
+            project=project.name,
+            stack=settings.name,
+            program=str(project.program),
+            config=settings.config,
+            secret_keys=tuple(sorted(settings.secret_keys)),
+            dry_run=dry_run,
+            timeout_seconds=timeout_seconds,
+            assumptions=assumptions,
+        )
+
     try:
         settings = adjust(project.stack(stack))
     except InvalidConfig as error:
         if error.settings is None:
             raise
-        raise _with_the_programs_own(project, error.settings, error, dry_run, timeout_seconds, python) from None
-    return _record(project, settings, dry_run, timeout_seconds, python, live)
+        raise _with_the_programs_own(project, request(error.settings), error, python) from None
+    return _record(project, request(settings), python, live)
 
 
-def _with_the_programs_own(
-    project: Project,
-    settings: StackSettings,
-    declared: InvalidConfig,
-    dry_run: bool,
-    timeout_seconds: float,
-    python: str,
-) -> InvalidConfig:
+def _with_the_programs_own(project: Project, request: Request, declared: InvalidConfig, python: str) -> InvalidConfig:
     """What Pulumi.yaml's types refuse, and what the program would refuse next: all is told at once."""
     try:
-        _record(project, settings, dry_run, timeout_seconds, python)
+        _record(project, request, python)
     except InvalidConfig as error:
         if error.component:
             return declared  # a component's arguments may be wrong because the config is
@@ -132,37 +141,21 @@ def _with_the_programs_own(
     return declared
 
 
-def _record(
-    project: Project,
-    settings: StackSettings,
-    dry_run: bool,
-    timeout_seconds: float,
-    python: str,
-    live: Live | None = None,
-) -> Graph:
+def _record(project: Project, request: Request, python: str, live: Live | None = None) -> Graph:
     _check_version(project)
     with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
-        request = Request(
-            project=project.name,
-            stack=settings.name,
-            program=str(project.program),
-            config=settings.config,
-            secret_keys=tuple(sorted(settings.secret_keys)),
-            dry_run=dry_run,
-            timeout_seconds=timeout_seconds,
-            answer=str(Path(scratch) / "answer.json"),
-        )
-        code, output = _run(project, python, request, Path(scratch), live)
-        if not Path(request.answer).is_file():
+        answer_file = Path(scratch) / "answer.json"
+        code, output = _run(project, python, replace(request, answer=str(answer_file)), Path(scratch), live)
+        if not answer_file.is_file():
             raise ProgramFailed(_death(code), output=output)
         try:
-            answer = Answer.read(Path(request.answer))
+            answer = Answer.read(answer_file)
         except UnknownProtocol as error:
             raise ProjectError(
                 f"the trainium_eks in {project.directory} speaks version {error.version} of the recording protocol, "
                 f"this one version {PROTOCOL}"
             ) from None
-    return _graph(answer, timeout_seconds, output)
+    return _graph(answer, request.timeout_seconds, output)
 
 
 def _check_version(project: Project) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainium_eks.graph.graph import SECRET, Graph
 from trainium_eks.graph.recording import sdk
+from trainium_eks.graph.recording.assumptions import Assumptions
 from trainium_eks.graph.recording.backend import Backend
 from trainium_eks.graph.recording.monitor import Monitor, RecordingError
 from trainium_eks.graph.recording.pending import pending
@@ -50,6 +51,7 @@ def record_program(
     secret_keys: Collection[str] = (),
     dry_run: bool = False,
     backend: Backend | None = None,
+    assumptions: Assumptions | None = None,
     timeout_seconds: float = 60,
 ) -> Graph:
     """The graph of everything ``program`` registers.
@@ -63,6 +65,8 @@ def record_program(
         secret_keys: the keys of ``config`` whose values are secret, spelled as in ``config``.
         dry_run: as in a first preview: what a provider computes is unknown, inputs are known.
         backend: who answers for the providers; a simulation when not given.
+        assumptions: answers for look-ups. What they leave open gets a placeholder, and resource types that are not
+            known here are recorded as they are. When None, a look-up or an unknown type is an error.
         timeout_seconds: limit for a program that waits for something that never comes. A program that computes
             without end cannot be stopped from inside its process; ``record`` can.
 
@@ -73,11 +77,14 @@ def record_program(
     """
     full = {_full_key(key, project): value for key, value in (config or {}).items()}
     secret = {_full_key(key, project) for key in secret_keys}
+    region = full.get("aws:region", DEFAULT_REGION)
     monitor = Monitor(
-        backend or Simulation(full.get("aws:region", DEFAULT_REGION)),
+        backend or Simulation(region),
         project=project,
         stack=stack,
         dry_run=dry_run,
+        region=region,
+        assumptions=assumptions,
         secrets={full[key] for key in secret if key in full},
     )
     contextvars.copy_context().run(_drive, program, monitor, full, secret, timeout_seconds)
@@ -103,7 +110,8 @@ def _drive(
     loop.set_exception_handler(lambda _loop, _context: None)
     origins = _Origins()
     loop.set_task_factory(origins.task)
-    sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
+    callbacks = sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
+    monitor.run_callback = callbacks.run
     task = loop.create_task(sdk.run(main))
     finished = False
     try:
@@ -117,6 +125,7 @@ def _drive(
         if error.code not in (None, 0):
             raise
     finally:
+        callbacks.close()
         _close(loop, executor, wait=finished)
 
 

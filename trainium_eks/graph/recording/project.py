@@ -329,10 +329,33 @@ def _read(path: Path) -> _Mapping:
         node = yaml.compose(path.read_text(encoding="utf-8-sig"), yaml.SafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ProjectError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
+    if node is not None:
+        _expanded_size(path.name, node, {})
     content = _Mapping() if node is None else _from_node(path.name, node)
     if not isinstance(content, _Mapping):
         raise ProjectError(f"{path.name} must be a mapping")
     return content
+
+
+# An alias stands for all that its anchor holds: nine lines of ten aliases each are a thousand million values. The CLI's
+# reader refuses that too ("excessive aliasing").
+_MOST_VALUES = 100_000
+
+
+def _expanded_size(file: str, node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node is, aliases written out."""
+    if id(node) in known:
+        if not known[id(node)]:
+            raise ProjectError(f"{file}:{node.start_mark.line + 1}: an alias stands inside its own anchor")
+        return known[id(node)]
+    known[id(node)] = 0
+    inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+    parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
+    size = 1 + sum(_expanded_size(file, part, known) for part in parts)
+    if size > _MOST_VALUES:
+        raise ProjectError(f"{file}: with its aliases written out it has more than {_MOST_VALUES:,} values")
+    known[id(node)] = size
+    return size
 
 
 def _from_node(file: str, node: yaml.Node) -> Any:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from trainium_eks.graph.recording.assumptions import Assumptions
+
 PROTOCOL = 1
 """Version of request and answer."""
 
@@ -54,9 +56,11 @@ class Request:
     secret_keys: tuple[str, ...]
     dry_run: bool
     timeout_seconds: float
-    answer: str
+    answer: str = ""
     """Path of the file that the answer goes to."""
     live: LiveBackend | None = None
+    assumptions: Assumptions | None = None
+    """None: what cannot be known is an error."""
 
     def to_json(self) -> str:
         """For the other process."""
@@ -71,8 +75,14 @@ class Request:
         """
         data = _known(json.loads(text))
         live = data.pop("live", None)
+        assumptions = data.pop("assumptions", None)
         secret_keys = tuple(data.pop("secret_keys"))
-        return Request(**data, secret_keys=secret_keys, live=LiveBackend(**live) if live else None)
+        return Request(
+            **data,
+            secret_keys=secret_keys,
+            live=LiveBackend(**live) if live else None,
+            assumptions=Assumptions(**assumptions) if assumptions is not None else None,
+        )
 
 
 class Status(StrEnum):

@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,19 +68,40 @@ class Callbacks(_callbacks._CallbackServicer):
         self._monitor = monitor  # type: ignore[assignment]  # as good as a gRPC stub
         self._loop = loop
         self._target = "in this process"
+        self._lock = threading.Lock()
+        self._running: set[Future[bytes]] = set()
+        self._closed = False
 
     def run(self, token: str, request: Message) -> bytes:
         """Calls one of them on the program's loop, from another thread; its answer, as the SDK would send it.
 
         Raises:
             Exception: whatever the program's function raises.
+            CancelledError: when the program has ended.
         """
 
         async def call() -> bytes:
             answer = await self._callbacks[token](request.SerializeToString())
             return bytes(answer.SerializeToString())
 
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        with self._lock:
+            if self._closed:
+                raise CancelledError
+            answer = asyncio.run_coroutine_threadsafe(call(), self._loop)
+            self._running.add(answer)
+        try:
+            return answer.result()
+        finally:
+            with self._lock:
+                self._running.discard(answer)
+
+    def close(self) -> None:
+        """Nobody waits any longer: the loop that would answer has stopped."""
+        with self._lock:
+            self._closed = True
+            left = tuple(self._running)
+        for answer in left:
+            answer.cancel()
 
 
 class Program(Protocol):
@@ -87,7 +109,11 @@ class Program(Protocol):
 
     project: str
     stack: str
-    dry_run: bool
+
+    @property
+    def has_unknowns(self) -> bool:
+        """Whether a value may be unknown. The SDK knows unknown values in a preview alone."""
+        ...
 
 
 def enter(
@@ -110,7 +136,7 @@ def enter(
             stack=program.stack,
             organization="organization",
             root_directory=os.getcwd(),
-            dry_run=program.dry_run,
+            dry_run=program.has_unknowns,
             legacy_apply_enabled=False,
             parallel=None,
             callbacks=callbacks,

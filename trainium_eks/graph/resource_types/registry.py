@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.recording.backend import Answer, Call, SimulationError
+from trainium_eks.graph.recording.backend import Answer, Call, UnknownType
 from trainium_eks.graph.resource_types import (
     cloudwatch,
     ec2,
@@ -53,7 +53,7 @@ def of(resource: Resource) -> ResourceType:
 
 
 def _no_answer(call: Call) -> Answer:
-    raise SimulationError(
+    raise UnknownType(
         f"there is no simulated answer for the resource type {call.registration.type}; add its row in a module of "
         "trainium_eks/graph/resource_types"
     )

@@ -225,3 +225,24 @@ def test_a_directory_without_project_says_so(tmp_path: Path) -> None:
 def test_a_stack_file_that_cannot_be_read_says_why(tmp_path: Path, stack: str, fault: str) -> None:
     with pytest.raises(ProjectError, match=fault):
         settings(tmp_path, stack)
+
+
+def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\nconfig: {x: {type: object, default: {}}}\n")
+    (tmp_path / "__main__.py").write_text("")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  x:\n" + "\n".join(f"    {line}" for line in lines))
+    with pytest.raises(ProjectError, match=r"Pulumi\.dev\.yaml: with its aliases written out it has more than 100,000"):
+        load_project(tmp_path).stack("dev")
+
+
+def test_aliases_are_read_and_one_inside_its_own_anchor_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text("")
+    stack = tmp_path / "Pulumi.dev.yaml"
+    stack.write_text("config: {a: &a [1, 2], b: *a}\n")
+    assert load_project(tmp_path).stack("dev").config == {"p:a": "[1,2]", "p:b": "[1,2]"}
+    stack.write_text("config: {a: &a [1, *a]}\n")
+    with pytest.raises(ProjectError, match="an alias stands inside its own anchor"):
+        load_project(tmp_path).stack("dev")

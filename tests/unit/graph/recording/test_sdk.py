@@ -96,7 +96,7 @@ def test_args_and_result_classes_are_told_apart() -> None:
     args = aws.ec2.LaunchTemplateEbsArgs if hasattr(aws.ec2, "LaunchTemplateEbsArgs") else aws.ec2.VpcArgs
     assert sdk.is_input_type(args), f"{WHERE}_types.is_input_type"
     assert "cidrBlock" in sdk.input_types(aws.ec2.VpcArgs), f"{WHERE}_types.input_type_types"
-    result = importlib.import_module("pulumi_aws.get_caller_identity").GetCallerIdentityResult
+    result = inspect.getmodule(aws.get_caller_identity).GetCallerIdentityResult  # type: ignore[union-attr]
     assert sdk.is_output_type(result), f"{WHERE}_types.is_output_type"
     assert "accountId" in sdk.output_types(result), f"{WHERE}_types.output_type_types"
 
