@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_aws as aws
 
-from components import TrainingStack, read_config
+from components import TrainingStack, default_tags, read_config
 
 config = read_config()
 
@@ -11,15 +11,7 @@ provider = aws.Provider(
     "aws",
     region=config.region,
     allowed_account_ids=list(config.allowed_account_ids) or None,
-    default_tags={
-        "tags": {
-            "Environment": pulumi.get_stack(),
-            "Owner": config.owner,
-            "CostCenter": config.cost_center,
-            "ManagedBy": "pulumi",
-            **config.tags,
-        }
-    },
+    default_tags={"tags": default_tags(config)},
 )
 
 stack = TrainingStack(f"trn-{pulumi.get_stack()}", config, pulumi.ResourceOptions(providers=[provider]))

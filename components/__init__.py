@@ -11,7 +11,7 @@ from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
 from .neuron_addons import NeuronAddons, NeuronAddonsArgs
 from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
-from .training_stack import TrainingStack, read_config
+from .training_stack import TrainingStack, default_tags, read_config
 from .volcano_stack import VolcanoStack, VolcanoStackArgs
 
 __all__ = [
@@ -41,5 +41,6 @@ __all__ = [
     "TrainiumClusterArgs",
     "VolcanoStack",
     "VolcanoStackArgs",
+    "default_tags",
     "read_config",
 ]

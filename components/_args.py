@@ -1,17 +1,25 @@
 """What every component shares: reading its args, and the one error that shows all that is wrong."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pulumi
 
 from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
-from trainium_eks.model.shape import Shape, ShapeError, read
+from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, read
 
 A = TypeVar("A", bound=Shape)
 
 Text = str | pulumi.Output[str]
 """A string that may be known only after another resource exists. Never compare, hash or truth-test it."""
+
+Tags = dict[str, Word | pulumi.Output[str]]
+"""AWS tags: keys are plain, values may be known later."""
+
+
+def text(value: LaterText) -> Text:
+    """A value of the model, which knows no Pulumi, as resources take it."""
+    return value if isinstance(value, str) else cast(pulumi.Output[str], value)
 
 
 class ArgumentError(pulumi.RunError, ValueError):

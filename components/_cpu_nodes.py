@@ -13,7 +13,7 @@ from trainium_eks.model.node_groups import POOL_LABEL
 
 from . import _launch_template as template
 from . import _user_data as boot
-from ._args import Text
+from ._args import Tags, Text
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def make_cpu_nodes(
     node_role_arn: Text,
     kms_key_arn: Text,
     catalogue: Catalogue,
-    tags: dict[str, str],
+    tags: Tags,
     wait_for: Sequence[pulumi.Resource],
     parent: pulumi.Resource,
 ) -> aws.eks.NodeGroup:

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from . import _iam
-from ._args import Text
+from ._args import Tags, Text
 
 OLD_VERSION_DAYS = 30
 """How long a version that was overwritten or deleted can be brought back. The link exports deletions too, so this is
@@ -34,7 +34,7 @@ class DataBucket(pulumi.ComponentResource):
         *,
         kms_key_arn: Text,
         protect: bool | None,
-        tags: dict[str, str],
+        tags: Tags,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("trainium-eks:index:DataBucket", name, {}, opts)

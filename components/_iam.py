@@ -93,6 +93,12 @@ def managed_policy_arn(region: str, name: str) -> str:
     return f"arn:{regions.partition(region)}:iam::aws:policy/{name}"
 
 
+def bucket_arn(region: str, name: Text) -> Text:
+    """ARN of a bucket by its name, in the region's partition."""
+    prefix = f"arn:{regions.partition(region)}:s3:::"
+    return f"{prefix}{name}" if isinstance(name, str) else pulumi.Output.concat(prefix, name)
+
+
 def account_root(arn: str) -> str:
     """The root principal of the account that owns ``arn``, in its partition.
 

@@ -104,7 +104,7 @@ def metadata_options() -> aws.ec2.LaunchTemplateMetadataOptionsArgs:
     )
 
 
-def tag_specifications(tags: Mapping[str, str]) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:
+def tag_specifications(tags: Mapping[str, Text]) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:
     """The tags on all that a launch makes."""
     return [
         aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(tags)) for kind in TAGGED_AT_LAUNCH

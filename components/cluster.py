@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import pulumi
 import pulumi_aws as aws
@@ -10,8 +11,8 @@ import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model import cluster as judge
+from trainium_eks.model import formats, regions, versions
 from trainium_eks.model import node_groups as group_judge
-from trainium_eks.model import regions, versions
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.node_groups import NodeGroupConfig
@@ -19,7 +20,7 @@ from trainium_eks.model.problems import Problem, nearest, under
 from trainium_eks.model.shape import Flag
 
 from . import _addons, _iam
-from ._args import Text, accept, extend, waivers_of
+from ._args import Tags, Text, accept, extend, waivers_of
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, make_cpu_nodes
 from ._kubeconfig import kubeconfig
@@ -37,6 +38,10 @@ OWN_POOLS = ("system", "cpu")
 
 class TrainiumClusterArgs(ClusterConfig):
     """Args of :class:`TrainiumCluster`: the config's cluster section, and its wiring."""
+
+    later_in: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"admin_principals": "give it in `admin_principal_arns`, under a key that stays the same: {ops: <the Output>}"}
+    )
 
     region: str
     """AWS region."""
@@ -57,7 +62,10 @@ class TrainiumClusterArgs(ClusterConfig):
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     production: Flag = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
-    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
+    """Further IAM roles that administer the cluster, whose ARNs may be known later, each under a key that stays the
+    same (``{ops: role.arn}``)."""
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags for everything, and for what node groups launch, which the provider's default tags do not reach."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason."""
@@ -69,6 +77,8 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
     """What is wrong with the cluster, its groups, and how they are connected."""
     zones = tuple(args.subnet_ids_by_zone)
     found = judge.problems(args, production=args.production, catalogue=args.catalogue, zones=max(len(zones), 1))
+    found += formats.keyed_principals("admin_principal_arns", args.admin_principal_arns)
+    found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
     if len(zones) < 2:
         reason = f"EKS wants subnets in two zones, got {len(zones)}"
@@ -196,6 +206,15 @@ class TrainiumCluster(pulumi.ComponentResource):
         )
 
     @property
+    def before_nodes(self) -> Sequence[pulumi.Resource]:
+        """What a node group that is made beside the cluster waits for (``AcceleratorNodeGroup``'s ``wait_for``).
+
+        The network plugin, kube-proxy and the Pod Identity agent, without which no node is Ready; the nodes' ways out;
+        and the policies of the cluster's node role. Not DNS and what else has pods of its own: that waits for nodes.
+        """
+        return (*self._before_nodes.values(), *self._args.egress, *self._node_role.attachments)
+
+    @property
     def groups(self) -> Mapping[str, AcceleratorNodeGroup]:
         """Accelerator node groups by their name in the stack."""
         return dict(self._groups)
@@ -266,8 +285,9 @@ class TrainiumCluster(pulumi.ComponentResource):
         """Administrators beside the deployer, whom EKS lets in by itself."""
         args = self._args
         policy = f"arn:{regions.partition(args.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        for principal in args.admin_principals:
-            key = f"{self._name}-admin-{_key_of(principal)}"
+        principals = {_key_of(arn): arn for arn in args.admin_principals}
+        for name, principal in {**principals, **args.admin_principal_arns}.items():
+            key = f"{self._name}-admin-{name}"
             entry = aws.eks.AccessEntry(
                 key,
                 cluster_name=self.cluster_name,
@@ -307,10 +327,6 @@ class TrainiumCluster(pulumi.ComponentResource):
         self.node_role_arn = made.role.arn
         return made
 
-    def _nodes_wait_for(self) -> tuple[pulumi.Resource, ...]:
-        """Network plugins, the agent that gives them their role, the ways out, and what the nodes may do."""
-        return (*self._before_nodes.values(), *self._args.egress, *self._node_role.attachments)
-
     def _make_system_nodes(self) -> aws.eks.NodeGroup:
         """One group over all zones, as many nodes for each as the config says.
 
@@ -334,7 +350,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             kms_key_arn=self.kms_key_arn,
             catalogue=self._args.catalogue,
             tags=self._args.tags,
-            wait_for=self._nodes_wait_for(),
+            wait_for=tuple(self.before_nodes),
             parent=self,
         )
 
@@ -356,7 +372,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             catalogue=args.catalogue,
             tags=args.tags,
             waivers=args.waivers,
-            wait_for=self._nodes_wait_for(),
+            wait_for=tuple(self.before_nodes),
         )
         return AcceleratorNodeGroup(f"{self._name}-{group.name}", wiring, self._child())
 

@@ -7,12 +7,12 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import regions
+from trainium_eks.model import formats, regions
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _iam
-from ._args import accept
+from ._args import Tags, accept
 
 USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
 """What it takes to write and read encrypted data (KMS developer guide, key users)."""
@@ -34,13 +34,13 @@ class EncryptionKeyArgs(Shape):
     retain_on_delete: Flag = True
     """True leaves the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can
     never be read again without it. False deletes it with the stack, after the deletion window."""
-    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
 
 def problems(args: EncryptionKeyArgs) -> list[Problem]:
     """What is wrong with the values; KMS' own bounds (botocore, ``kms`` ScheduleKeyDeletion and CreateKey)."""
-    found = []
+    found = formats.tags("tags", args.tags)
     if not 7 <= args.deletion_window_days <= 30:
         found.append(
             Problem("deletion_window_days", f"{args.deletion_window_days} is not within 7 to 30 days", "use 30")

@@ -9,10 +9,10 @@ import pydantic
 
 from trainium_eks.model import formats, lustre, storage, versions
 from trainium_eks.model.problems import Problem, under
-from trainium_eks.model.shape import Flag, Word
+from trainium_eks.model.shape import Flag
 from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Durability
 
-from ._args import Text, accept, waivers_of
+from ._args import Tags, Text, accept, text, waivers_of
 from ._data_bucket import DataBucket
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
@@ -48,7 +48,7 @@ class FsxLustreArgs(FileSystemConfig):
     production: Flag = False
     """Holds it to the production rules, and where ``protect`` is unset protects what holds data: the file system and
     its bucket. Their settings, the rules and the log group may change."""
-    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules that this file system breaks on purpose, each with its reason."""
@@ -57,6 +57,7 @@ class FsxLustreArgs(FileSystemConfig):
 def problems(args: FsxLustreArgs) -> list[Problem]:
     """What is wrong with the file system."""
     found = storage.problems(args, production=args.production)
+    found += formats.tags("tags", args.tags)
     for key in args.client_security_group_ids:
         # The keys become part of resource names.
         found += under("client_security_group_ids", formats.dns_label("", key))
@@ -278,7 +279,7 @@ class FsxLustre(pulumi.ComponentResource):
         if self._bucket is not None:
             return self._bucket.bucket_name
         given = durability.bucket if isinstance(durability, S3Durability) else None
-        return pulumi.Output.from_input(given or "")
+        return pulumi.Output.from_input("" if given is None else text(given))
 
     def _link_to_s3(self) -> None:
         """Everything that changes on one side follows on the other, without a command."""

@@ -8,12 +8,12 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import repository
+from trainium_eks.model import formats, repository
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.repository import ImageRepositoryConfig
-from trainium_eks.model.shape import Flag, Word
+from trainium_eks.model.shape import Flag
 
-from ._args import Text, accept
+from ._args import Tags, Text, accept
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
 
@@ -26,13 +26,13 @@ class ImageRepositoryArgs(ImageRepositoryConfig):
     """Key for the images. None makes one."""
     force_delete: Flag = False
     """True lets a destroy delete the repository with its images; otherwise it must be empty."""
-    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
 
 def problems(args: ImageRepositoryArgs) -> list[Problem]:
     """What is wrong with the repository."""
-    return repository.problems(args)
+    return [*repository.problems(args), *formats.tags("tags", args.tags)]
 
 
 class ImageRepository(pulumi.ComponentResource):

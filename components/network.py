@@ -7,13 +7,13 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import addresses, regions
+from trainium_eks.model import addresses, formats, regions
 from trainium_eks.model import network as judge
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.problems import Problem
 
 from . import _iam
-from ._args import Text, accept
+from ._args import Tags, Text, accept
 
 PUBLIC_ROLE_TAG = {"kubernetes.io/role/elb": "1"}
 """By this, controllers find the subnets of internet-facing load balancers (EKS user guide, network requirements)."""
@@ -33,7 +33,7 @@ class NetworkArgs(NetworkConfig):
     """Key for the flow logs' group; None leaves them to CloudWatch's own encryption."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
-    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
 
@@ -46,7 +46,11 @@ class ExistingNetworkArgs(ExistingNetworkConfig):
 
 def problems(args: NetworkArgs) -> list[Problem]:
     """What is wrong with a new network."""
-    return [*judge.problems(args, region=args.region), *_iam.boundary_problems(args.permissions_boundary)]
+    return [
+        *judge.problems(args, region=args.region),
+        *formats.tags("tags", args.tags),
+        *_iam.boundary_problems(args.permissions_boundary),
+    ]
 
 
 def existing_problems(args: ExistingNetworkArgs) -> list[Problem]:
@@ -300,7 +304,7 @@ class Network(pulumi.ComponentResource):
             f"{self._name}-{kind}-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=self._child()
         )
 
-    def _tags(self, thing: str) -> dict[str, str]:
+    def _tags(self, thing: str) -> dict[str, Text]:
         return {"Name": f"{self._name}-{thing}", **self._args.tags}
 
     def _child(self, *waits_for: pulumi.Resource) -> pulumi.ResourceOptions:

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import addresses, versions
+from trainium_eks.model import addresses, formats, versions
 from trainium_eks.model import node_groups as judge
 from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
 from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
@@ -17,7 +17,7 @@ from trainium_eks.model.problems import Problem
 from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
-from ._args import Text, accept, waivers_of
+from ._args import Tags, Text, accept, text, waivers_of
 from ._node_role import make_node_role
 
 LONGEST_NAME = 49
@@ -47,7 +47,7 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
     """Key for the root volume. Its policy must let Auto Scaling's service-linked role use it, or no node starts."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """Where the type's facts come from."""
-    tags: dict[str, str] = pydantic.Field(default_factory=dict)
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags for the group and for the instances, volumes and interfaces that it launches."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason (R29 for Spot)."""
@@ -60,7 +60,7 @@ def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
     found = judge.problems(
         args, region=args.region, catalogue=args.catalogue, kubernetes_version=args.kubernetes_version
     )
-    return [*found, *_iam.boundary_problems(args.permissions_boundary)]
+    return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
 
 
 class AcceleratorNodeGroup(pulumi.ComponentResource):
@@ -182,12 +182,12 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         InsufficientInstanceCapacity (terraform-aws-eks#3730). Types without EFA gain nothing from it.
         """
         capacity, wanted = self._args.capacity, self._args.placement_group
-        if wanted == "none":
+        if isinstance(wanted, str) and wanted == "none":
             return None
-        if wanted != "auto":
-            return wanted
+        if not isinstance(wanted, str) or wanted != "auto":
+            return text(wanted)
         if isinstance(capacity, Reservation):
-            return capacity.placement_group
+            return None if capacity.placement_group is None else text(capacity.placement_group)
         if not isinstance(capacity, OnDemand) or not self._interfaces:
             return None
         group = aws.ec2.PlacementGroup(
@@ -294,6 +294,6 @@ def _reservation(
         return None
     return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
         capacity_reservation_target=aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
-            capacity_reservation_id=capacity.id
+            capacity_reservation_id=text(capacity.id)
         )
     )

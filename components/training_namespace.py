@@ -2,20 +2,21 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import admission, lustre, namespaces, quotas, regions
+from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Whole, Word
 
 from . import _charts, _iam, _team_policies
-from ._args import Text, accept
+from ._args import Tags, Text, accept, text
 from .lustre_volumes import claim_options, claim_spec
 from .volcano_stack import ETCD_NAMESPACE
 
@@ -39,6 +40,13 @@ KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 
 class TrainingNamespaceArgs(NamespaceConfig):
     """Args of :class:`TrainingNamespace`: one entry of the config's namespaces, and its wiring."""
+
+    later_in: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "principals": "give it in `principal_arns`, under a key that stays the same: {ops: <the Output>}",
+            "queues": "give a list of its entries: [volcano.queue_names[0]]",
+        }
+    )
 
     region: str
     """AWS region."""
@@ -65,13 +73,18 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """``etcd`` lets its pods reach the stack's etcd."""
-    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
+    """IAM roles of further researchers, whose ARNs may be known later, each under a key that stays the same
+    (``{ops: role.arn}``)."""
+    tags: Tags = pydantic.Field(default_factory=dict)
     """Tags of its AWS resources, beside those of the provider."""
 
 
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:
     """What is wrong with the namespace."""
-    found = [_of_one(problem) for problem in namespaces.problems((args,), queue_names=args.queues)]
+    found = [_of_one(problem) for problem in namespaces.problems((args,), queue_names=None)]
+    found += formats.keyed_principals("principal_arns", args.principal_arns)
+    found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
     if args.volume_name is not None and args.volume_gib < 1:
         found.append(Problem("volume_gib", "a claim needs the size of its volume", value=args.volume_gib, good=1200))
@@ -121,7 +134,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         self.service_account = self._service_account.metadata["name"]
         self.role_arn = role.arn if role else pulumi.Output.from_input("")
         self.claim_name = claim.metadata["name"] if claim else pulumi.Output.from_input("")
-        self.queue_names = pulumi.Output.from_input(list(args.queues))
+        self.queue_names = pulumi.Output.all(*map(text, args.queues))
         self.register_outputs(
             {
                 "namespace": self.namespace,
@@ -175,15 +188,12 @@ class TrainingNamespace(pulumi.ComponentResource):
         """The policies are the cluster's, so their names carry the namespace's; the bindings narrow them to it."""
         here = k8s.meta.v1.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": self._args.name})
         bindings: list[pulumi.Resource] = []
-        limits = admission.Limits(
-            self._args.queues, self._args.priority_classes, quotas.closed_storage_classes(self._quota())
-        )
-        for key, rules in admission.policies(limits).items():
+        for key, spec in self._admission_policies().items():
             metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}-{key}")
             policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
                 f"{self._name}-admission-{key}",
                 metadata=metadata,
-                spec=_team_policies.admission_policy(rules),
+                spec=spec,
                 opts=pulumi.ResourceOptions(parent=self),
             )
             binding = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
@@ -198,6 +208,29 @@ class TrainingNamespace(pulumi.ComponentResource):
             )
             bindings.append(binding)
         return bindings
+
+    def _admission_policies(
+        self,
+    ) -> Mapping[str, pulumi.Input[k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]]:
+        """Name to spec. The names are the same whatever the queues, which may be known later."""
+        queues = self._args.queues
+        known = tuple(queue for queue in queues if isinstance(queue, str))
+        specs = self._admission_specs(known)
+        if len(known) == len(queues):
+            return specs
+        every = pulumi.Output.all(*map(text, queues)).apply(tuple)
+
+        def later(name: str) -> pulumi.Output[k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]:
+            return every.apply(lambda names: self._admission_specs(names)[name])
+
+        return {name: later(name) for name in specs}
+
+    def _admission_specs(
+        self, queues: tuple[str, ...]
+    ) -> dict[str, k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]:
+        closed = quotas.closed_storage_classes(self._quota())
+        policies = admission.policies(admission.Limits(queues, self._args.priority_classes, closed))
+        return {name: _team_policies.admission_policy(policy) for name, policy in policies.items()}
 
     def _let_researchers_in(self, guards: Sequence[pulumi.Resource]) -> None:
         role = k8s.rbac.v1.Role(
@@ -228,9 +261,10 @@ class TrainingNamespace(pulumi.ComponentResource):
             subjects=[subject],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        for principal in self._args.principals:
+        principals = {principal_key(arn): arn for arn in self._args.principals}
+        for key, principal in {**principals, **self._args.principal_arns}.items():
             aws.eks.AccessEntry(
-                f"{self._name}-access-{principal_key(principal)}",
+                f"{self._name}-access-{key}",
                 cluster_name=self._args.cluster_name,
                 principal_arn=principal,
                 type="STANDARD",
@@ -256,7 +290,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             above = args.bucket_prefix.strip("/")
             found.append((args.bucket_arn, f"{above}/{args.name}" if above else args.name))
         if args.data_bucket is not None:
-            found.append((f"arn:{regions.partition(args.region)}:s3:::{args.data_bucket}", args.name))
+            found.append((_iam.bucket_arn(args.region, text(args.data_bucket)), args.name))
         return found
 
     def _give_data_access(self) -> aws.iam.Role:

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime import config as runtime_config
 
-from trainium_eks.model import bill, regions
+from trainium_eks.model import bill
 from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.config import StackConfig
@@ -16,7 +16,8 @@ from trainium_eks.model.problems import Problem, config_path, refused
 from trainium_eks.model.shape import ShapeError
 from trainium_eks.model.storage import S3Durability
 
-from ._args import ArgumentError, accept, extend, waivers_of
+from . import _iam
+from ._args import ArgumentError, accept, extend, text, waivers_of
 from .cluster import TrainiumCluster, TrainiumClusterArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .fsx_lustre import FsxLustre, FsxLustreArgs
@@ -48,6 +49,15 @@ def read_config() -> StackConfig:
         beside = refused(model.problems_beside(values, error.problems), waivers if isinstance(waivers, dict) else {})
         raise ArgumentError(subject, [*error.problems, *beside], spell=config_path) from None
     return accept(StackConfig, config, model.problems, subject, waivers=config.waivers, spell=config_path)
+
+
+def default_tags(config: StackConfig) -> dict[str, str]:
+    """The tags of everything in the running environment: the AWS provider's default tags.
+
+    The stack passes them to its components too, for what the provider's tags do not reach: instances, volumes and
+    interfaces that a node group launches.
+    """
+    return model.tags(config, environment=pulumi.get_stack())
 
 
 class TrainingStack(pulumi.ComponentResource):
@@ -154,7 +164,7 @@ class TrainingStack(pulumi.ComponentResource):
             kms_key_arn=self._key.key_arn,
             permissions_boundary=config.permissions_boundary,
             production=config.production,
-            tags=self._tags(),
+            tags=default_tags(config),
             waivers=config.waivers,
         )
         return TrainiumCluster(f"{self._name}-cluster", args, self._child())
@@ -173,7 +183,7 @@ class TrainingStack(pulumi.ComponentResource):
             kms_key_arn=self._key.key_arn,
             client_security_group_ids={"cluster": self._cluster.cluster_security_group_id},
             production=config.production,
-            tags=self._tags(),
+            tags=default_tags(config),
             waivers=config.waivers,
         )
         return FsxLustre(f"{self._name}-fsx", args, self._child())
@@ -250,7 +260,7 @@ class TrainingStack(pulumi.ComponentResource):
                 each,
                 region=config.region,
                 cluster_name=self._cluster.cluster_name,
-                queue_capability=_sum(capability[queue] for queue in each.queues),
+                queue_capability=_sum(capability[queue] for queue in each.queues if isinstance(queue, str)),
                 room=model.room(config),
                 volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
                 volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
@@ -270,7 +280,7 @@ class TrainingStack(pulumi.ComponentResource):
             return {}
         given = config.durability.bucket
         made = file_system.bucket_arn
-        arn = f"arn:{regions.partition(self._config.region)}:s3:::{given}" if given else made
+        arn = made if given is None else _iam.bucket_arn(self._config.region, text(given))
         return {"bucket_arn": arn, "bucket_prefix": config.durability.prefix}
 
     def _make_repository(self) -> ImageRepository | None:
@@ -279,16 +289,6 @@ class TrainingStack(pulumi.ComponentResource):
             return None
         args = extend(ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=self._key.key_arn)
         return ImageRepository(f"{self._name}-images", args, self._child())
-
-    def _tags(self) -> dict[str, str]:
-        """Tags for what the provider's default tags do not reach: instances and volumes that a group launches."""
-        config = self._config
-        return {
-            "Environment": pulumi.get_stack(),
-            "Owner": config.owner,
-            "CostCenter": config.cost_center,
-            **config.tags,
-        }
 
     def _namespace_output(self, name: str) -> dict[str, pulumi.Input[Any]]:
         namespace = self._namespaces[name]

@@ -60,7 +60,7 @@ def page(name: str) -> str:
         _markdown(inspect.getdoc(component) or ""),
         f"`components/{module}.py`",
         "## Example",
-        f"```python\n{_example(name, module)}```",
+        *_examples(name, module),
         "## Args",
         _args(name),
         "## Outputs",
@@ -88,9 +88,11 @@ def pages() -> dict[Path, str]:
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {FOLDER / "README.md": index()}
 
 
-def _example(name: str, module: str) -> str:
+def _examples(name: str, module: str) -> Iterator[str]:
+    """The component's examples: ``<module>.py`` and ``<module>_<what it shows>.py``."""
     stem = "existing_network" if name == "ExistingNetwork" else module
-    return (ROOT / "examples" / f"{stem}.py").read_text()
+    for path in sorted((ROOT / "examples").glob(f"{stem}*.py"), key=lambda each: each.stem):
+        yield f"```python\n{path.read_text()}```"
 
 
 def _args(name: str) -> str:

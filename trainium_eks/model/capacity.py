@@ -8,7 +8,7 @@ from trainium_eks.model import formats
 from trainium_eks.model.instances import InstanceType
 from trainium_eks.model.network import zone_problems
 from trainium_eks.model.problems import Problem, Severity
-from trainium_eks.model.shape import Shape
+from trainium_eks.model.shape import LaterText, Shape
 
 
 class OnDemand(Shape):
@@ -27,11 +27,11 @@ class Reservation(Shape):
     """An On-Demand Capacity Reservation: paid from the moment it is made, used or not."""
 
     type: Literal["reservation"] = "reservation"
-    id: str
+    id: LaterText
     """The reservation, ``cr-`` and 17 hexadecimal digits."""
     zone_id: str
     """Zone id of the reservation (``usw2-az4``); the group's nodes go there."""
-    placement_group: str | None = None
+    placement_group: LaterText | None = None
     """Name of the cluster placement group the reservation was made in; None when it was made without one.
     With a group that the reservation was not made in, EC2 answers InsufficientInstanceCapacity
     (terraform-aws-eks#3730)."""
@@ -41,7 +41,7 @@ class CapacityBlock(Shape):
     """A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes before its end."""
 
     type: Literal["capacity-block"] = "capacity-block"
-    id: str
+    id: LaterText
     """The block's reservation, ``cr-`` and 17 hexadecimal digits."""
     zone_id: str
     """Zone id of the block."""
@@ -70,7 +70,7 @@ def problems(
             Problem("type", reason, severity=Severity.ACKNOWLEDGE, rule="R29", row=21, value="spot", good="on-demand")
         )
     if isinstance(capacity, Reservation | CapacityBlock):
-        found += formats.reservation_id("id", capacity.id)
+        found += formats.reservation_id("id", capacity.id) if isinstance(capacity.id, str) else []
         found += zone_problems("zone_id", capacity.zone_id, region)
     return found
 

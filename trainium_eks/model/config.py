@@ -159,6 +159,27 @@ def load(values: Mapping[str, str]) -> StackConfig:
         raise ShapeError(unseen.shaped(_with_json_faults(error.problems, data), data)) from None
 
 
+def tags(config: StackConfig, *, environment: str) -> dict[str, str]:
+    """The tags of everything in an environment.
+
+    Args:
+        config: its config.
+        environment: its name, which is the Pulumi stack's.
+    """
+    own = {"Environment": environment, "Owner": config.owner, "CostCenter": config.cost_center, "ManagedBy": "pulumi"}
+    return {**own, **config.tags}
+
+
+OWN_TAGS: Mapping[str, str] = {
+    "Environment": "it is the stack's name: remove it",
+    "Owner": "set `owner`",
+    "CostCenter": "set `cost_center`",
+    "ManagedBy": "remove it",
+    "Name": "each resource has its own: remove it",
+}
+"""Tags that the stack sets, each with what to do instead of setting it in ``tags``."""
+
+
 def catalogue(config: StackConfig) -> Catalogue:
     """The catalogue with the config's ``instance_types`` laid over it.
 
@@ -316,7 +337,7 @@ def _own_problems(config: StackConfig) -> list[Problem]:
         found += formats.account_id(join("allowed_account_ids", index), account)
     if config.permissions_boundary is not None:
         found += formats.policy_arn("permissions_boundary", config.permissions_boundary)
-    found += formats.tags("tags", config.tags)
+    found += formats.tags("tags", config.tags, taken=OWN_TAGS)
     for rule, reason in config.waivers.items():
         path = join_key("waivers", rule)
         if rule not in RULES:

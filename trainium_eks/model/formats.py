@@ -7,9 +7,11 @@ models (botocore), which a test holds them against.
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from trainium_eks.model import ranges
-from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest_number
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest_number, under
+from trainium_eks.model.shape import LaterText
 
 RETENTION_DAYS = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
@@ -54,6 +56,7 @@ _ASSUMED_ROLE = re.compile(
 )
 # Letters and digits of any script, as AWS takes them; of its white space, line separators among it, the plain space.
 _TAG_TEXT = re.compile(r"[\w .:/=+@-]*")
+_NO_TAGS: Mapping[str, str] = MappingProxyType({})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -78,16 +81,18 @@ def derived_name(path: str, value: str) -> list[Problem]:
     return dns_label(path, value, longest=DERIVED_NAME_LENGTH, because=because)
 
 
-def duplicates(path: str, values: Sequence[str], what: str, field: str = "") -> list[Problem]:
-    """Every value that an earlier entry of the list has too."""
+def duplicates(path: str, values: Sequence[LaterText], what: str, field: str = "") -> list[Problem]:
+    """Every value that an earlier entry of the list has too; values that are known later are left out."""
+    first: dict[str, int] = {}
     found = []
     for index, value in enumerate(values):
-        first = values.index(value)
-        if first < index:
+        if not isinstance(value, str):
+            continue
+        if value in first:
             here = join(join(path, index), field) if field else join(path, index)
-            found.append(
-                Problem(here, f"the same {what} as entry {first + 1} of the list", "name each once", value=value)
-            )
+            reason = f"the same {what} as entry {first[value] + 1} of the list"
+            found.append(Problem(here, reason, "name each once", value=value))
+        first.setdefault(value, index)
     return found
 
 
@@ -169,6 +174,16 @@ def principal(path: str, value: str) -> list[Problem]:
     return [Problem(path, "not the ARN of an IAM role or user", value=value, allowed=allowed)]
 
 
+def keyed_principals(path: str, values: Mapping[str, LaterText]) -> list[Problem]:
+    """IAM principals by the keys that resources are named after; ARNs that are known later are left out."""
+    found = []
+    for key, arn in values.items():
+        here = join_key(path, key)
+        found += under(here, dns_label("", key))
+        found += principal(here, arn) if isinstance(arn, str) else []
+    return found
+
+
 def policy_arn(path: str, value: str) -> list[Problem]:
     """The ARN of an IAM policy, of the account's own or AWS'."""
     if _POLICY.fullmatch(value):
@@ -214,16 +229,32 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
     return found
 
 
-def tags(path: str, values: Mapping[str, str]) -> list[Problem]:
-    """AWS tags."""
+def tags(path: str, values: Mapping[str, LaterText], *, taken: Mapping[str, str] = _NO_TAGS) -> list[Problem]:
+    """AWS tags; values that are known later are left out.
+
+    Args:
+        path: of the mapping.
+        values: key to value.
+        taken: keys that others set on the same resources, each with what to do instead. IAM takes no two keys that
+            differ by case alone, where other services do.
+    """
     found = []
+    folded: dict[str, str] = {}
+    own = {key.casefold(): key for key in taken}
     for key, value in values.items():
-        here = join_key(path, key)
+        here, low = join_key(path, key), key.casefold()
         if not key or len(key) > 128 or not _TAG_TEXT.fullmatch(key):
             found.append(Problem(here, "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@", "rename it"))
-        elif key.lower().startswith("aws:"):
+        elif low.startswith("aws:"):
             found.append(Problem(here, "keys that begin with aws: belong to AWS", "rename it"))
-        if len(value) > 256 or not _TAG_TEXT.fullmatch(value):
+        elif low in own:
+            reason = f"the stack sets the tag {own[low]} itself, and IAM takes a key once, whatever its case"
+            found.append(Problem(here, reason, taken[own[low]]))
+        elif low in folded:
+            reason = f"differs from {folded[low]} by case alone, and IAM takes a key once, whatever its case"
+            found.append(Problem(here, reason, "keep one of them"))
+        folded.setdefault(low, key)
+        if isinstance(value, str) and (len(value) > 256 or not _TAG_TEXT.fullmatch(value)):
             cleaned = re.sub(r"[^\w .:/=+@-]+", "-", value)[:256]
             what = "a tag's value is at most 256 letters, digits, spaces and _.:/=+-@"
             found.append(Problem(here, what, value=value, good=cleaned))

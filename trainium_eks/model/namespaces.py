@@ -7,7 +7,7 @@ import pydantic
 from trainium_eks.model import formats, priorities, quotas
 from trainium_eks.model.lustre import DEFAULT_USER_ID
 from trainium_eks.model.problems import Problem, Severity, join, nearest, under
-from trainium_eks.model.shape import Shape, Whole, Word
+from trainium_eks.model.shape import LaterText, Shape, Whole, Word
 
 TAKEN = ("default", "volcano-system", "lustre-setup", "amazon-cloudwatch", "kubeflow")
 """Namespaces of Kubernetes and of this stack's own parts; so is every ``kube-…``."""
@@ -18,7 +18,7 @@ class NamespaceConfig(Shape):
 
     name: str
     """Name of the namespace."""
-    queues: tuple[str, ...]
+    queues: tuple[LaterText, ...]
     """Queues its jobs may use; the first is its own, which launchers take by default."""
     principals: tuple[str, ...] = ()
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
@@ -28,20 +28,23 @@ class NamespaceConfig(Shape):
     1 TiB of EBS volumes, and no file system of a claim's own."""
     priority_classes: tuple[str, ...] = priorities.NAMES
     """PriorityClasses that its jobs may name. Those of Kubernetes itself (``system-…``) end other teams' jobs."""
-    data_bucket: str | None = None
+    data_bucket: LaterText | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
     training_user_id: Whole = DEFAULT_USER_ID
     """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
 
 
 def problems(
-    namespaces: Sequence[NamespaceConfig], *, queue_names: Collection[str], parent_queue_names: Collection[str] = ()
+    namespaces: Sequence[NamespaceConfig],
+    *,
+    queue_names: Collection[str] | None,
+    parent_queue_names: Collection[str] = (),
 ) -> list[Problem]:
     """What is wrong with the namespaces. Paths are relative to the list (``[0].queues[1]``).
 
     Args:
         namespaces: the namespaces.
-        queue_names: queues that take jobs.
+        queue_names: queues that take jobs; None where nobody knows.
         parent_queue_names: queues that only hold others.
     """
     found = formats.duplicates("", [namespace.name for namespace in namespaces], "name", "name")
@@ -87,7 +90,7 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
         found += formats.principal(join("principals", index), arn)
     found += quotas.problems(namespace.resource_quota, "resource_quota")
     found += _priority_problems(namespace.priority_classes)
-    if namespace.data_bucket is not None:
+    if isinstance(namespace.data_bucket, str):
         found += formats.bucket("data_bucket", namespace.data_bucket)
     what = "not a user that jobs may run as (root, 0, would own every team's directories)"
     found += formats.between("training_user_id", namespace.training_user_id, 1, 2**31 - 1, what)
@@ -107,21 +110,24 @@ def _priority_problems(names: Sequence[str]) -> list[Problem]:
 
 
 def _queue_problems(
-    namespace: NamespaceConfig, queue_names: Collection[str], parent_queue_names: Collection[str]
+    namespace: NamespaceConfig, queue_names: Collection[str] | None, parent_queue_names: Collection[str]
 ) -> list[Problem]:
     if not namespace.queues:
         reason = "without a queue its jobs have nowhere to go"
-        names = tuple(queue_names)
+        names = tuple(queue_names or ())
         return [Problem("queues", reason, allowed=names, good=names[:1] or ("<queue>",))]
     found = formats.duplicates("queues", namespace.queues, "queue")
     for index, name in enumerate(namespace.queues):
-        if name in queue_names:
+        path = join("queues", index)
+        if queue_names is None:
             continue
-        parent = name in parent_queue_names
-        reason = "a queue that has queues below it takes no jobs" if parent else "no queue has this name"
-        good = nearest(name, queue_names)
-        allowed = tuple(queue_names)
-        found.append(Problem(join("queues", index), reason, value=name, allowed=allowed, good=good))
+        if not isinstance(name, str):
+            found.append(Problem(path, "an Output; which queues there are is known at once", "give the queue's name"))
+        elif name not in queue_names:
+            parent = name in parent_queue_names
+            reason = "a queue that has queues below it takes no jobs" if parent else "no queue has this name"
+            allowed, good = tuple(queue_names), nearest(name, queue_names)
+            found.append(Problem(path, reason, value=name, allowed=allowed, good=good))
     return found
 
 

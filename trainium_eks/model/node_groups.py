@@ -15,7 +15,7 @@ from trainium_eks.model.cluster import size_problems
 from trainium_eks.model.instances import Catalogue, InstanceType
 from trainium_eks.model.network import zone_problems
 from trainium_eks.model.problems import Problem, join_key, nearest, under
-from trainium_eks.model.shape import Flag, Shape, Whole, Word
+from trainium_eks.model.shape import Flag, LaterText, Shape, Whole, Word
 
 ROOT_THROUGHPUT_MIBPS = 500
 """Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes; the
@@ -67,7 +67,7 @@ class NodeGroupConfig(Shape):
     """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards
     ``efa-only`` (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it.
     ``efa``: every card ``efa`` (one address a card)."""
-    placement_group: str = "auto"
+    placement_group: LaterText = "auto"
     """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
     ``none``: never. Anything else: the name of an existing group."""
     root_volume_gib: Whole | None = None
@@ -208,26 +208,33 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
 
 
 def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
+    """A name that is known later is a name: only whether there may be one is judged of it."""
     placement, capacity = group.placement_group, group.capacity
-    if placement in ("auto", "none"):
+    name = placement if isinstance(placement, str) else None
+    path, words = "placement_group", ("auto", "none")
+    if name in words:
         return []
-    path = "placement_group"
-    if not re.fullmatch(r"[!-~]([ -~]{0,253}[!-~])?", placement):
-        return [
-            Problem(path, "not the name of a placement group", value=placement, allowed=("auto", "none"), good="auto")
-        ]
+    if name is not None and not re.fullmatch(r"[!-~]([ -~]{0,253}[!-~])?", name):
+        return [Problem(path, "not the name of a placement group", value=name, allowed=words, good="auto")]
     if isinstance(capacity, CapacityBlock):
         reason = (
             "a Capacity Block is placed by EC2; in a placement group its nodes fail with InsufficientInstanceCapacity"
         )
-        return [Problem(path, reason, value=placement, allowed=("auto", "none"), good="auto", row=16)]
-    if isinstance(capacity, Reservation) and placement != capacity.placement_group:
+        return [Problem(path, reason, value=name, allowed=words, good="auto", row=16)]
+    if isinstance(capacity, Reservation) and _made_elsewhere(capacity, name):
         made_in = capacity.placement_group
-        where = f"in placement group {made_in}" if made_in else "without a placement group"
-        reason = f"{capacity.id} was made {where}; in {placement} EC2 answers InsufficientInstanceCapacity"
+        where = f"in placement group {made_in}" if made_in is not None else "without a placement group"
+        there = name or "another one"
+        reason = f"the reservation was made {where}; in {there} EC2 answers InsufficientInstanceCapacity"
         fix = "if it was made in this one, name it in `capacity.placement_group` instead"
-        return [Problem(path, reason, fix, value=placement, allowed=("auto", "none"), good="auto", row=16)]
+        return [Problem(path, reason, fix, value=name, allowed=words, good="auto", row=16)]
     return []
+
+
+def _made_elsewhere(reservation: Reservation, name: str | None) -> bool:
+    """Whether a reservation is certainly not of the group of this name; None is a name that is not known yet."""
+    made_in = reservation.placement_group
+    return made_in is None or (isinstance(made_in, str) and name is not None and made_in != name)
 
 
 def _node_problems(group: NodeGroupConfig) -> list[Problem]:

@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.problems import config_path
-from trainium_eks.model.shape import Shape
+from trainium_eks.model.shape import Later, Shape
 
 
 class Kind(enum.Enum):
@@ -65,11 +65,11 @@ def pulumi_yaml() -> str:
     """
     lines = ["config:"]
     for name, field in StackConfig.model_fields.items():
-        text = json.dumps(_plain(field.description), ensure_ascii=False)
+        kind, text = kind_of(field.annotation), json.dumps(_plain(field.description), ensure_ascii=False)
         if _may_be_null(field.annotation):
-            lines += [f"  # {field.alias}: an object or null, so not declared here. {_plain(field.description)}"]
+            what = f"{'an object' if kind is Kind.OBJECT else kind.value} or null"
+            lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(field.description)}"]
             continue
-        kind = kind_of(field.annotation)
         lines += [f"  {field.alias}:", f"    type: {kind.value}"]
         if kind is Kind.ARRAY:
             item = Kind.INTEGER if name in _STORED_AS_NUMBERS else kind_of(get_args(field.annotation)[0])
@@ -105,7 +105,7 @@ def rows(model: type[Shape], prefix: str = "") -> Iterator[Row]:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The config type of a field's annotation; None in a union says nothing about it."""
+    """The config type of a field's annotation; None in a union says nothing about it, nor does what comes later."""
     annotation = _without_none(annotation)
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -240,14 +240,14 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _may_be_null(annotation: Any) -> bool:
-    return _without_none(annotation) is not annotation
+    return type(None) in get_args(annotation)
 
 
 def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
     parts = get_args(annotation)
-    kept = [part for part in parts if part is not type(None)]
+    kept = [part for part in parts if part is not type(None) and get_origin(part) is not Later]
     return kept[0] if len(kept) == 1 else annotation if len(kept) == len(parts) else Union[tuple(kept)]  # noqa: UP007
 
 

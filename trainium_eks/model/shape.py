@@ -5,9 +5,9 @@ Models check shape only (names, types, required or not). Whether a value makes s
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import pydantic
 from pydantic.alias_generators import to_camel
@@ -15,6 +15,23 @@ from pydantic.alias_generators import to_camel
 from trainium_eks.model.problems import Problem, Value, join, join_key, nearest
 
 S = TypeVar("S", bound="Shape")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@runtime_checkable
+class Later(Protocol[T_co]):
+    """A value that is known only when other resources exist: Pulumi's ``Output``, which this package does not import.
+
+    Never truth-test, compare, hash or print one. Judges look at plain values alone.
+    """
+
+    def apply(self, func: Callable[[T_co], Any], /) -> Any:
+        """What ``func`` makes of the value, once it is known."""
+        ...
+
+
+LaterText = str | Later[str]
+"""Text that is a value and no structure: nothing is named after it, and no resource more or less comes of it."""
 
 
 class Shape(pydantic.BaseModel):
@@ -35,6 +52,8 @@ class Shape(pydantic.BaseModel):
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that people expect here and that the model does not have, each with what to do instead."""
+    later_in: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields that must be known at once, each with the field that takes an Output in its place, and how."""
 
 
 def _whole(value: object) -> object:
@@ -101,11 +120,20 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
             case "union_tag_not_found":
                 field = next(step for step in reversed(fault["loc"]) if isinstance(step, str))
                 problem = _no_tag(where, fault.get("input"), _tags(owner, field))
+            case _ if isinstance(fault.get("input"), Later):
+                problem = _too_late(where, owner)
             case kind:
                 problem = _wrong_type(where, kind, str(fault["msg"]), fault.get("input"))
         # A union reports one fault for each of its arms: the first is the plain value's, which people mean.
         found.setdefault(problem.path, problem)
     return list(found.values())
+
+
+def _too_late(path: str, owner: type[Shape] | None) -> Problem:
+    reason = "an Output, which is known only during an update; what is built here must be known before"
+    field = re.split(r"[.\[]", path)[-1 if path[-1:] != "]" else -2]
+    instead = owner.later_in.get(field) if owner else None
+    return Problem(path, reason, instead or "give the value itself, or take it from the stack's config")
 
 
 def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:

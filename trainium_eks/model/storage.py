@@ -9,7 +9,7 @@ import pydantic
 from trainium_eks.model import formats
 from trainium_eks.model.lustre import EFA_STEP_GIB, METADATA_IOPS, THROUGHPUT_PER_TIB
 from trainium_eks.model.problems import Problem, Severity, nearest_number, under
-from trainium_eks.model.shape import Flag, Shape, Whole
+from trainium_eks.model.shape import Flag, LaterText, Shape, Whole
 
 _S3_INSTEAD = "PERSISTENT_2 has data repository associations in its place: `durability` {type: s3, bucket: <name>}"
 
@@ -26,7 +26,7 @@ class S3Durability(Shape):
     """A data repository association: the S3 bucket holds the data, the file system is its fast copy."""
 
     type: Literal["s3"] = "s3"
-    bucket: str | None = None
+    bucket: LaterText | None = None
     """Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
     prefix: str = ""
     """Key prefix within the bucket, without leading slash."""
@@ -149,7 +149,7 @@ def _durability_problems(file_system: FileSystemConfig, production: bool) -> lis
 
 
 def _s3_problems(durability: S3Durability) -> list[Problem]:
-    found = formats.bucket("bucket", durability.bucket) if durability.bucket is not None else []
+    found = formats.bucket("bucket", durability.bucket) if isinstance(durability.bucket, str) else []
     found += formats.one_line("prefix", durability.prefix)
     if durability.prefix.startswith("/"):
         good = durability.prefix.lstrip("/") or None

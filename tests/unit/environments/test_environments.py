@@ -1,5 +1,6 @@
 """The committed environments, each recorded from the very program that `pulumi up` runs."""
 
+import json
 from collections.abc import Callable
 
 import golden
@@ -160,3 +161,16 @@ def test_gpu_reservation_has_no_placement_group(environment: Environment) -> Non
     assert target["capacityReservationId"] == "cr-0fedcba9876543210"
     assert "placement" not in template.inputs
     assert graph.of_type("aws:ec2/placementGroup:PlacementGroup") == ()
+
+
+def test_what_node_groups_launch_has_the_tags_of_everything_else(graph: Graph) -> None:
+    """The provider's default tags do not reach instances, volumes and interfaces."""
+    (provider,) = graph.of_type("pulumi:providers:aws")
+    tags = json.loads(str(provider.inputs["defaultTags"]))["tags"]
+    assert {"Environment", "Owner", "CostCenter", "ManagedBy"} <= set(tags)
+    templates = graph.of_type("aws:ec2/launchTemplate:LaunchTemplate")
+    assert templates
+    for template in templates:
+        specifications = {each["resourceType"]: each["tags"] for each in template.inputs["tagSpecifications"]}
+        assert set(specifications) == {"instance", "volume", "network-interface"}
+        assert all(set(tags.items()) < set(each.items()) for each in specifications.values())

@@ -1,0 +1,232 @@
+"""Values that are known only during an update, wherever people have them: a preview plans them all the same."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pytest
+from dry_run import planned_alike
+
+from components import (
+    AcceleratorNodeGroup,
+    ArgumentError,
+    EncryptionKey,
+    FsxLustre,
+    TrainingNamespace,
+    TrainingStack,
+    TrainiumCluster,
+)
+from trainium_eks.graph.graph import UNKNOWN, Graph
+
+Record = Callable[..., Graph]
+Program = Callable[[pulumi.Output[str]], object]
+
+GROUP: Mapping[str, Any] = {
+    "name": "ng",
+    "instance_type": "trn1.32xlarge",
+    "region": "us-west-2",
+    "cluster_name": "c",
+    "cluster_security_group_id": "sg-0123456789abcdef0",
+    "vpc_id": "vpc-0123456789abcdef0",
+    "subnet_id": "subnet-0123456789abcdef0",
+}
+CLUSTER: Mapping[str, Any] = {
+    "region": "us-west-2",
+    "vpc_id": "vpc-0123456789abcdef0",
+    "subnet_ids_by_zone": {"usw2-az4": "subnet-a", "usw2-az1": "subnet-b"},
+    "endpoint": {"way_in": "a runner in the VPC"},
+}
+TEAM: Mapping[str, Any] = {"name": "team", "queues": ["test"], "region": "us-west-2", "cluster_name": "c"}
+FILES: Mapping[str, Any] = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id": "subnet-1", "kms_key_arn": "arn:k"}
+RESERVATION = "cr-0123456789abcdef0"
+ROLE_ARN = "arn:aws:iam::000000000000:role/ops"
+BOUNDARY = "arn:aws:iam::000000000000:policy/trn-boundary"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+ENTRY = "aws:eks/accessEntry:AccessEntry"
+
+CASES: dict[str, tuple[str, str, Program]] = {
+    "a reservation's id": (
+        RESERVATION,
+        TEMPLATE,
+        lambda given: AcceleratorNodeGroup(
+            "g", {**GROUP, "capacity": {"type": "reservation", "id": given, "zone_id": "usw2-az4"}}
+        ),
+    ),
+    "a Capacity Block's id": (
+        RESERVATION,
+        TEMPLATE,
+        lambda given: AcceleratorNodeGroup(
+            "g", {**GROUP, "capacity": {"type": "capacity-block", "id": given, "zone_id": "usw2-az4"}}
+        ),
+    ),
+    "a placement group": (
+        "packed",
+        TEMPLATE,
+        lambda given: AcceleratorNodeGroup("g", {**GROUP, "placement_group": given}),
+    ),
+    "a reservation's placement group": (
+        "packed",
+        TEMPLATE,
+        lambda given: AcceleratorNodeGroup(
+            "g",
+            {
+                **GROUP,
+                "capacity": {
+                    "type": "reservation", "id": RESERVATION, "zone_id": "usw2-az4", "placement_group": given,
+                },
+            },
+        ),
+    ),
+    "a launch template's tag": (
+        "payroll",
+        TEMPLATE,
+        lambda given: AcceleratorNodeGroup("g", {**GROUP, "tags": {"Team": given}}),
+    ),
+    "a node role's boundary": (
+        BOUNDARY,
+        "aws:iam/role:Role",
+        lambda given: AcceleratorNodeGroup("g", {**GROUP, "permissions_boundary": given}),
+    ),
+    "a key's tag": (
+        "payroll",
+        "aws:kms/key:Key",
+        lambda given: EncryptionKey("k", {"region": "us-west-2", "tags": {"Team": given}}),
+    ),
+    "a linked bucket": (
+        "data-of-others",
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+        lambda given: FsxLustre("f", {**FILES, "durability": {"type": "s3", "bucket": given}}),
+    ),
+    "a team's bucket": (
+        "data-of-others",
+        "aws:iam/rolePolicy:RolePolicy",
+        lambda given: TrainingNamespace("t", {**TEAM, "data_bucket": given}),
+    ),
+    "a team's queue": (
+        "their-queue",
+        "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+        lambda given: TrainingNamespace("t", {**TEAM, "queues": ["test", given]}),
+    ),
+    "a researcher": (
+        ROLE_ARN,
+        ENTRY,
+        lambda given: TrainingNamespace("t", {**TEAM, "principal_arns": {"ops": given}}),
+    ),
+    "an administrator": (
+        ROLE_ARN,
+        ENTRY,
+        lambda given: TrainiumCluster("c", {**CLUSTER, "admin_principal_arns": {"ops": given}}),
+    ),
+}  # fmt: skip
+"""What is given, as its value, the type of resource that it reaches, and the program."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_value_may_come_from_another_resource(record: Record, case: str) -> None:
+    value, type_, program = CASES[case]
+
+    def whole() -> None:
+        # A resource's output is unknown in the preview; what is made of it is so too.
+        program(aws.iam.Role("source", assume_role_policy="{}").arn.apply(lambda _: value))
+
+    graph = planned_alike(record, whole)
+    reached = [each for each in graph.of_type(type_) if value in str(each.inputs)]
+    assert reached
+    (source,) = (each for each in graph.resources if each.name == "source")
+    assert all(source.urn in each.dependencies for each in reached)
+    assert [each.name for each in graph.resources if value in each.name] == []
+    preview = record(whole, dry_run=True)
+    assert all(UNKNOWN in str(preview.by_urn[each.urn].inputs) for each in reached)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_value_that_is_known_at_once_may_be_an_output_too(record: Record, case: str) -> None:
+    value, type_, program = CASES[case]
+    graph = record(lambda: program(pulumi.Output.from_input(value)) and None, dry_run=True)
+    assert [each for each in graph.of_type(type_) if value in str(each.inputs)]
+
+
+def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
+    def program() -> None:
+        bucket = aws.s3.Bucket("data").bucket
+        TrainingStack(
+            "trn-dev",
+            {
+                "region": "us-west-2",
+                "owner": "me",
+                "allowed_account_ids": ["111122223333"],
+                "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
+                "file_system": {"durability": {"type": "s3", "bucket": bucket}},
+            },
+        )
+
+    graph = planned_alike(record, program)
+    (bucket,) = graph.of_type("aws:s3/bucket:Bucket")
+    name = bucket.outputs["bucket"]
+    (link,) = graph.of_type("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")
+    assert link.inputs["dataRepositoryPath"] == f"s3://{name}"
+    policies = [str(each.inputs["policy"]) for each in graph.of_type("aws:iam/rolePolicy:RolePolicy")]
+    assert [each for each in policies if f"arn:aws:s3:::{name}/training" in each]
+
+
+LATE: dict[str, tuple[Program, str]] = {
+    "node_groups": (
+        lambda given: AcceleratorNodeGroup("g", {**GROUP, "instance_type": given}),
+        r"instance_type: an Output, which is known only during an update.*(\n.*)*give the value itself",
+    ),
+    "principals": (
+        lambda given: TrainingNamespace("t", {**TEAM, "principals": [given]}),
+        r"principals\[0\]: an Output(.*\n)*.*principal_arns.*stays the same",
+    ),
+    "queues": (
+        lambda given: TrainingNamespace("t", {**TEAM, "queues": given}),
+        r"queues: an Output(.*\n)*.*volcano\.queue_names\[0\]",
+    ),
+    "admin_principals": (
+        lambda given: TrainiumCluster("c", {**CLUSTER, "admin_principals": [given]}),
+        r"admin_principals\[0\]: an Output(.*\n)*.*admin_principal_arns",
+    ),
+    "a block in a placement group": (
+        lambda given: AcceleratorNodeGroup(
+            "g",
+            {
+                **GROUP,
+                "placement_group": given,
+                "capacity": {"type": "capacity-block", "id": RESERVATION, "zone_id": "usw2-az4"},
+            },
+        ),
+        "a Capacity Block is placed by EC2",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_output(
+    record: Record, case: str
+) -> None:
+    program, message = LATE[case]
+    with pytest.raises(ArgumentError, match=message) as raised:
+        record(lambda: program(pulumi.Output.from_input("x")) and None)
+    assert "Output[" not in str(raised.value)
+    assert "0x" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("key", "arn"), [("Ops!", ROLE_ARN), ("ops", "ops")])
+def test_keys_and_known_arns_of_principals_are_judged(record: Record, key: str, arn: str) -> None:
+    with pytest.raises(ArgumentError, match="principal_arns"):
+        record(lambda: TrainingNamespace("t", {**TEAM, "principal_arns": {key: arn}}) and None)
+
+
+def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record: Record) -> None:
+    def program() -> None:
+        cluster = TrainiumCluster("c", CLUSTER)
+        AcceleratorNodeGroup(
+            "beside", {**GROUP, "cluster_name": cluster.cluster_name, "wait_for": cluster.before_nodes}
+        )
+
+    graph = planned_alike(record, program)
+    (nodes,) = (each for each in graph.resources if each.name == "beside-nodes")
+    addons = {each.inputs["addonName"]: each.urn for each in graph.of_type("aws:eks/addon:Addon")}
+    waited = {name for name, urn in addons.items() if urn in nodes.dependencies}
+    assert waited == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
