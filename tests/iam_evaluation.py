@@ -7,7 +7,7 @@ understanding. The logic is IAM's (IAM user guide, policy evaluation logic; cond
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -43,6 +43,39 @@ def allowed(request: Request, policies: Iterable[Document], boundary: Document |
 def matching(request: Request, document: Document, effect: str = "Allow") -> list[Mapping[str, Any]]:
     """The statements of a document that decide on the request with this effect."""
     return [each for each in _statements(document) if each["Effect"] == effect and _applies(each, request)]
+
+
+def altered(document: Document) -> Iterator[tuple[str, Document]]:
+    """The document with one thing changed, and what: a statement, condition, action or resource gone, or a principal
+    that is now anyone."""
+    statements = _statements(document)
+    for index, statement in enumerate(statements):
+        name = statement.get("Sid", f"statement {index + 1}")
+
+        def swapped(new: Mapping[str, Any] | None, at: int = index) -> Document:
+            return {"Statement": [*statements[:at], *([new] if new else []), *statements[at + 1 :]]}
+
+        yield f"{name} gone", swapped(None)
+        for operator, keys in statement.get("Condition", {}).items():
+            for key in keys:
+                fewer = {each: value for each, value in keys.items() if each != key}
+                conditions = {**statement["Condition"], operator: fewer}
+                yield f"{name} without {operator} {key}", swapped({**statement, "Condition": conditions})
+                for value, others in _shorter(keys[key]):
+                    conditions = {**statement["Condition"], operator: {**keys, key: others}}
+                    yield f"{name} without {key} {value}", swapped({**statement, "Condition": conditions})
+        for part in ("Action", "Resource"):
+            for value, others in _shorter(statement.get(part, [])):
+                yield f"{name} without {value}", swapped({**statement, part: others})
+        if statement.get("Principal", "*") not in ("*", {"AWS": "*"}):
+            yield f"{name} for anyone", swapped({**statement, "Principal": "*"})
+
+
+def _shorter(values: Any) -> Iterator[tuple[str, list[str]]]:
+    """Each value of several, and the others."""
+    listed = _listed(values)
+    if len(listed) > 1:
+        yield from ((value, [each for each in listed if each != value]) for value in listed)
 
 
 @cache
@@ -93,24 +126,20 @@ def _applies(statement: Mapping[str, Any], request: Request) -> bool:
 def _on(statement: Mapping[str, Any], request: Request) -> bool:
     if "NotResource" in statement:
         return not any(_arn_like(request.resource, each) for each in _listed(statement["NotResource"]))
-    patterns = _listed(statement.get("Resource", []))
+    if "Resource" not in statement:
+        # A trust policy: its role is the resource.
+        return True
+    patterns = _listed(statement["Resource"])
     return any(_arn_like(request.resource, _filled(each, request.context)) for each in patterns)
 
 
 def _by(principals: Any, principal: str) -> bool:
     if principals == "*":
         return True
-    (kind, names), *more = principals.items()
+    (_, names), *more = principals.items()
     if more:
         raise NotImplementedError(f"several kinds of principal: {principals}")
-    for name in _listed(names):
-        if name in ("*", principal):
-            return True
-        # The account's root stands for every principal of the account, to whom its own policies give it.
-        root = re.fullmatch(r"arn:(aws[a-z-]*):iam::(\d{12}):root", name)
-        if kind == "AWS" and root and principal.startswith(f"arn:{root[1]}:iam::{root[2]}:"):
-            return True
-    return False
+    return any(name in ("*", principal) for name in _listed(names))
 
 
 def _holds(operator: str, key: str, wanted: list[str], context: Mapping[str, str | Sequence[str]]) -> bool:

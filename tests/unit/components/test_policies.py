@@ -1,0 +1,189 @@
+"""Every policy that the components write, held statement by statement.
+
+Each has a table of requests with IAM's answer. A test then takes away each statement, condition, action and resource in
+turn, and widens each principal: a table that does not notice is not whole.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from iam_evaluation import Request, allowed, altered
+
+from components import _addons, _iam
+from components._data_bucket import _tls_only
+from components.encryption_key import policy as key_policy
+from components.network import _flow_log_policy
+from components.training_namespace import data_policy
+
+ACCOUNT, OTHERS = "123456789012", "999999999999"
+REGION = "us-west-2"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/abc"
+BUCKET = "arn:aws:s3:::data"
+LOG_GROUP = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:flow"
+FILE_SYSTEM = f"arn:aws:fsx:{REGION}:{ACCOUNT}:file-system/fs-1"
+SERVICE_ROLES = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role"
+AUTO_SCALING = f"{SERVICE_ROLES}/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+FSX_TO_S3 = f"{SERVICE_ROLES}/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-1"
+SOMEONE = f"arn:aws:iam::{ACCOUNT}:role/someone"
+
+USE = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:GenerateDataKeyWithoutPlaintext", "kms:DescribeKey")
+MANAGED_GRANTS = ("kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant")
+
+Table = Sequence[tuple[bool, Request]]
+EVERYTHING = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
+
+
+def each(answer: bool, actions: Sequence[str], resource: str = KEY, by: str = "", **context: str) -> Table:
+    """The same answer for all actions. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
+    keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
+    return [(answer, Request(action, resource, keys, by)) for action in actions]
+
+
+def by_role(answer: bool, actions: Sequence[str], arn: str, account: str = ACCOUNT, **context: str) -> Table:
+    """A role that uses the key itself, as KMS sees it."""
+    return each(answer, actions, KEY, arn, aws__PrincipalArn=arn, kms__CallerAccount=account, **context)
+
+
+def by_service(answer: bool, service: str, account: str = ACCOUNT, actions: Sequence[str] = ("kms:Decrypt",)) -> Table:
+    """A service that uses the key for someone who called it."""
+    via = f"{service}.{REGION}.amazonaws.com"
+    return by_role(answer, actions, SOMEONE, account, kms__ViaService=via)
+
+
+def _logs(answer: bool, arn: str, region: str = REGION, actions: Sequence[str] = ("kms:Decrypt",)) -> Table:
+    return each(answer, actions, KEY, f"logs.{region}.amazonaws.com", kms__EncryptionContext__aws__logs__arn=arn)
+
+
+KEY_TABLE: Table = [
+    # The account's own policies decide who administers the key: without this nobody could, ever.
+    *each(True, ("kms:PutKeyPolicy", "kms:ScheduleKeyDeletion"), KEY, f"arn:aws:iam::{ACCOUNT}:root"),
+    *each(False, ("kms:PutKeyPolicy",), KEY, f"arn:aws:iam::{OTHERS}:root"),
+    *by_role(True, USE, AUTO_SCALING),
+    *by_role(False, USE, SOMEONE),
+    *by_role(False, USE, AUTO_SCALING, OTHERS),
+    *by_role(True, ("kms:CreateGrant",), AUTO_SCALING, kms__GrantIsForAWSResource="true"),
+    *by_role(False, ("kms:CreateGrant",), AUTO_SCALING, kms__GrantIsForAWSResource="false"),
+    *by_role(False, ("kms:CreateGrant",), AUTO_SCALING),
+    *by_role(False, ("kms:CreateGrant",), SOMEONE, kms__GrantIsForAWSResource="true"),
+    *by_role(False, ("kms:CreateGrant",), AUTO_SCALING, OTHERS, kms__GrantIsForAWSResource="true"),
+    *by_role(False, ("kms:PutKeyPolicy", "kms:ListGrants"), AUTO_SCALING),
+    *by_role(True, USE, FSX_TO_S3),
+    *by_role(False, USE, FSX_TO_S3, OTHERS),
+    *by_role(False, ("kms:CreateGrant",), FSX_TO_S3, kms__GrantIsForAWSResource="true"),
+    *_logs(True, f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/eks/x", actions=USE),
+    *_logs(False, f"arn:aws:logs:{REGION}:{OTHERS}:log-group:/aws/eks/x"),
+    *_logs(False, f"arn:aws:logs:eu-west-1:{ACCOUNT}:log-group:/aws/eks/x"),
+    *_logs(False, f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/eks/x", region="eu-west-1"),
+    *(row for service in ("ec2", "fsx", "eks", "ecr")
+      for row in by_service(True, service, actions=(*USE, "kms:CreateGrant", "kms:ListGrants"))),
+    *by_service(False, "s3"),
+    *by_service(False, "ec2", OTHERS),
+    *by_service(False, "ec2", actions=("kms:PutKeyPolicy",)),
+]  # fmt: skip
+
+
+def _taken_by(service: str, *actions: str) -> Table:
+    return [
+        *each(True, actions, "*", service),
+        *each(False, ("sts:AssumeRole",), "*", "lambda.amazonaws.com"),
+        *each(False, ("sts:AssumeRole",), "*", SOMEONE),
+    ]
+
+
+def _storage_key(service: str) -> Table:
+    via, grant = f"{service}.{REGION}.amazonaws.com", {"kms__GrantIsForAWSResource": "true"}
+    return [
+        *each(True, USE, kms__ViaService=via),
+        *each(False, USE),
+        *each(False, USE, f"{KEY}-of-others", kms__ViaService=via),
+        *each(True, MANAGED_GRANTS, kms__ViaService=via, **grant),
+        *each(False, MANAGED_GRANTS, kms__ViaService=via),
+        *each(False, MANAGED_GRANTS, **grant),
+        *each(False, MANAGED_GRANTS, f"{KEY}-of-others", kms__ViaService=via, **grant),
+    ]
+
+
+FSX_TABLE: Table = [
+    *each(True, ("fsx:DescribeFileSystems", "ec2:DescribeSubnets", "ec2:DescribeVpcs"), "*"),
+    *each(True, ("ec2:DescribeSecurityGroups",), "*"),
+    *each(True, ("fsx:CreateFileSystem", "fsx:TagResource"), FILE_SYSTEM, aws__RequestTag___CSIVolumeName="v"),
+    *each(False, ("fsx:CreateFileSystem", "fsx:TagResource"), FILE_SYSTEM),
+    *each(True, ("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), FILE_SYSTEM, aws__ResourceTag___CSIVolumeName="v"),
+    # The stack's own file system has no such tag.
+    *each(False, ("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), FILE_SYSTEM),
+    *each(True, ("iam:CreateServiceLinkedRole",), f"{SERVICE_ROLES}/fsx.amazonaws.com/x",
+          iam__AWSServiceName="fsx.amazonaws.com"),
+    *each(False, ("iam:CreateServiceLinkedRole",), f"{SERVICE_ROLES}/fsx.amazonaws.com/x"),
+    *each(False, ("iam:CreateServiceLinkedRole",), f"{SERVICE_ROLES}/spot.amazonaws.com/x",
+          iam__AWSServiceName="fsx.amazonaws.com"),
+    *_storage_key("fsx"),
+]  # fmt: skip
+
+OBJECTS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+DATA_TABLE: Table = [
+    *each(True, OBJECTS, f"{BUCKET}/runs/team/checkpoint"),
+    *each(False, OBJECTS, f"{BUCKET}/runs/another/checkpoint"),
+    *each(False, OBJECTS, "arn:aws:s3:::others/runs/team/checkpoint"),
+    *each(True, ("s3:ListBucket",), BUCKET, s3__prefix="runs/team/2026"),
+    *each(True, ("s3:ListBucket",), BUCKET, s3__prefix="runs/team"),
+    *each(False, ("s3:ListBucket",), BUCKET, s3__prefix="runs/another"),
+    *each(False, ("s3:ListBucket",), BUCKET),
+    *each(False, ("s3:ListBucket",), "arn:aws:s3:::others", s3__prefix="runs/team"),
+    *each(True, ("kms:Decrypt", "kms:GenerateDataKey"), kms__ViaService=f"s3.{REGION}.amazonaws.com"),
+    *each(False, ("kms:Decrypt", "kms:GenerateDataKey")),
+    *each(False, ("kms:Decrypt",), f"{KEY}-of-others", kms__ViaService=f"s3.{REGION}.amazonaws.com"),
+]
+
+BUCKET_TABLE: Table = [
+    *each(True, ("s3:GetObject",), f"{BUCKET}/x", aws__SecureTransport="true"),
+    *each(False, ("s3:GetObject", "s3:PutObject"), f"{BUCKET}/x", aws__SecureTransport="false"),
+    *each(False, ("s3:ListBucket",), BUCKET, aws__SecureTransport="false"),
+    *each(True, ("s3:ListBucket",), "arn:aws:s3:::others", aws__SecureTransport="false"),
+]
+
+LOG_TABLE: Table = [
+    *each(True, ("logs:CreateLogStream", "logs:DescribeLogStreams"), LOG_GROUP),
+    *each(True, ("logs:PutLogEvents", "logs:CreateLogStream"), f"{LOG_GROUP}:log-stream:eni-1"),
+    *each(False, ("logs:PutLogEvents",), f"{LOG_GROUP}-of-others:log-stream:x"),
+    *each(True, ("logs:DescribeLogGroups",), "*"),
+]
+
+POLICIES: Mapping[str, tuple[str, Table]] = {
+    "key": (key_policy(KEY, REGION), KEY_TABLE),
+    "bucket": (_tls_only(BUCKET), BUCKET_TABLE),
+    "pods' roles": (
+        _iam.pod_identity_trust(), _taken_by("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession")
+    ),
+    "a service's role": (_iam.service_trust("ec2.amazonaws.com"), _taken_by("ec2.amazonaws.com", "sts:AssumeRole")),
+    "volume driver": (_iam.policy(_addons._ebs_statements(KEY, REGION)), _storage_key("ec2")),
+    "file system driver": (_iam.policy(_addons._fsx_statements(KEY, REGION)), FSX_TABLE),
+    "a team's data": (data_policy(REGION, [(BUCKET, "runs/team")], KEY), DATA_TABLE),
+    "flow logs": (_flow_log_policy(LOG_GROUP), LOG_TABLE),
+}  # fmt: skip
+
+
+BESIDE: Mapping[str, list[Mapping[str, Any]]] = {"bucket": [EVERYTHING]}
+"""What stands beside a policy: one that only denies is laid over what allows."""
+
+
+def answers(name: str, document: Mapping[str, Any]) -> list[bool]:
+    """What IAM says to each request of a policy's table."""
+    return [allowed(request, [*BESIDE.get(name, []), document]) for _, request in POLICIES[name][1]]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_gives_what_is_needed_and_no_more(name: str) -> None:
+    text, table = POLICIES[name]
+    found = answers(name, json.loads(text))
+    assert [request for (wanted, request), got in zip(table, found, strict=True) if wanted != got] == []
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_part_of_a_policy_can_be_lost_unnoticed(name: str) -> None:
+    text, table = POLICIES[name]
+    wanted = [answer for answer, _ in table]
+    changes = list(altered(json.loads(text)))
+    assert changes
+    assert [what for what, document in changes if answers(name, document) == wanted] == []
