@@ -1,10 +1,13 @@
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pulumi_aws as aws
 import pytest
 from dry_run import planned_alike
+from golden import ROOT
 
 from components._args import ArgumentError
 from components.encryption_key import EncryptionKey, policy
@@ -94,6 +97,36 @@ def test_china_has_its_own_partition_and_endpoints() -> None:
     text = policy("arn:aws-cn:kms:cn-north-1:123456789012:key/abc", "cn-north-1")
     assert "arn:aws:" not in text
     assert "logs.cn-north-1.amazonaws.com.cn" in text
+
+
+MOCKED = """
+import pulumi
+
+class Mocks(pulumi.runtime.Mocks):
+    def new_resource(self, args):
+        return [f"{args.name}-id", args.inputs]
+
+    def call(self, args):
+        return {}
+
+pulumi.runtime.set_mocks(Mocks())
+from components import EncryptionKey
+
+@pulumi.runtime.test
+def test():
+    return EncryptionKey("key", {"region": "us-west-2"}).key_arn.apply(print)
+
+test()
+"""
+
+
+def test_the_simplest_mocks_of_a_users_test_are_enough() -> None:
+    """Mocks that answer with the inputs alone tell no ARN."""
+    ran = subprocess.run(
+        [sys.executable, "-c", MOCKED], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "arn:aws:kms:us-west-2:000000000000:key/unseen"
 
 
 @pytest.mark.parametrize("days", [6, 31])

@@ -351,3 +351,13 @@ def test_outputs_are_taken_where_only_another_resource_knows(record: Record) -> 
         FsxLustre("shared", FsxLustreArgs(**{**WIRING, "subnet_id": subnet}))
 
     assert one(record(program), FILE_SYSTEM).inputs["subnetIds"] == "subnet-later"
+
+
+def test_the_buckets_policy_comes_after_the_access_block_and_that_after_the_ownership(record: Record) -> None:
+    """S3 refuses two such changes of a bucket at once (OperationAborted), and no policy may open it in between."""
+    graph = file_system(record, durability={"type": "s3"})
+    policy = one(graph, "aws:s3/bucketPolicy:BucketPolicy")
+    block = one(graph, "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
+    ownership = one(graph, "aws:s3/bucketOwnershipControls:BucketOwnershipControls")
+    assert block.urn in policy.dependencies
+    assert ownership.urn in block.dependencies

@@ -258,6 +258,30 @@ def test_the_boundary_leaves_what_the_components_own_policies_give(graph: Graph)
         assert [each for each in requests if not allowed(each, [EVERYTHING], BOUNDS)] == []
 
 
+TAKEN_BY = {
+    "-node": "ec2.amazonaws.com",
+    "-eks": "eks.amazonaws.com",
+    "-flow-logs": "vpc-flow-logs.amazonaws.com",
+    "-vpc-cni": "pods.eks.amazonaws.com",
+    "-driver": "pods.eks.amazonaws.com",
+    "-role": "pods.eks.amazonaws.com",
+}
+"""How a role's name ends, and the one service that may take it."""
+
+
+def test_each_role_is_taken_by_one_service_and_nobody_else(graph: Graph) -> None:
+    roles = graph.of_type("aws:iam/role:Role")
+    assert roles
+    for role in roles:
+        (service,) = (taker for ending, taker in TAKEN_BY.items() if role.name.endswith(ending))
+        (statement,) = json.loads(str(role.inputs["assumeRolePolicy"]))["Statement"]
+        assert statement["Principal"] == {"Service": service}
+        assert set(statement) == {"Effect", "Principal", "Action"}
+        tagged = {"sts:TagSession"} if service == "pods.eks.amazonaws.com" else set()
+        actions = statement["Action"]
+        assert set([actions] if isinstance(actions, str) else actions) == {"sts:AssumeRole"} | tagged
+
+
 def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph: Graph) -> None:
     made = graph.of_type("aws:iam/role:Role", "aws:s3/bucket:Bucket")
     assert made
