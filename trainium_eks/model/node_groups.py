@@ -224,8 +224,8 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
     if isinstance(capacity, Reservation) and _made_elsewhere(capacity, name):
         made_in = capacity.placement_group
         where = f"in placement group {made_in}" if made_in is not None else "without a placement group"
-        there = name or "another one"
-        reason = f"the reservation was made {where}; in {there} EC2 answers InsufficientInstanceCapacity"
+        which = capacity.id if isinstance(capacity.id, str) else "the reservation"
+        reason = f"{which} was made {where}; in {name or 'another one'} EC2 answers InsufficientInstanceCapacity"
         fix = "if it was made in this one, name it in `capacity.placement_group` instead"
         return [Problem(path, reason, fix, value=name, allowed=words, good="auto", row=16)]
     return []
