@@ -71,7 +71,7 @@ docs: $(VENV)/.runtime ## Write what is generated: Pulumi.yaml's config, docs/co
 	@$(BIN)/python -m trainium_eks.graph.judging.rules > docs/rules.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
-golden: $(VENV)/.runtime ## Accept the URNs and replace-class inputs of the environments as they are now
+golden: $(VENV)/.runtime ## Show what changes in the golden plans (URNs, replacing inputs, edges, options), and accept it
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 
 preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after checking what it needs

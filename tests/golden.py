@@ -1,14 +1,20 @@
-"""Golden plans: the URNs of each environment and the inputs whose change replaces a resource.
+"""Golden plans: what of each environment would be noticed on a running stack.
 
-A URN that changes is a resource that Pulumi deletes and makes anew; an input of the replace class does the same.
-When that is meant, and the release notes say so: ``make golden``, then commit the difference.
+For each resource: its URN, the inputs whose change replaces it, whose outputs its inputs are made from, what else it
+waits for, its parent and provider, and the options that the engine acts on. A URN that changes is a resource that
+Pulumi deletes and makes anew, and so does an input of the replace class; without an edge or an option a stack works on
+a lucky day. When a change is meant, and the release notes say so: ``make golden`` shows it and accepts it; then commit
+the difference.
 """
 
+import argparse
 import json
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.recording.process import record
 from trainium_eks.graph.resource_types.replacements import replacing_values
 
@@ -16,17 +22,92 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "golden_plans"
 ENVIRONMENTS = ("dev", "prod", "gpu")
 
+Entry = Mapping[str, Any]
+"""What is held of one resource; nothing that is empty."""
 
-def golden(graph: Graph) -> dict[str, Any]:
-    """URN to the inputs whose change would replace the resource."""
-    return {resource.urn: dict(replacing_values(resource)) for resource in graph.resources}
+
+def golden(graph: Graph) -> dict[str, Entry]:
+    """URN to what is held of the resource."""
+    return {resource.urn: _entry(graph, resource) for resource in graph.resources}
 
 
 def text(graph: Graph) -> str:
-    """The golden file's content."""
-    return json.dumps(golden(graph), indent=1, sort_keys=True) + "\n"
+    """The golden file's content: a line for each thing that is held."""
+    blocks = []
+    for urn, entry in sorted(golden(graph).items()):
+        lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in entry.items())
+        blocks.append(f" {json.dumps(urn)}: {{\n{lines}\n }}" if lines else f" {json.dumps(urn)}: {{}}")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
+    """One line for each thing that differs; of a list only what was added and what went."""
+    for urn in sorted({*before, *after}):
+        if urn not in before or urn not in after:
+            yield f"{'+' if urn in after else '-'} {urn}"
+            continue
+        old, new = before[urn], after[urn]
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                where = urn.split("::", 2)[2].rpartition("$")[2]
+                yield f"{where}  {key}: {_shown(old.get(key), new.get(key))}"
+
+
+def _shown(old: Any, new: Any) -> str:
+    if isinstance(old or [], list) and isinstance(new or [], list):
+        gone = [f"-{json.dumps(each)}" for each in old or () if each not in (new or ())]
+        return ", ".join(gone + [f"+{json.dumps(each)}" for each in new or () if each not in (old or ())])
+    return f"{json.dumps(old)} -> {json.dumps(new)}"
+
+
+def _entry(graph: Graph, resource: Resource) -> Entry:
+    """Its parts by name. Those of options are spelled as Pulumi does."""
+    parent, options = graph.by_urn.get(resource.parent), resource.options
+    made_from = {name: urns for name, urns in resource.property_dependencies.items() if urns}
+    inputs_wait_for = {urn for urns in made_from.values() for urn in urns}
+    held = {
+        "replaces": dict(replacing_values(resource)) if resource.custom else {},
+        "made from": {name: sorted(_called(graph, urn) for urn in urns) for name, urns in made_from.items()},
+        "waits for": sorted(_called(graph, urn) for urn in resource.dependencies if urn not in inputs_wait_for),
+        "parent": _called(graph, parent.urn) if parent and parent.type != STACK_TYPE else "",
+        "provider": _called(graph, resource.provider) if resource.provider else "",
+        "protect": options.protect,
+        "retainOnDelete": options.retain_on_delete,
+        "deletedWith": _called(graph, options.deleted_with) if options.deleted_with else "",
+        "deleteBeforeReplace": options.delete_before_replace,
+        "ignoreChanges": list(options.ignore_changes),
+        "replaceOnChanges": list(options.replace_on_changes),
+        # Those by type alone are the SDK's: another version of it has others.
+        "aliases": [alias for alias in options.aliases if not alias.startswith("type=")],
+        "customTimeouts": dict(options.custom_timeouts),
+    }
+    return {key: value for key, value in held.items() if value}
+
+
+def _called(graph: Graph, urn: str) -> str:
+    """``NodeGroup trn-dev-cluster-trn1-nodes``."""
+    resource = graph.by_urn.get(urn.split("::id=", 1)[0])
+    return f"{resource.type.rpartition(':')[2]} {resource.name}" if resource else urn
+
+
+def main() -> int:
+    """Shows what changes, and writes it; with ``--check`` the exit code is 1 instead when something does."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    only_look = parser.parse_args().check
+    changed = False
+    for environment in ENVIRONMENTS:
+        file = FOLDER / f"{environment}.json"
+        after = text(record(ROOT, environment))
+        lines = list(changes(json.loads(file.read_text()) if file.exists() else {}, json.loads(after)))
+        changed |= bool(lines)
+        sys.stdout.write(
+            "\n".join([f"{environment}: {len(lines) or 'no'} changes", *(f"  {line}" for line in lines), ""])
+        )
+        if not only_look:
+            file.write_text(after)
+    return int(only_look and changed)
 
 
 if __name__ == "__main__":
-    for environment in ENVIRONMENTS:
-        (FOLDER / f"{environment}.json").write_text(text(record(ROOT, environment)))
+    sys.exit(main())

@@ -52,9 +52,9 @@ def planned() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Type, name and replacing inputs of every resource of the accepted plans, which `test_environments` compares
     with the program."""
     for stack in ENVIRONMENTS:
-        for urn, inputs in json.loads((FOLDER / f"{stack}.json").read_text()).items():
+        for urn, held in json.loads((FOLDER / f"{stack}.json").read_text()).items():
             _, _, types, name = urn.split("::", 3)
-            yield types.rpartition("$")[2], name, inputs
+            yield types.rpartition("$")[2], name, held.get("replaces", {})
 
 
 TYPES = sorted({type_ for type_, _, _ in planned() if type_.startswith("aws:")})
