@@ -39,9 +39,9 @@ test: ## Lint, types and tests
 
 checked: lint types
 
-# Provides the local cloud's programs, once on a machine. Needs no more than Python.
-programs:
-	@test -z "$(PYTHON)" || $(PYTHON) -m trainium_eks.local.toolchain --try
+# Provides the local cloud's programs, once on a machine.
+programs: $(VENV)/.toolchain
+	@$(BIN)/python -m trainium_eks.local.toolchain --try
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
@@ -86,12 +86,17 @@ $(VENV)/.runtime: requirements.txt | $(VENV)/.created
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.local: requirements-local.txt requirements.txt | $(VENV)/.created
+# The little that providing the programs needs comes first, so that the rest is installed beside it.
+$(VENV)/.toolchain: requirements-local.txt | $(VENV)/.created
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(filelock|platformdirs)' $<)
+	@touch $@
+
+$(VENV)/.local: requirements-local.txt requirements.txt | $(VENV)/.created $(VENV)/.toolchain
 	@echo "Installing what the program and the local cloud need into $(VENV) (about a minute, 380 MB, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-local.txt
 	@touch $@ $(VENV)/.runtime
 
-$(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt | $(VENV)/.created
+$(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt | $(VENV)/.created $(VENV)/.toolchain
 	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.local $(VENV)/.runtime

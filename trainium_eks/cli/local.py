@@ -205,6 +205,8 @@ def _failed(error: LocalError) -> Failure:
 
 
 def _check_libraries() -> None:
-    missing = [name for name in ("cryptography", "kubernetes", "psutil") if find_spec(name) is None]
+    missing = [
+        name for name in ("cryptography", "filelock", "kubernetes", "platformdirs", "psutil") if find_spec(name) is None
+    ]
     if missing:
         raise Failure(FAILED, f"trn local needs {', '.join(missing)}: pip install 'trainium-eks[local]'")

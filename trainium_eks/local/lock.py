@@ -1,7 +1,5 @@
 """One command at a time changes a stack's local cloud."""
 
-import errno
-import fcntl
 import json
 import os
 import time
@@ -9,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
+from filelock import FileLock, Timeout
+
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
-
-_LOOK_SECONDS = 0.05
 
 
 @contextmanager
@@ -30,64 +28,38 @@ def locked(paths: Paths, doing: str, *, wait_seconds: float = 5.0) -> Iterator[N
     Raises:
         LocalError: another process holds it (which, doing what, since when), or the directory cannot be written.
     """
-    descriptor = _take(paths, time.monotonic() + wait_seconds)
+    lock = _taken(paths, doing, wait_seconds)
     try:
-        try:
-            _write_holder(descriptor, doing)
-        except OSError as error:
-            raise unwritable(error, paths.lock) from error
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
-def _take(paths: Paths, deadline: float) -> int:
+def _taken(paths: Paths, doing: str, wait_seconds: float) -> FileLock:
+    def sign(descriptor: int) -> None:
+        holder = {"pid": os.getpid(), "doing": doing, "since": time.time()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+
+    # Without `fallback_to_soft`: a lock that is a file's existence would outlive a holder that is killed.
+    lock = FileLock(paths.lock, timeout=wait_seconds, mode=0o600, fallback_to_soft=False, on_acquired=sign)
     while True:
         try:
             paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
+            lock.acquire()
+            return lock
         except FileNotFoundError:
-            continue  # removed between the two: once more
+            continue  # `down` removed the directory between the two: once more
+        except Timeout:
+            raise LocalError(_held(paths)) from None
         except OSError as error:
             raise unwritable(error, paths.lock) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still(paths, descriptor):
-                return descriptor
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                os.close(descriptor)
-                raise LocalError(
-                    f"{paths.lock} cannot be locked: {error.strerror} (a file system without flock?)"
-                ) from error
-            if time.monotonic() >= deadline:
-                message = _held(paths, descriptor)
-                os.close(descriptor)
-                raise LocalError(message) from error
-            time.sleep(_LOOK_SECONDS)
-        os.close(descriptor)
 
 
-def _is_still(paths: Paths, descriptor: int) -> bool:
-    """Whether the file that was locked is the one that others find: ``down`` removes it with the directory."""
-    try:
-        there = os.stat(paths.lock)
-    except FileNotFoundError:
-        return False
-    mine = os.fstat(descriptor)
-    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
-
-
-def _write_holder(descriptor: int, doing: str) -> None:
-    holder = {"pid": os.getpid(), "doing": doing, "since": time.time()}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-
-
-def _held(paths: Paths, descriptor: int) -> str:
+def _held(paths: Paths) -> str:
     advice = "Wait until it is done, or end it; what it left half done, the next `trn local up` completes."
     try:
-        holder = json.loads(os.pread(descriptor, 4096, 0))
+        holder = json.loads(paths.lock.read_bytes())
         since = datetime.fromtimestamp(holder["since"]).strftime("%H:%M:%S")
         seconds = time.time() - holder["since"]
         who = f"`{holder['doing']}` (process {holder['pid']}) since {since}, {seconds:.0f} s ago"

@@ -1,7 +1,6 @@
 """Where the local cloud keeps what it knows: everything of a stack in one directory, binaries in the user's cache."""
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +76,12 @@ class Paths:
 def cache(environment: Mapping[str, str] = os.environ) -> Path:
     """The user's cache directory for binaries and charts, which several clones share.
 
-    ``TRN_CACHE`` when set; otherwise ``trainium-eks`` in ``XDG_CACHE_HOME``, ``~/Library/Caches`` or ``~/.cache``.
+    ``TRN_CACHE`` when set; otherwise ``trainium-eks`` where the platform keeps caches (``~/.cache`` and
+    ``XDG_CACHE_HOME``, ``~/Library/Caches``).
     """
     if chosen := environment.get("TRN_CACHE"):
         return Path(chosen).expanduser().absolute()
-    if base := environment.get("XDG_CACHE_HOME"):
-        return Path(base) / "trainium-eks"
-    home = Path(environment.get("HOME") or Path.home())
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "trainium-eks"
+    # Here, for whoever only asks where a stack's files are may not have what the local cloud needs.
+    import platformdirs
+
+    return platformdirs.user_cache_path("trainium-eks", appauthor=False)

@@ -1,14 +1,13 @@
 """The per-user directory of binaries: one writer at a time, and only whole files."""
 
 import contextlib
-import errno
-import fcntl
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 _LOOK_SECONDS = 0.25
 SCRATCH = ".scratch-"
@@ -30,10 +29,9 @@ def writing(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
     """
     with _unwritable(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / ".lock").open("a+")
+        lock = _taken(directory, progress)
     with lock:
         with _unwritable(directory):
-            _lock(lock.fileno(), directory, progress)
             for left in directory.glob(f"{SCRATCH}*"):
                 _remove(left)
             scratch = Path(tempfile.mkdtemp(dir=directory, prefix=SCRATCH))
@@ -77,23 +75,18 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _lock(descriptor: int, directory: Path, progress: Callable[[str], None]) -> None:
-    told = False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-        if not told:
-            told = True
-            progress(f"waits for {_holder(descriptor)}, which provides binaries in {directory} now")
-        time.sleep(_LOOK_SECONDS)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+def _taken(directory: Path, progress: Callable[[str], None]) -> AcquireReturnProxy[FileLock]:
+    def sign(descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
 
-
-def _holder(descriptor: int) -> str:
-    number = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-    return f"process {number}" if number else "another process"
+    file = directory / ".lock"
+    # Without `fallback_to_soft`: a lock that is a file's existence would outlive a holder that is killed.
+    lock = FileLock(file, fallback_to_soft=False, on_acquired=sign)
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        holder = file.read_text(errors="replace").strip()
+        who = f"process {holder}" if holder else "another process"
+        progress(f"waits for {who}, which provides binaries in {directory} now")
+        return lock.acquire(poll_interval=_LOOK_SECONDS)
