@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.recording.backend import Answer, Registration, SimulationError
-from trainium_eks.graph.resource_types import ec2, eks, vpc
+from trainium_eks.graph.resource_types import ec2, eks, replacements, vpc
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.local.changes import Applied, LocalError
 from trainium_eks.local.control_plane import pki
@@ -121,7 +122,9 @@ class LocalBackend:
         kind = kind_of(registration.type)
         maker = self._makers[kind]
         held = self._ledger.of(registration.urn, kind)
-        asked = Asked(registration, identity, computed, dict(self._made), held)
+        asked = Asked(
+            registration, identity, computed, dict(self._made), held, lambda: self._make_room(registration.urn)
+        )
         holding = Holding(
             urn=registration.urn,
             type=registration.type,
@@ -129,6 +132,8 @@ class LocalBackend:
             reference=maker.reference(asked),
             digest=digest(registration.inputs),
             after=tuple(filter(None, (*registration.dependencies, registration.parent, registration.provider))),
+            deleted_with=registration.options.deleted_with,
+            replaced_with=replacements.replaced_with(_resource(registration)),
             protect=registration.options.protect,
             retain=registration.options.retain_on_delete,
         )
@@ -136,6 +141,14 @@ class LocalBackend:
         applied = maker.apply(asked)
         self._ledger.hold(holding, done=True)
         return applied
+
+    def _make_room(self, urn: str) -> None:
+        """Deletes what is made from a resource that is about to be deleted and made anew, what was made last first: as
+        Pulumi's engine does (a volume's claim, and before it the job whose pod holds the claim)."""
+        for holding in reversed(self._ledger.made_from(urn)):
+            self._make_room(holding.urn)
+            self._makers[holding.kind].delete(holding.reference)
+            self._ledger.drop(holding)
 
     def _known_of(self, registration: Registration, identity: str) -> Mapping[str, Any]:
         """What is real behind a simulated resource."""
@@ -147,3 +160,15 @@ class LocalBackend:
         event = Abandoned(urn, message) if self.stopped.is_set() else Failed(urn, message)
         self.stopped.set()
         self._tell(event)
+
+
+def _resource(registration: Registration) -> Resource:
+    """What is known of a resource before it is made."""
+    return Resource(
+        registration.urn,
+        registration.type,
+        registration.name,
+        inputs=registration.inputs,
+        property_dependencies=registration.property_dependencies,
+        options=registration.options,
+    )

@@ -320,13 +320,16 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
 
         made = makers(paths, project, programs["helm"])
 
+        gone = {each.urn for each in left}
+
         def delete(holding: Holding) -> None:
             if holding.retain:
                 ledger.drop(holding)
                 tally(Kept(holding.urn))
                 return
             try:
-                made[holding.kind].delete(holding.reference)
+                if holding.deleted_with not in gone:
+                    made[holding.kind].delete(holding.reference)
             except LocalError as error:
                 tally(Failed(holding.urn, str(error)))
                 return

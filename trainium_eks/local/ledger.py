@@ -34,6 +34,10 @@ class Holding:
     """Of the inputs it was made from."""
     after: tuple[str, ...] = ()
     """URNs that were there before it, and that it outlives never."""
+    deleted_with: str = ""
+    """URN of what takes it along when it goes; empty for what is deleted by itself."""
+    replaced_with: tuple[str, ...] = ()
+    """URNs of what it is made from: when one of these is replaced, it is deleted first and made anew."""
     protect: bool = False
     retain: bool = False
     run: int = 0
@@ -109,6 +113,11 @@ class Ledger:
             self._holdings.pop(holding.key, None)
             self._append({"drop": holding.key})
 
+    def made_from(self, urn: str) -> tuple[Holding, ...]:
+        """What earlier ``up`` commands made from a resource, and this one has not come to yet."""
+        with self._lock:
+            return tuple(each for each in self._holdings.values() if urn in each.replaced_with and each.run != self.run)
+
     def left_over(self) -> tuple[Holding, ...]:
         """What the current ``up`` did not ask for."""
         return tuple(each for each in self._holdings.values() if each.run != self.run)
@@ -136,7 +145,8 @@ class Ledger:
         if "run" in line:
             self.run = line["run"]
         elif "hold" in line:
-            holding = Holding(**{**line["hold"], "after": tuple(line["hold"]["after"])})
+            lists = {name: tuple(line["hold"].get(name, ())) for name in ("after", "replaced_with")}
+            holding = Holding(**{**line["hold"], **lists})
             self._holdings.pop(holding.key, None)
             self._holdings[holding.key] = holding
         elif "drop" in line:
@@ -164,11 +174,21 @@ def digest(inputs: Mapping[str, Any]) -> str:
 
 
 def deletion_order(holdings: Iterable[Holding]) -> list[list[Holding]]:
-    """In rounds: nothing goes before what was made after it, and what is in one round can go at the same time."""
+    """In rounds: nothing goes before what was made after it, and what is in one round can go at the same time.
+
+    What is taken along by something else is gone only when that is: a volume waits for the namespace of its claim.
+    """
     left = list(holdings)
+    after = {each.urn: set(each.after) for each in left}
+    with_it = {each.urn: each.deleted_with for each in left}
+    for each in left:
+        if each.deleted_with in after:
+            after[each.deleted_with] |= {
+                urn for urn in each.after if urn != each.deleted_with and with_it.get(urn) != each.deleted_with
+            }
     rounds: list[list[Holding]] = []
     while left:
-        needed = {urn for each in left for urn in each.after if urn != each.urn}
+        needed = {urn for each in left for urn in after[each.urn] if urn != each.urn}
         free = [each for each in left if each.urn not in needed] or left
         rounds.append(free)
         left = [each for each in left if each not in free]

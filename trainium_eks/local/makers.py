@@ -37,6 +37,8 @@ class Asked:
     """Id to inputs of what the stack has made so far: subnets, launch templates."""
     held: Holding | None
     """What the resource holds from an earlier ``up``."""
+    make_room: Callable[[], None] = lambda: None
+    """Deletes what is made from it, before it is deleted itself to be replaced."""
 
     @property
     def region(self) -> str:
@@ -137,7 +139,7 @@ class _Objects:
                 f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
                 "object itself"
             )
-        return self._objects.apply(_manifest(asked), timeout_seconds=asked.timeout_seconds)
+        return self._objects.apply(_manifest(asked), timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
 
     def delete(self, reference: Mapping[str, Any]) -> None:
         self._objects.delete(Reference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)

@@ -218,3 +218,35 @@ def test_events_and_options_are_the_same_on_the_other_side(event: Event) -> None
     assert from_json(json.loads(json.dumps(to_json(event)))) == event
     options = BackendOptions("/r", "/p", "/h", "https://s", {"x.large": {"vcpus": 2}}, ("fsx.csi.aws.com",))
     assert BackendOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
+
+
+# --- Replacement ------------------------------------------------------------------------------------------------------
+
+
+def _files(claimed: bool = True) -> None:
+    volume = k8s.core.v1.PersistentVolume("volume", spec={"csi": {"driver": "d", "volume_handle": "h"}})
+    if claimed:
+        claim = k8s.core.v1.PersistentVolumeClaim("claim", spec={"volume_name": volume.metadata["name"]})
+        pod = {"volumes": [{"name": "v", "persistent_volume_claim": {"claim_name": claim.metadata["name"]}}]}
+        k8s.batch.v1.Job("job", spec={"template": {"spec": pod}})
+        k8s.core.v1.ConfigMap("beside", data={"claim": "x"}, opts=pulumi.ResourceOptions(depends_on=[claim]))
+
+
+def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for_it_stays(tmp_path: Path) -> None:
+    _cloud(tmp_path).run(_files)
+    cloud = _cloud(tmp_path)
+    deleted: list[str] = []
+    maker = cloud.makers["object"]
+    maker.delete = lambda reference: deleted.append(reference["name"])  # type: ignore[method-assign]
+    apply = maker.apply
+
+    def replacing(asked: Asked) -> Applied:
+        if asked.registration.name == "volume":
+            asked.make_room()
+        return apply(asked)
+
+    maker.apply = replacing  # type: ignore[method-assign]
+    cloud.run(_files)
+    assert deleted == ["job", "claim"]
+    assert len(cloud.ledger.holdings) == len(Ledger.open(tmp_path / "ledger").holdings)
+    assert {each.urn.rpartition("::")[2] for each in cloud.ledger.holdings} >= {"volume", "claim", "job", "beside"}

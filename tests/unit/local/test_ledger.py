@@ -1,5 +1,6 @@
 """What the ledger promises: nothing that was made is forgotten, whenever the process dies."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,31 @@ def test_nothing_goes_before_what_was_made_after_it() -> None:
 def test_two_things_of_one_resource_do_not_wait_for_each_other() -> None:
     old, new = holding("job", "job", reference="1"), holding("job", "job", reference="2")
     assert deletion_order([old, new]) == [[old, new]]
+
+
+def carried(name: str, *after: str, by: str) -> Holding:
+    return replace(holding(name, *after), deleted_with=by)
+
+
+def test_a_volume_waits_for_the_namespace_that_takes_its_claim_along() -> None:
+    room, volume = holding("room"), holding("volume")
+    claim, quota = carried("claim", "room", "volume", by="room"), carried("quota", "room", "claim", by="room")
+    rounds = [{each.urn for each in round_} for round_ in deletion_order([volume, room, claim, quota])]
+    assert rounds == [{"quota"}, {"claim"}, {"room"}, {"volume"}]
+
+
+def test_what_is_made_from_a_thing_is_found_until_this_up_has_come_to_it(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    ledger.begin()
+    claim = replace(holding("claim"), replaced_with=("volume",))
+    ledger.hold(claim, done=True)
+    assert ledger.made_from("volume") == ()
+    again = Ledger.open(tmp_path / "ledger")
+    again.begin()
+    assert [each.urn for each in again.made_from("volume")] == ["claim"]
+    assert again.made_from("room") == ()
+    again.hold(claim, done=True)
+    assert again.made_from("volume") == ()
 
 
 def test_the_digest_tells_other_inputs_and_not_another_order() -> None:

@@ -36,13 +36,8 @@ def _replaced_cause(resource: Resource, changes: Mapping[str, ResourceChange]) -
     provider = resource.provider.split("::id=", 1)[0]
     if provider in changes and changes[provider].kind == "replace":
         return provider
-    paths = replacements.replacing_paths(resource)
-    for name, urns in sorted(resource.property_dependencies.items()):
-        if any(replacements.covers(path, name) for path in paths):
-            for urn in urns:
-                if urn in changes and changes[urn].kind == "replace":
-                    return urn
-    return ""
+    replaced = (urn for urn in replacements.replaced_with(resource) if urn in changes)
+    return next((urn for urn in replaced if changes[urn].kind == "replace"), "")
 
 
 def _taken_anew(resource: Resource, changes: Mapping[str, ResourceChange]) -> Iterator[PathChange]:

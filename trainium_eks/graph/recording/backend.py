@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from trainium_eks.graph.graph import Options
@@ -27,6 +27,8 @@ class Registration:
     dependencies: tuple[str, ...]
     options: Options
     dry_run: bool
+    property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Input name to the URNs it came from."""
 
 
 class Backend(Protocol):

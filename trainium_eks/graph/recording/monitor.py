@@ -279,6 +279,7 @@ class Monitor(sdk.BaseMonitor):
             dependencies=resource.dependencies,
             options=resource.options,
             dry_run=self.dry_run,
+            property_dependencies=resource.property_dependencies,
         )
         self.in_flight.add(subject)
         try:

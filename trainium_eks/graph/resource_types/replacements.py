@@ -24,6 +24,17 @@ def replacing_paths(resource: Resource) -> tuple[str, ...]:
     return (*found, *resource.options.replace_on_changes)
 
 
+def replaced_with(resource: Resource) -> tuple[str, ...]:
+    """URNs of the resources whose replacement replaces this one: it is made from their outputs."""
+    paths = replacing_paths(resource)
+    return tuple(
+        urn
+        for name, urns in sorted(resource.property_dependencies.items())
+        if any(covers(path, name) for path in paths)
+        for urn in urns
+    )
+
+
 def replacing_values(resource: Resource) -> dict[str, Any]:
     """The values at the paths whose change replaces the resource, those that are set."""
     found = {}

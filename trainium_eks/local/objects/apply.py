@@ -51,7 +51,14 @@ class Objects:
         self._waiting = waiting
         self._stopping = stopping or threading.Event()
 
-    def apply(self, manifest: Mapping[str, Any], *, timeout_seconds: float, wait: bool = True) -> Applied:
+    def apply(
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        timeout_seconds: float,
+        wait: bool = True,
+        make_room: Callable[[], None] = lambda: None,
+    ) -> Applied:
         """Makes an object what its manifest says, and awaits that it is ready.
 
         Args:
@@ -59,6 +66,7 @@ class Objects:
                 ``pulumi.com/timeoutSeconds`` are honoured.
             timeout_seconds: for all of it.
             wait: whether readiness is awaited.
+            make_room: called before the object is deleted because it has to be replaced.
 
         Returns:
             What changed, judged by the fields that we own before and after, and the live object.
@@ -73,7 +81,7 @@ class Objects:
         except ValueError as error:
             raise LocalError(f"{manifest.get('kind')} {_name(manifest)}: {error}") from error
         try:
-            change, live = self._apply(reference, wanted, patience)
+            change, live = self._apply(reference, wanted, patience, make_room)
         except ApiError as error:
             raise _about(reference, error) from error
         if wait:
@@ -91,6 +99,7 @@ class Objects:
             before = self._api.get(reference)
             if before is None:
                 return
+            self._check_not_held(reference)
             self._api.delete(reference)
             self._await_gone(reference, before, patience)
         except ApiError as error:
@@ -111,7 +120,11 @@ class Objects:
             raise LocalError(f"{kind} {_name(manifest)}: {error}") from error
 
     def _apply(
-        self, reference: Reference, wanted: Mapping[str, Any], patience: "_Patience"
+        self,
+        reference: Reference,
+        wanted: Mapping[str, Any],
+        patience: "_Patience",
+        make_room: Callable[[], None],
     ) -> tuple[Change, dict[str, Any]]:
         before = self._api.get(reference)
         if before is not None and self._is_ending(reference, before):
@@ -125,6 +138,8 @@ class Objects:
             if not _is_immutable(error):
                 raise
             self._check_replacement(wanted)
+            make_room()
+            self._check_not_held(reference)
             self._api.delete(reference)
             self._await_gone(reference, before, patience)
             return Change.REPLACED, self._create(reference, wanted, patience)
@@ -147,6 +162,19 @@ class Objects:
         if live := self._api.get(namespace):
             self._await_gone(namespace, live, patience)
         return self._api.apply(wanted)
+
+    def _check_not_held(self, reference: Reference) -> None:
+        """A claim is not deleted while pods hold it: it would go only after them, and there would be no way back."""
+        if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
+            return
+        pods = self._api.list("v1", "Pod", namespace=reference.namespace)
+        held = [each for each in holding(pods, reference.name) if not each["metadata"].get("deletionTimestamp")]
+        if held:
+            names = ", ".join(f"{each['metadata']['name']} ({each['status'].get('phase')})" for each in held)
+            raise LocalError(
+                f"{reference} is not deleted while pods hold it, finished ones too: {names}\n"
+                f"  delete their jobs, or the pods (kubectl -n {reference.namespace} delete pod ...), and try again"
+            )
 
     def _check_replacement(self, wanted: Mapping[str, Any]) -> None:
         """Nothing is deleted that could not be made again: the new object is validated first."""

@@ -1,0 +1,46 @@
+"""Another file system on a real engine: what goes, in which order, and that the plan says so."""
+
+from collections.abc import Callable
+
+import pytest
+from engine.rig import Config, Rig, called, why_not
+
+from trainium_eks.graph.judging.diff import compare
+
+if missing := why_not():
+    pytest.skip(missing, allow_module_level=True)
+
+CLAIM = "PersistentVolumeClaim trn-dev-training-claim"
+FILE_SYSTEM = "LustreFileSystem trn-dev-fsx-file-system"
+GOES = [
+    CLAIM,
+    "PersistentVolume trn-dev-volumes-training",
+    "Job trn-dev-volumes-directories",
+    "PersistentVolumeClaim trn-dev-volumes-setup-claim",
+    "PersistentVolume trn-dev-volumes-lustre-setup",
+    FILE_SYSTEM,
+]
+"""In the order of deletion: whoever is made from another goes before it."""
+
+
+def another(config: Config) -> None:
+    config["trainium-eks:fileSystem"] = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
+
+
+def test_all_that_stands_on_the_file_system_goes_before_it_and_is_made_after_it(new_rig: Callable[[], Rig]) -> None:
+    rig = new_rig()
+    rig.begin("dev")
+    up = rig.up("dev")
+    assert up.code == 0, up.messages
+    before = rig.recorded("dev")
+    rig.configure("dev", another)
+
+    planned = compare(before, rig.recorded("dev"))
+    assert {called(each.resource.urn) for each in planned.replaced} == set(GOES)
+    assert [called(each.resource.urn) for each in planned.claims] == [CLAIM]
+
+    up = rig.up("dev")
+    assert up.code == 0, up.messages
+    assert [step.name for step in up.steps if step.operation == "delete-replaced"] == GOES
+    done = [step.operation for step in up.steps if step.operation in ("delete-replaced", "create-replacement")]
+    assert done == ["delete-replaced"] * len(GOES) + ["create-replacement"] * len(GOES)
