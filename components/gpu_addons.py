@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import versions
+from trainium_eks.model import namespaces, versions
 from trainium_eks.model.addons import GpuAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem
@@ -34,7 +34,7 @@ from ._efa_plugin import efa_plugin, efa_problems, efa_types
 
 PLUGIN_CHART = "nvidia-device-plugin"
 EXPORTER_CHART = "dcgm-exporter"
-EXPORTER_NAMESPACE = "dcgm-exporter"
+EXPORTER_NAMESPACE = namespaces.DCGM_EXPORTER
 EXPORTER_PORT = 9400
 EXPORTER_REASON = "mounts the kubelet's pod-resources socket and needs SYS_ADMIN for profiling metrics"
 OPERATOR_DIRECTORY = CHARTS_DIRECTORY / "training-operator"

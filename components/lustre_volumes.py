@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model import formats, lustre, versions
+from trainium_eks.model.namespaces import LUSTRE_SETUP
 from trainium_eks.model.problems import Problem, join_key
 from trainium_eks.model.shape import Shape, Whole
 
@@ -84,7 +85,7 @@ class LustreVolumesArgs(Shape):
     """Name of the storage class."""
     shared_class: str = "fsx-shared"
     """Name of the class of the static volumes, which makes none."""
-    setup_namespace: str = "lustre-setup"
+    setup_namespace: str = LUSTRE_SETUP
     """Namespace in which the directories are made; no team's."""
 
 

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import versions
+from trainium_eks.model import namespaces, versions
 from trainium_eks.model.addons import NeuronAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, Severity
@@ -33,7 +33,7 @@ from ._efa_plugin import efa_plugin, efa_problems, efa_types
 NEURON_CHART = "neuron-helm-chart"
 NEURON_RELEASE = "neuron"
 MONITOR_CHART = "neuron-monitor"
-MONITOR_NAMESPACE = "neuron-monitor"
+MONITOR_NAMESPACE = namespaces.NEURON_MONITOR
 MONITOR_REASON = "reads every /dev/neuron* of its node, on the host network"
 
 

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import priorities, versions, volcano_config
+from trainium_eks.model import namespaces, priorities, versions, volcano_config
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
@@ -18,7 +18,7 @@ from ._charts import SYSTEM_NAMESPACE, chart, local_chart, namespace, release
 
 CHART = "volcano"
 RELEASE_NAME = "volcano"
-NAMESPACE = "volcano-system"
+NAMESPACE = namespaces.VOLCANO
 NAMESPACE_REASON = "the chart's containers add DAC_OVERRIDE, which the restricted level forbids"
 ADMISSION_PORT = 8443
 METRICS_PORTS = (8080, 8081)
@@ -32,7 +32,7 @@ COMPONENTS: Mapping[str, str] = {
 QUEUE_API = "scheduling.volcano.sh/v1beta1"
 
 ETCD_CHART = "torchx-etcd"
-ETCD_NAMESPACE = "torchx-etcd"
+ETCD_NAMESPACE = namespaces.ETCD
 ETCD_REASON = "etcd needs no privilege"
 ETCD_ENDPOINT = f"etcd-server.{ETCD_NAMESPACE}.svc.cluster.local:2379"
 

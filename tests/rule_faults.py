@@ -1,10 +1,13 @@
 """What breaks each rule: one change to the whole environment, the rule that must fail, and a word of its message."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rule_programs import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
+
+from trainium_eks.graph.judging.rules.isolation import BOUNDED, POD_FIELDS
 
 Change = Callable[[Program], Any]
 
@@ -81,10 +84,10 @@ def image(name: str) -> Change:
     return put("setup", "spec.template.spec.containers.0.image", name)
 
 
-def second_of(name: str, copy: str, **change: Any) -> Change:
+def second_of(first: str, second: str, **change: Any) -> Change:
     def add(program: Program) -> None:
-        original = program[name]
-        program.add(copy, original.type, {**original.inputs, **change})
+        original = program[first]
+        program.add(second, original.type, {**original.inputs, **change})
 
     return add
 
@@ -555,7 +558,7 @@ KUBERNETES = [
         "enableNetworkPolicy",
         document("vpc-cni", "configurationValues", enableNetworkPolicy="false"),
     ),
-    fault("R56", "another team's namespace", "lustre-setup", tenant_by_quota),
+    fault("R56", "another team's namespace", "lustre-setup", tenant_by_quota, "R71"),
     fault(
         "R57",
         "trusts EC2 too",
@@ -638,6 +641,90 @@ SCHEDULING = [
     fault("R63", "no hand", "no node recovery", put("base", "nodeRepairConfig.enabled", False), "R19"),
 ]
 
+FSX_CLASS = {"metadata": {"name": "fsx"}, "provisioner": "fsx.csi.aws.com"}
+
+
+def on_creation_alone(program: Program) -> None:
+    rules = program["guard-pods"].inputs["spec"]["matchConstraints"]["resourceRules"]
+    rules[0]["operations"] = ["CREATE"]
+
+
+def two_of_one_kind(program: Program) -> None:
+    metadata = {"metadata": {"name": "team", "namespace": "training"}}
+    for name in ("mine", "theirs"):
+        program.add(name, "kubernetes:core/v1:ConfigMap", copy.deepcopy(metadata))
+
+
+ISOLATION = [
+    fault("R70", "two config maps of one name", "ConfigMap training/team is mine", two_of_one_kind),
+    fault("R70", "two releases of one name", "Release", second_of("volcano", "again", name="volcano")),
+    fault("R71", "no policy of pods", "CREATE and UPDATE of pods", drop("guard-pods")),
+    fault("R71", "no binding of commands", "commands.bus.volcano.sh", drop("bound-commands")),
+    fault("R71", "a policy that warns", "jobs.batch.volcano.sh", put("bound-jobs", "spec.validationActions", ["Warn"])),
+    fault("R71", "a policy that fails open", "podgroups", put("guard-groups", "spec.failurePolicy", "Ignore")),
+    fault("R71", "new pods alone", "UPDATE of pods", on_creation_alone),
+    fault(
+        "R71",
+        "another namespace's policy",
+        "UPDATE of pods",
+        put("bound-pods", "spec.matchResources.namespaceSelector.matchLabels", {"kubernetes.io/metadata.name": "x"}),
+    ),
+    fault(
+        "R71",
+        "some pods alone",
+        "UPDATE of pods",
+        put("bound-pods", "spec.matchResources.objectSelector", {"matchLabels": {"a": "b"}}),
+    ),
+    *(
+        fault(
+            "R71",
+            f"{field} is not judged",
+            field,
+            put(
+                "guard-pods",
+                "spec.validations",
+                [{"expression": " ".join(each for each in POD_FIELDS if each != field)}],
+            ),
+        )
+        for field in POD_FIELDS
+    ),
+    fault(
+        "R71",
+        "in before the policies",
+        "does not wait for",
+        lambda each: each["researchers-binding"].dependencies.clear(),
+    ),
+    fault("R71", "no quota", "requests.memory", drop("quota")),
+    *(
+        fault(
+            "R71",
+            f"{name} has no bound",
+            name,
+            put("quota", "spec.hard", {each: "1" for each in BOUNDED if each != name}),
+        )
+        for name in BOUNDED
+    ),
+    fault(
+        "R71",
+        "file systems without a bound",
+        "fsx.storageclass",
+        lambda each: each.add("fsx-class", "kubernetes:storage.k8s.io/v1:StorageClass", FSX_CLASS),
+        "R45",
+    ),
+    fault(
+        "R71",
+        "a role that makes claims",
+        "persistentvolumeclaims",
+        put(
+            "researchers",
+            "rules",
+            [{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "create"]}],
+        ),
+    ),
+    fault("R71", "a class that preempts", "preemptionPolicy", put("high", "preemptionPolicy", DROP)),
+    fault("R71", "a class for all", "globalDefault", put("high", "globalDefault", True)),
+]
+
 HYGIENE = [
     fault(
         "R65", "the kubeconfig is plain", "plain text", lambda program: program.outputs.update(kubeconfig=kubeconfig())
@@ -662,4 +749,4 @@ HYGIENE = [
     fault("R67", "the default provider", "explicit provider", default_provider),
 ]
 
-FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *HYGIENE)
+FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *ISOLATION, *HYGIENE)

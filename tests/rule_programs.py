@@ -558,6 +558,7 @@ def _kubernetes(program: Program) -> None:
             "subjects": [{"kind": "Group", "name": "training:researchers"}],
         },
     )
+    _isolation(program)
     program.add(
         "team-role", "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"name": "team", "arn": "arn:team"}
     )
@@ -582,6 +583,41 @@ def _kubernetes(program: Program) -> None:
         "gp3",
         "kubernetes:storage.k8s.io/v1:StorageClass",
         {"provisioner": "ebs.csi.aws.com", "parameters": {"type": "gp3", "encrypted": "true"}},
+    )
+
+
+def _isolation(program: Program) -> None:
+    pod_fields = "schedulerName nodeName tolerations priorityClassName resourceClaims volumes ephemeral"
+    for name, group, resource, fields in (
+        ("pods", "", "pods", pod_fields),
+        ("jobs", "batch.volcano.sh", "jobs", f"{pod_fields} queue volumeClaim"),
+        ("groups", "scheduling.volcano.sh", "podgroups", "queue priorityClassName"),
+        ("commands", "bus.volcano.sh", "commands", "target"),
+    ):
+        matched = {"apiGroups": [group], "resources": [resource], "operations": ["CREATE", "UPDATE"]}
+        spec = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [matched]},
+            "variables": [],
+            "validations": [{"expression": f"about(object, {fields})", "message": "no"}],
+        }
+        metadata = {"metadata": {"name": f"guard-{name}"}}
+        kind = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+        program.add(f"guard-{name}", kind, {**metadata, "spec": spec})
+        selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "training"}}}
+        binding = {"policyName": f"guard-{name}", "validationActions": ["Deny"], "matchResources": selector}
+        bound = program.add(f"bound-{name}", f"{kind}Binding", {**metadata, "spec": binding})
+        program["researchers-binding"].dependencies.append(bound.urn)
+    hard = {"pods": "500", "requests.cpu": "500", "requests.memory": "1Ti", "requests.storage": "1Ti"}
+    program.add(
+        "quota",
+        "kubernetes:core/v1:ResourceQuota",
+        {"metadata": {"name": "team", "namespace": "training"}, "spec": {"hard": hard}},
+    )
+    program.add(
+        "high",
+        "kubernetes:scheduling.k8s.io/v1:PriorityClass",
+        {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never", "globalDefault": False},
     )
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Protocol
 
 Object = Mapping[str, Any]
@@ -160,24 +159,3 @@ def minor(version: str) -> tuple[int, int]:
     if found is None:
         raise ValueError(f"{version!r} is no version")
     return int(found.group(1)), int(found.group(2))
-
-
-_SUFFIXES: Mapping[str, Decimal] = {
-    "": Decimal(1),
-    "m": Decimal("0.001"),
-    "k": Decimal(1000),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("MGTP", 2)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTP", 1)},
-}
-
-
-def quantity(value: object) -> Decimal:
-    """A Kubernetes quantity (``16``, ``"1200Gi"``) as a number.
-
-    Raises:
-        ValueError: for what is no quantity.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGTPm]|[KMGTP]i)?", str(value))
-    if found is None:
-        raise ValueError(f"{value!r} is no quantity")
-    return Decimal(found.group(1)) * _SUFFIXES[found.group(2) or ""]

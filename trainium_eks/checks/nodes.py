@@ -11,12 +11,12 @@ from trainium_eks.checks.cluster import (
     labels_of,
     minor,
     name_of,
-    quantity,
 )
 from trainium_eks.checks.examined import Examined
 from trainium_eks.model import versions
 from trainium_eks.model.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.quantities import quantity
 
 OLDEST_KUBELET_MINORS = 3
 """How many minors a kubelet may be behind its API server (Kubernetes' version skew policy)."""
@@ -195,7 +195,8 @@ def _device_remedy(examined: Examined, wrong: Sequence[Object], resource: str, w
 
 def _amount(node: Object, field: str, resource: str) -> int | None:
     value = node.get("status", {}).get(field, {}).get(resource)
-    return None if value is None else int(quantity(value))
+    amount = quantity(value)
+    return None if amount is None else int(amount)
 
 
 def _shown(node: Object, resource: str) -> str:

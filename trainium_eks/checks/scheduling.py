@@ -1,11 +1,14 @@
 """Scheduling: namespaces and their queues, and the Volcano that schedules by them."""
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 from trainium_eks.checks.check import Check, failed, not_applicable, not_installed, passed
-from trainium_eks.checks.cluster import Object, name_of, quantity
+from trainium_eks.checks.cluster import Object, is_ready, name_of
 from trainium_eks.checks.examined import Examined
 from trainium_eks.checks.local_report import LocalReport
+from trainium_eks.model.namespaces import VOLCANO as VOLCANO_NAMESPACE
+from trainium_eks.model.quantities import quantity
 
 VOLCANO = "volcano"
 """Name of Volcano's chart and of its release."""
@@ -69,6 +72,7 @@ def queues(examined: Examined) -> Iterator[Check]:
             continue
         yield _capability(examined, name, capability, queue)
         yield _state(examined, name, queue)
+    yield _guarantees(examined)
 
 
 def _capability(examined: Examined, name: str, wants: Mapping[str, int], queue: Object) -> Check:
@@ -86,6 +90,34 @@ def _capability(examined: Examined, name: str, wants: Mapping[str, int], queue: 
         return failed(f"queues/{name}", name, "its capability is not the stack's", remedy, faults)
     shown = ", ".join(f"{amount} {resource}" for resource, amount in wants.items())
     return passed(f"queues/{name}", name, shown or "exists, without bounds")
+
+
+def _guarantees(examined: Examined) -> Check:
+    """What the queues are guaranteed is there: Volcano keeps it from all others even when it is not."""
+    id_, subject = "queues/guarantees", "guarantees"
+    wanted: dict[str, Decimal] = {}
+    for queue in examined.cluster.of("Queue") if "Queue" not in examined.cluster.unserved else ():
+        spec = queue.get("spec", {})
+        # A queue below another shares in its guarantee; those at the top are below Volcano's root.
+        if spec.get("parent", "root") in ("", "root"):
+            for resource, amount in ((spec.get("guarantee") or {}).get("resource") or {}).items():
+                wanted[resource] = wanted.get(resource, Decimal(0)) + (quantity(amount) or 0)
+    if not wanted:
+        return not_applicable(id_, subject, "no queue has one")
+    present = dict.fromkeys(wanted, Decimal(0))
+    for node in filter(is_ready, examined.cluster.of("Node")):
+        for resource in wanted:
+            present[resource] += quantity(node.get("status", {}).get("allocatable", {}).get(resource)) or 0
+    faults = [
+        f"{resource}: {amount:f} are kept, the Ready nodes have {present[resource]:f}"
+        for resource, amount in wanted.items()
+        if amount > present[resource]
+    ]
+    if faults:
+        remedy = "let more nodes stay (`desiredSize` of a group), or guarantee less"
+        return failed(id_, subject, "more than there is: jobs of other queues wait", remedy, faults)
+    shown = ", ".join(f"{amount:f} of {present[resource]:f} {resource}" for resource, amount in wanted.items())
+    return passed(id_, subject, shown)
 
 
 def _state(examined: Examined, name: str, queue: Object) -> Check:
@@ -146,4 +178,4 @@ def logs_of(examined: Examined, binary: str, deployment: str) -> str:
     """The command that shows what one of Volcano's processes says."""
     if examined.local is not None:
         return f"trn local logs {binary}"
-    return f"kubectl -n volcano-system logs deploy/{deployment}"
+    return f"kubectl -n {VOLCANO_NAMESPACE} logs deploy/{deployment}"

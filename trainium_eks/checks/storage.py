@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from trainium_eks.checks.check import Check, failed, not_applicable, passed
-from trainium_eks.checks.cluster import Object, name_of, quantity
+from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.checks.examined import Examined
 from trainium_eks.model import lustre
 from trainium_eks.model.lustre import DRIVER, STORAGE_CLASS
 from trainium_eks.model.outputs import SharedVolumeOutput
+from trainium_eks.model.quantities import quantity
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 GIB = 1024**3

@@ -37,7 +37,7 @@ from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
 from trainium_eks.model.storage import FileSystemConfig
 
-RULES = tuple(f"R{number:02}" for number in range(1, 70))
+RULES = tuple(f"R{number:02}" for number in range(1, 72))
 """The rules that a waiver can name."""
 
 
@@ -256,6 +256,8 @@ def problems(config: StackConfig) -> tuple[Problem, ...]:
         found += under("file_system", storage.problems(config.file_system, production=config.production))
     found += under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config)))
     found += under("queues", queues.problems(config.queues, pool=pool(config)))
+    present = queues.present(config.node_groups, types)
+    found += under("queues", queues.guarantee_problems(config.queues, present=present))
     found += under("namespaces", _namespace_problems(config))
     if config.image_repository is not None:
         found += under("image_repository", repository.problems(config.image_repository))

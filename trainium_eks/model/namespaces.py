@@ -9,8 +9,17 @@ from trainium_eks.model.lustre import DEFAULT_USER_ID
 from trainium_eks.model.problems import Problem, Severity, join, nearest, under
 from trainium_eks.model.shape import LaterText, Shape, Whole, Word
 
-TAKEN = ("default", "volcano-system", "lustre-setup", "amazon-cloudwatch", "kubeflow")
-"""Namespaces of Kubernetes and of this stack's own parts; so is every ``kube-…``."""
+VOLCANO = "volcano-system"
+ETCD = "torchx-etcd"
+LUSTRE_SETUP = "lustre-setup"
+NEURON_MONITOR = "neuron-monitor"
+DCGM_EXPORTER = "dcgm-exporter"
+TRAINING_OPERATOR = "kubeflow"
+STACK = (VOLCANO, ETCD, LUSTRE_SETUP, NEURON_MONITOR, DCGM_EXPORTER, TRAINING_OPERATOR)
+"""Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
+
+TAKEN = ("default", "amazon-cloudwatch", *STACK)
+"""Namespaces that no team may have; nor any ``kube-…``. EKS' observability add-on makes ``amazon-cloudwatch``."""
 
 
 class NamespaceConfig(Shape):

@@ -56,11 +56,22 @@ class VolcanoConfig(Shape):
 
 def pool(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
     """The devices and EFA interfaces of all groups at their largest; groups of unknown types count nothing."""
+    return _devices(((group, group.max_size) for group in groups), catalogue)
+
+
+def present(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
+    """The devices and EFA interfaces that there are without anybody asking for more: of the desired size, or of the
+    smallest where an autoscaler decides."""
+    sizes = ((group, group.min_size if group.size_managed_elsewhere else group.desired_size) for group in groups)
+    return _devices(sizes, catalogue)
+
+
+def _devices(sizes: Iterable[tuple[NodeGroupConfig, int]], catalogue: Catalogue) -> dict[str, int]:
     total: dict[str, int] = {}
-    for group in groups:
+    for group, nodes in sizes:
         if group.instance_type in catalogue:
             for resource, count in catalogue.device_resources(group.instance_type).items():
-                total[resource] = total.get(resource, 0) + count * max(group.max_size, 0)
+                total[resource] = total.get(resource, 0) + count * max(nodes, 0)
     return total
 
 
@@ -101,6 +112,32 @@ def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[
         found += _amounts_in_parents(queues, pool)
         told = {problem.path for problem in found}
         found += [problem for problem in _sums(queues, pool) if problem.path not in told]
+    return found
+
+
+def guarantee_problems(queues: Sequence[QueueConfig], *, present: Mapping[str, int]) -> list[Problem]:
+    """Guarantees that the nodes which are there do not cover.
+
+    Volcano keeps what is guaranteed to one queue from all others, even while nobody asks for it and even when there is
+    less than that: the other queues then get nothing.
+
+    Args:
+        queues: all queues; those below another share in its guarantee and are not counted.
+        present: devices of the nodes that are there without anybody asking for more.
+    """
+    found = []
+    tops = [(index, queue) for index, queue in enumerate(queues) if queue.parent is None]
+    for resource in dict.fromkeys(resource for _, queue in tops for resource in queue.guarantee or {}):
+        takers = [(index, queue) for index, queue in tops if (queue.guarantee or {}).get(resource)]
+        total = sum((queue.guarantee or {})[resource] for _, queue in takers)
+        if total > present.get(resource, 0):
+            names = formats.listed(queue.name for _, queue in takers)
+            reason = (
+                f"{total} {resource} are kept for {names}, and the nodes at `desired_size` (`min_size` where it is "
+                f"managed elsewhere) have {present.get(resource, 0)}: other queues get none until there are more nodes"
+            )
+            path = join_key(f"[{takers[-1][0]}].guarantee", resource)
+            found.append(formats.warn(path, reason, "guarantee less, or let more nodes stay"))
     return found
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from trainium_eks.model import namespaces
+
 Kind = Literal["DaemonSet", "Deployment", "StatefulSet"]
 Where = Literal["all", "neuron", "nvidia", "efa", "none"]
 
@@ -165,7 +167,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
         "neuron-monitor": (
             Workload(
                 "DaemonSet",
-                "neuron-monitor",
+                namespaces.NEURON_MONITOR,
                 "neuron-monitor",
                 "neuron",
                 "metrics of that node are missing, jobs run on: check the pod's log",
@@ -183,7 +185,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
         "dcgm-exporter": (
             Workload(
                 "DaemonSet",
-                "dcgm-exporter",
+                namespaces.DCGM_EXPORTER,
                 "dcgm-exporter",
                 "nvidia",
                 "metrics of that node's GPUs are missing, jobs run on: check the pod's log",
@@ -192,21 +194,21 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
         "volcano": (
             Workload(
                 "Deployment",
-                "volcano-system",
+                namespaces.VOLCANO,
                 "volcano-scheduler",
                 "none",
                 "no job of a queue starts: check its log for an error in the scheduler's configuration",
             ),
             Workload(
                 "Deployment",
-                "volcano-system",
+                namespaces.VOLCANO,
                 "volcano-controllers",
                 "none",
                 "jobs get no pods and queues no state: check its log",
             ),
             Workload(
                 "Deployment",
-                "volcano-system",
+                namespaces.VOLCANO,
                 "volcano-admission",
                 "none",
                 "jobs and queues are refused while it is down: check that the release's certificate job has succeeded",
@@ -215,7 +217,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
         "torchx-etcd": (
             Workload(
                 "StatefulSet",
-                "torchx-etcd",
+                namespaces.ETCD,
                 "etcd-server",
                 "none",
                 "elastic jobs find no rendezvous: check its pod; a restart loses what it knew, so restart the jobs too",
@@ -224,7 +226,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
         "training-operator": (
             Workload(
                 "Deployment",
-                "kubeflow",
+                namespaces.TRAINING_OPERATOR,
                 "training-operator",
                 "none",
                 "PyTorchJobs get no pods: check its log; with gangs on it ends at once while Volcano is not installed",

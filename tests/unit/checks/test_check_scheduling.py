@@ -46,6 +46,41 @@ def test_a_queue_with_another_capability_says_what_differs(
     assert check.faults == (fault,)
 
 
+@pytest.mark.parametrize(
+    ("amount", "status"), [("31", Status.PASS), ("32", Status.PASS), ("33", Status.FAIL), (33, Status.FAIL)]
+)
+def test_guarantees_are_held_against_the_nodes_that_are_there(amount: str | int, status: Status) -> None:
+    def guarantee(made: Any) -> None:
+        the(made, "Queue", "test")["spec"]["guarantee"] = {"resource": {NEURON: amount}}
+
+    check = judged(guarantee)["queues/guarantees"]
+    assert check.status is status
+    if status is Status.FAIL:
+        assert check.faults == (f"{NEURON}: 33 are kept, the Ready nodes have 32",)
+
+
+def test_a_node_that_is_not_ready_guarantees_nothing() -> None:
+    def spoil(made: Any) -> None:
+        the(made, "Queue", "test")["spec"]["guarantee"] = {"resource": {NEURON: 32}}
+        the(made, "Node", "trn0")["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+    assert judged(spoil)["queues/guarantees"].status is Status.FAIL
+
+
+def test_guarantees_of_queues_below_another_are_shares_of_its_own() -> None:
+    def nest(made: Any) -> None:
+        top = the(made, "Queue", "test")
+        top["spec"].update(guarantee={"resource": {NEURON: "32"}}, parent="root")
+        below = {"guarantee": {"resource": {NEURON: "32"}}, "parent": "test"}
+        made["Queue"].append({"metadata": {"name": "below"}, "spec": below})
+
+    assert judged(nest)["queues/guarantees"].detail == f"32 of 32 {NEURON}"
+
+
+def test_without_guarantees_there_is_nothing_to_hold() -> None:
+    assert judged()["queues/guarantees"].status is Status.NOT_APPLICABLE
+
+
 def test_a_queue_that_is_missing_fails_and_its_state_was_not_looked_at() -> None:
     found = judged(lambda made: without(made, "Queue", "test"))
     assert found["queues/test"].status is Status.FAIL

@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from cluster_snapshots import judged
 
 from trainium_eks.checks.check import Status, failed, not_applicable, not_installed, passed
-from trainium_eks.checks.cluster import KINDS, Object, Refused, minor, quantity, read
+from trainium_eks.checks.cluster import KINDS, Object, Refused, minor, read
 from trainium_eks.checks.local_report import LocalReport, ReportError
 from trainium_eks.checks.verify import Verification
 
@@ -105,24 +104,6 @@ def test_the_json_form_has_every_check_and_their_counts() -> None:
         ],
         "summary": {"pass": 1, "fail": 1, "notInstalled": 1, "notApplicable": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [(16, 16), ("16", 16), ("1200Gi", 1200 * 1024**3), ("1.5Ki", 1536), ("2k", 2000), ("3M", 3 * 10**6)],
-)
-def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: int) -> None:
-    assert quantity(text) == number
-
-
-def test_a_thousandth_is_a_quantity() -> None:
-    assert quantity("1500m") == Decimal("1.5")
-
-
-@pytest.mark.parametrize("text", ["", "many", "1Xi", "-"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
-        quantity(text)
 
 
 def test_a_version_of_eks_is_read() -> None:

@@ -382,6 +382,11 @@ def test_values_may_come_from_other_resources(record: Record) -> None:
     [
         ({"name": "Team A"}, "name"),
         ({"name": "kube-system"}, "name"),
+        ({"name": "neuron-monitor"}, "name"),
+        ({"name": "torchx-etcd"}, "name"),
+        ({"name": "dcgm-exporter"}, "name"),
+        ({"name": "volcano-system"}, "name"),
+        ({"name": "lustre-setup"}, "name"),
         ({"queues": ()}, "queues"),
         ({"principals": ("bert",)}, "principals[0]"),
         ({"resource_quota": {"aws.amazon.com/neuron": "16"}}, 'resource_quota["aws.amazon.com/neuron"]'),

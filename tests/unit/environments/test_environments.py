@@ -10,7 +10,7 @@ from kubernetes_schemas import schema_faults
 from trainium_eks.graph.graph import UNKNOWN, Graph
 from trainium_eks.graph.judging import cost, timeline
 from trainium_eks.graph.judging.rules import judge
-from trainium_eks.model import bill
+from trainium_eks.model import bill, namespaces
 from trainium_eks.model import config as model
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.shape import read
@@ -38,6 +38,20 @@ def _config(graph: Graph) -> model.StackConfig:
 def test_no_rule_fails_without_a_waiver(graph: Graph) -> None:
     failed = {verdict.id: verdict.findings for verdict in judge(graph) if verdict.status == "fail"}
     assert failed == {}
+
+
+def test_no_team_can_have_a_namespace_of_the_stacks_own(graph: Graph) -> None:
+    teams = {namespace.name for namespace in _config(graph).namespaces}
+    made = {each.inputs["metadata"]["name"] for each in graph.of_type("kubernetes:core/v1:Namespace")}
+    released = {each.inputs["namespace"] for each in graph.of_type("kubernetes:helm.sh/v3:Release")}
+    assert made - teams
+    assert made - teams <= set(namespaces.STACK)
+    assert released <= {*namespaces.STACK, "kube-system"}
+
+
+def test_what_queues_are_guaranteed_is_there(graph: Graph) -> None:
+    told = [problem for problem in model.problems(_config(graph)) if ".guarantee" in problem.path]
+    assert told == []
 
 
 def test_every_waiver_says_why(graph: Graph) -> None:

@@ -343,6 +343,32 @@ class TestQueues:
         assert resolved.deserved == {NEURON: 32}
         assert queue_problems({"name": "a", "guarantee": {NEURON: 32}}) == []
 
+    def test_guarantees_that_the_nodes_at_rest_do_not_cover_are_a_warning(self) -> None:
+        def found(*guarantees: int, **group: Any) -> list[Problem]:
+            sizes = {"min_size": 1, "max_size": 8, "desired_size": 2, **group}
+            groups = [NodeGroupConfig(name="trn", instance_type="trn1.32xlarge", **sizes)]
+            asked = [QueueConfig(name=f"q{index}", guarantee={NEURON: each}) for index, each in enumerate(guarantees)]
+            present = queues.present(groups, CATALOGUE)
+            return queues.guarantee_problems([*asked, QueueConfig(name="other")], present=present)
+
+        assert found() == []
+        assert found(16, 16) == []
+        (problem,) = found(16, 17)
+        assert (problem.path, problem.severity) == (f'[1].guarantee["{NEURON}"]', Severity.WARN)
+        assert "33 aws.amazon.com/neuron are kept for q0 and q1" in problem.reason
+        assert "have 32" in problem.reason
+        # An autoscaler may take all but the smallest size away.
+        assert found(16, size_managed_elsewhere=True) == []
+        assert len(found(17, size_managed_elsewhere=True)) == 1
+        assert len(found(1, min_size=0, desired_size=0)) == 1
+
+    def test_a_guarantee_below_another_queue_is_a_share_of_its_own(self) -> None:
+        tree = [
+            QueueConfig(name="top", guarantee={NEURON: 32}),
+            QueueConfig(name="below", parent="top", guarantee={NEURON: 32}),
+        ]
+        assert queues.guarantee_problems(tree, present={NEURON: 32}) == []
+
     def test_leaves_take_jobs(self) -> None:
         tree = [QueueConfig(name="a"), QueueConfig(name="b", parent="a"), QueueConfig(name="c", parent="root")]
         assert queues.leaves(tree) == ("b", "c")

@@ -14,6 +14,7 @@ from trainium_eks.graph.judging.rules import (
     cluster,
     efa,
     hygiene,
+    isolation,
     kubernetes,
     network,
     nodes,
@@ -38,7 +39,7 @@ __all__ = [
 
 Status = Literal["pass", "fail", "waived", "n/a"]
 
-_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, scheduling, hygiene)
+_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene)
 
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)

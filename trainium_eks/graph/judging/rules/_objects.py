@@ -8,6 +8,9 @@ from trainium_eks.graph.judging.rules._facts import RELEASE
 from trainium_eks.graph.judging.rules._read import Json, at, items, mapping, text
 from trainium_eks.graph.judging.rules._view import View
 
+NAMESPACE = "kubernetes:core/v1:Namespace"
+TENANT = "trainium-eks:index:TrainingNamespace"
+
 POD_SPECS: Mapping[str, str] = {
     "kubernetes:core/v1:Pod": "spec",
     "kubernetes:apps/v1:DaemonSet": "spec.template.spec",
@@ -67,6 +70,14 @@ def object_name(resource: Resource) -> str:
 def namespace(resource: Resource) -> str:
     """Namespace of an object or a release, ``default`` when it says nothing."""
     return text(at(resource.inputs, "metadata.namespace")) or text(resource.inputs.get("namespace")) or "default"
+
+
+def is_tenant(view: View, home: Resource) -> bool:
+    """Whether a Namespace is a team's: of a TrainingNamespace, or one with a ResourceQuota."""
+    if any(above.type == TENANT for above in view.graph.ancestors(home)):
+        return True
+    name = object_name(home)
+    return any(namespace(each) == name for each in view.of("kubernetes:core/v1:ResourceQuota"))
 
 
 def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:

@@ -177,20 +177,3 @@ def leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
             yield from leaves(each, f"{path}[{index}]")
     else:
         yield path, value
-
-
-_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
-    f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)
-}
-
-
-def quantity(value: Json) -> float | None:
-    """A Kubernetes quantity (``16``, ``"500m"``, ``"4Gi"``) as a number, or None when it is none."""
-    plain = number(value)
-    if plain is not None:
-        return plain
-    match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text(value))
-    amount = number(match.group(1)) if match else None
-    if match is None or amount is None or match.group(2) not in _UNITS:
-        return None
-    return amount * _UNITS[match.group(2)]

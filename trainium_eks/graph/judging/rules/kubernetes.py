@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import ADDON, RELEASE, ROLE
 from trainium_eks.graph.judging.rules._objects import (
+    NAMESPACE,
     Workload,
     chart_name,
     is_local,
+    is_tenant,
     namespace,
     object_name,
     walk,
@@ -35,9 +37,7 @@ from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
-NAMESPACE = "kubernetes:core/v1:Namespace"
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
-TENANT = "trainium-eks:index:TrainingNamespace"
 LEVELS = ("privileged", "baseline", "restricted")
 ENFORCE = "pod-security.kubernetes.io/enforce"
 PRIVILEGED = ("aws-efa-k8s-device-plugin", "neuron-monitor", "node-problem-detector", "fsx-csi-node", "fsx-plugin")
@@ -160,7 +160,7 @@ def network_policies(view: View) -> Iterator[Finding]:
     and lets its own pods talk to each other; and the VPC CNI enforces network policies at all, which is off unless
     configured. EFA traffic bypasses them."""
     for each in view.of(NAMESPACE):
-        if _is_tenant(view, each):
+        if is_tenant(view, each):
             yield from judged(each, _policy_faults(view, object_name(each)), "denies by default, open within")
     addons = view.addons("vpc-cni")
     for addon in addons:
@@ -284,13 +284,6 @@ def _token_findings(view: View, bound: set[tuple[str, str]]) -> Iterator[Finding
         path = f"{workload.path}.automountServiceAccountToken"
         faults = [] if off or place in bound else [f"{path} is {show(mounts)} and no role is bound, wanted false"]
         yield from judged(workload.resource, faults, "mounts no token it does not use")
-
-
-def _is_tenant(view: View, namespace_: Resource) -> bool:
-    if any(above.type == TENANT for above in view.graph.ancestors(namespace_)):
-        return True
-    name = object_name(namespace_)
-    return any(namespace(each) == name for each in view.of("kubernetes:core/v1:ResourceQuota"))
 
 
 def _policy_faults(view: View, name: str) -> Iterator[str]:

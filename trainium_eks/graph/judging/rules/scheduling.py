@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import QUEUE, NodeGroup
@@ -15,13 +16,13 @@ from trainium_eks.graph.judging.rules._read import (
     known,
     mapping,
     number,
-    quantity,
     show,
     text,
     true,
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model.quantities import quantity
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 COMPONENTS = ("scheduler", "controller", "admission")
@@ -184,13 +185,13 @@ def one_recovery(view: View) -> Iterator[Finding]:
         yield from judged(group.resource, faults, "repaired by EKS" if repair else "repaired by Neuron's recovery")
 
 
-def _amounts(queue: Resource, part: str) -> dict[str, float]:
+def _amounts(queue: Resource, part: str) -> dict[str, Decimal]:
     path = "spec.guarantee.resource" if part == "guarantee" else f"spec.{part}"
     amounts = {name: quantity(value) for name, value in mapping(at(queue.inputs, path)).items()}
     return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
-def _queue_faults(queue: Resource, parent: Resource | None, pool: dict[str, float]) -> Iterator[str]:
+def _queue_faults(queue: Resource, parent: Resource | None, pool: dict[str, Decimal]) -> Iterator[str]:
     if object_name(queue) in ("default", "root"):
         yield f"metadata.name is {object_name(queue)}, which is Volcano's own, wanted another"
     for part in ("capability", "deserved", "guarantee.resource"):
@@ -212,24 +213,24 @@ def _queue_faults(queue: Resource, parent: Resource | None, pool: dict[str, floa
                 yield f"spec.{part}[{name}] is {amount:g}, wanted at most {pool.get(name, 0):g} (the groups at maxSize)"
 
 
-def _pool(view: View) -> dict[str, float]:
+def _pool(view: View) -> dict[str, Decimal]:
     """Devices and EFA interfaces of all accelerator groups at their maximum; empty when there are no groups."""
-    pool: dict[str, float] = {}
+    pool: dict[str, Decimal] = {}
     for group in view.accelerator_groups:
-        nodes = number(group.max_size) or 0
+        nodes = Decimal(number(group.max_size) or 0)
         for resource, count in view.catalogue.device_resources(group.type_name).items() if group.instance else ():
-            pool[resource] = pool.get(resource, 0) + nodes * count
+            pool[resource] = pool.get(resource, Decimal(0)) + nodes * count
     return pool
 
 
-def _guarantees(queues: tuple[Resource, ...]) -> dict[str, dict[str, float]]:
+def _guarantees(queues: tuple[Resource, ...]) -> dict[str, dict[str, Decimal]]:
     """Sum of the guarantees of the queues under each parent (empty name: the root)."""
-    total: dict[str, dict[str, float]] = {}
+    total: dict[str, dict[str, Decimal]] = {}
     for queue in queues:
         parent = text(at(queue.inputs, "spec.parent"))
         within = total.setdefault("" if parent == "root" else parent, {})
         for name, amount in _amounts(queue, "guarantee").items():
-            within[name] = within.get(name, 0) + amount
+            within[name] = within.get(name, Decimal(0)) + amount
     return total
 
 

@@ -1,0 +1,192 @@
+"""R70-R71: each Kubernetes object once, and teams that cannot reach each other's share.
+
+An independent check: what must be judged stands here by name, and is not read from the model that writes the policies.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.judging.rules._facts import RELEASE
+from trainium_eks.graph.judging.rules._objects import NAMESPACE, is_tenant, namespace, object_name
+from trainium_eks.graph.judging.rules._read import Json, at, given, items, mapping, show, text, true
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._view import View
+
+POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+POLICY_BINDING = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
+QUOTA = "kubernetes:core/v1:ResourceQuota"
+ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
+ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
+PRIORITY_CLASS = "kubernetes:scheduling.k8s.io/v1:PriorityClass"
+STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
+FSX_DRIVER = "fsx.csi.aws.com"
+
+POD_FIELDS = ("schedulerName", "nodeName", "tolerations", "priorityClassName", "resourceClaims", "volumes", "ephemeral")
+JUDGED: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "pods"): POD_FIELDS,
+    ("batch.volcano.sh", "jobs"): (*POD_FIELDS, "queue", "volumeClaim"),
+    ("scheduling.volcano.sh", "podgroups"): ("queue", "priorityClassName"),
+    ("bus.volcano.sh", "commands"): ("target",),
+}
+"""API group and resource to the fields by which one team gets what is another's."""
+
+OUT_OF_HAND = (
+    "persistentvolumeclaims",
+    "podgroups",
+    "queues",
+    "resourcequotas",
+    "limitranges",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "networkpolicies",
+    "roles",
+    "rolebindings",
+    "bindings",
+    "pods/binding",
+    "pods/ephemeralcontainers",
+    "pods/resize",
+    "pods/status",
+)
+"""What a team's role must not write: each goes past the policies or the quota."""
+WRITING = ("create", "update", "patch", "delete", "deletecollection", "*")
+BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
+
+
+@rule("R70", "Make each Kubernetes object once", "high", "own")
+def one_object(view: View) -> Iterator[Finding]:
+    """Two resources that are one object (the same cluster, API group, kind, namespace and name) overwrite each other,
+    and the deletion of one takes the other's object away. A Helm release is told by its namespace and name."""
+    first: dict[tuple[str, ...], Resource] = {}
+    for resource in view.graph.resources:
+        identity = _identity(resource)
+        if identity is None:
+            continue
+        other = first.setdefault(identity, resource)
+        _, _, kind, home, name = identity
+        faults = [] if other is resource else [f"{kind} {home}/{name} is {other.name} already, wanted another name"]
+        yield from judged(resource, faults, "the only one of its name")
+
+
+@rule("R71", "Keep teams out of each other's share", "high", "own, PSS")
+def teams_apart(view: View) -> Iterator[Finding]:
+    """In a team's namespace (of a TrainingNamespace, or one with a ResourceQuota) admission policies judge pods,
+    Volcano's jobs, PodGroups and commands, on creation and on update, and refuse what they cannot judge. Nobody gets in
+    before they stand, and no role writes what goes past them. The quota bounds pods, CPU, memory, storage, and file
+    systems of a claim's own. The stack's priority classes preempt nothing."""
+    for home in view.of(NAMESPACE):
+        if is_tenant(view, home):
+            name = object_name(home)
+            faults = [*_policy_faults(view, name), *_quota_faults(view, name), *_role_faults(view, name)]
+            yield from judged(home, faults, "judged by admission, bounded by its quota")
+    for each in view.of(PRIORITY_CLASS):
+        faults = []
+        if each.inputs.get("preemptionPolicy") != "Never":
+            faults.append(f"preemptionPolicy is {show(each.inputs.get('preemptionPolicy'))}, wanted Never")
+        if true(each.inputs.get("globalDefault")):
+            faults.append("globalDefault is true, wanted false: it would be every pod's, the system's own too")
+        yield from judged(each, faults, "preempts nothing")
+
+
+def _identity(resource: Resource) -> tuple[str, ...] | None:
+    """Cluster, API group, kind, namespace and name; None for what is no object, or has a name of Pulumi's making."""
+    if resource.type == RELEASE:
+        name = text(resource.inputs.get("name"))
+        return (resource.provider, "helm", "Release", namespace(resource), name) if name else None
+    name = text(at(resource.inputs, "metadata.name"))
+    package, _, rest = resource.type.partition(":")
+    version, _, kind = rest.partition(":")
+    if package != "kubernetes" or not resource.custom or kind.endswith("Patch") or not name:
+        return None
+    group = version.rpartition("/")[0]
+    return (resource.provider, group, kind, text(at(resource.inputs, "metadata.namespace")), name)
+
+
+def _guards(view: View, home: str) -> Iterator[tuple[Resource, Resource]]:
+    """Bindings in force in a namespace, each with its policy."""
+    policies = {object_name(each): each for each in view.of(POLICY)}
+    for binding in view.of(POLICY_BINDING):
+        spec = mapping(binding.inputs.get("spec"))
+        policy = policies.get(text(spec.get("policyName")))
+        selector = mapping(at(spec, "matchResources.namespaceSelector"))
+        labels = mapping(selector.get("matchLabels"))
+        here = not given(selector.get("matchExpressions")) and labels in ({}, {"kubernetes.io/metadata.name": home})
+        narrowed = any(
+            given(at(spec, f"matchResources.{key}"))
+            for key in ("objectSelector", "resourceRules", "excludeResourceRules")
+        )
+        if policy is not None and here and not narrowed and "Deny" in items(spec.get("validationActions")):
+            yield binding, policy
+
+
+def _policy_faults(view: View, home: str) -> Iterator[str]:
+    guards = tuple(_guards(view, home))
+    for (group, resource), fields in JUDGED.items():
+        policies = [policy for _, policy in guards if _covers(policy, group, resource)]
+        said = " ".join(
+            text(at(each, "expression"))
+            for policy in policies
+            for key in ("variables", "validations")
+            for each in items(at(policy.inputs, f"spec.{key}"))
+        )
+        lacking = [field for field in fields if field not in said]
+        if not policies:
+            where = f"{resource}.{group}" if group else resource
+            wanted = "wanted one with failurePolicy Fail"
+            yield f"no admission policy in {home} denies CREATE and UPDATE of {where}, {wanted}"
+        elif lacking:
+            yield f"no admission policy in {home} judges {', '.join(lacking)} of {resource}, wanted them judged"
+    for binding in view.of(ROLE_BINDING):
+        if namespace(binding) == home:
+            early = [guard.name for guard, _ in guards if guard.urn not in view.upstream(binding)]
+            if early:
+                yield f"RoleBinding {binding.name} does not wait for {', '.join(sorted(early))}, wanted it to"
+
+
+def _covers(policy: Resource, group: str, resource: str) -> bool:
+    spec = mapping(policy.inputs.get("spec"))
+    constraints = mapping(spec.get("matchConstraints"))
+    if spec.get("failurePolicy", "Fail") != "Fail" or given(constraints.get("excludeResourceRules")):
+        return False
+    if given(constraints.get("objectSelector")) or given(constraints.get("namespaceSelector")):
+        return False
+    return any(
+        _has(each, "apiGroups", group)
+        and _has(each, "resources", resource)
+        and (_has(each, "operations", "CREATE") and _has(each, "operations", "UPDATE"))
+        and not given(at(each, "resourceNames"))
+        for each in items(constraints.get("resourceRules"))
+    )
+
+
+def _has(rule_: Json, key: str, wanted: str) -> bool:
+    return bool({wanted, "*"} & set(map(str, items(at(rule_, key)))))
+
+
+def _quota_faults(view: View, home: str) -> Iterator[str]:
+    hard: dict[str, Json] = {}
+    for quota in view.of(QUOTA):
+        if namespace(quota) == home and not given(at(quota.inputs, "spec.scopes")):
+            hard |= mapping(at(quota.inputs, "spec.hard"))
+    lacking = [name for name in BOUNDED if name not in hard]
+    lacking += [
+        f"{object_name(each)}.storageclass.storage.k8s.io/persistentvolumeclaims"
+        for each in view.of(STORAGE_CLASS)
+        if each.inputs.get("provisioner") == FSX_DRIVER
+    ]
+    lacking = [name for name in lacking if name not in hard]
+    if lacking:
+        yield f"no ResourceQuota of {home} bounds {', '.join(lacking)}, wanted it bounded"
+
+
+def _role_faults(view: View, home: str) -> Iterator[str]:
+    for role in view.of(ROLE):
+        if namespace(role) != home:
+            continue
+        for index, each in enumerate(items(role.inputs.get("rules"))):
+            if any(verb in WRITING for verb in items(at(each, "verbs"))):
+                written = [str(name) for name in items(at(each, "resources")) if name in OUT_OF_HAND]
+                if written:
+                    yield f"Role {role.name}: rules[{index}] writes {', '.join(written)}, wanted reading alone"
+
+
+RULES: tuple[Rule, ...] = (one_object, teams_apart)
