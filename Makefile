@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help local local-down verify plan test checked programs lint types unit test-engine test-engine-full mutants format docs golden preview up destroy clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # On a new machine pip keeps one core busy for minutes and Go the others: they run side by side.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --silent -j2 programs

@@ -74,7 +74,8 @@ def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) ->
     said: set[str] = vars(root).setdefault("_trainium_eks_warnings", set()) if root is not None else set()
     new = [problem for problem in problems if f"{problem.reason} {problem.value}" not in said]
     for problem in new:
-        pulumi.log.warn(f"{subject}: {describe([problem], spell)}")
+        # Pulumi's own log and the plan both say that it is a warning.
+        pulumi.log.warn(f"{subject}: {describe([problem], spell).removeprefix('- warning: ')}")
         said.add(f"{problem.reason} {problem.value}")
 
 

@@ -1,11 +1,13 @@
 """Why a command stopped: one shape for people and for ``--json``."""
 
+import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from trainium_eks.graph.graph import SCHEMA_VERSION
-from trainium_eks.model.problems import Problem, config_path, describe
+from trainium_eks.model.problems import Problem, Setting, config_path, config_set, describe
 
 FAILED = 1
 """The input is understood and wrong: invalid config, a program that fails, a rule that is broken."""
@@ -23,6 +25,7 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
         problems: Iterable[Problem] = (),
         detail: str = "",
         spell: Callable[[str], str] = config_path,
+        setting: Setting = config_set,
     ) -> None:
         super().__init__(title)
         self.code = code
@@ -34,10 +37,12 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
         """The program's own traceback, when that is why."""
         self.spell = spell
         """How the reader writes the problems' paths: as the config's keys, or as a component's arguments (``str``)."""
+        self.setting = setting
+        """What sets a value of the config: a line of the stack's file, or a command."""
 
     def text(self) -> str:
         """For people."""
-        parts = (self.title, describe(self.problems, self.spell), self.detail.rstrip())
+        parts = (self.title, describe(self.problems, self.spell, self.setting), self.detail.rstrip())
         return "\n".join(part for part in parts if part)
 
     def to_json(self) -> dict[str, Any]:
@@ -49,5 +54,12 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
 
 def complain(failure: Failure) -> int:
     """Shows a failure on stderr; its exit code."""
-    sys.stderr.write(f"{failure.text()}\n")
+    sys.stderr.write(f"{as_typed(failure.text())}\n")
     return failure.code
+
+
+def as_typed(text: str) -> str:
+    """The text with each ``trn`` command as it can be typed here: ``./trn`` in a checkout where none is installed."""
+    return (
+        text if shutil.which("trn") else re.sub(r"(?<![\w./-])trn (?=(?:deploy|local|plan|verify)\b)", "./trn ", text)
+    )

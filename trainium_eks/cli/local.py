@@ -173,7 +173,9 @@ def _told(target: Target, act: Callable[[], int]) -> int:
     except Failure as failure:
         return complain(failure)
     except InvalidConfig as error:
-        return complain(recording.refusal(error, target.stack, "nothing was begun"))
+        return complain(
+            recording.refusal(error, recording.find_project(target.directory), target.stack, "nothing was begun")
+        )
     except ProjectError as error:
         return complain(Failure(WRONG_USAGE, str(error)))
     except ProgramFailed as error:

@@ -72,7 +72,7 @@ def kubeconfig(
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def kubectl(
-    arguments: Annotated[list[str] | None, typer.Argument(help="What kubectl shall do: get nodes.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments for kubectl: get nodes.")] = None,
     stack: Stack = "local",
     directory: Directory = None,
 ) -> None:
@@ -87,7 +87,7 @@ def logs(
     process: Annotated[str | None, typer.Argument(help="kube-apiserver, etcd, kwok, …; default: list them.")] = None,
     stack: Stack = "local",
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     directory: Directory = None,
 ) -> None:
     """Show the log of a process."""

@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.stack_file import StackFile
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording import assumptions, process
 from trainium_eks.graph.recording.assumptions import Assumptions, AssumptionsError
 from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, load_project
-from trainium_eks.model.problems import config_path
+from trainium_eks.model.problems import config_path, config_set
 
 TIMEOUT_SECONDS = 120.0
 """After which a program is stopped."""
@@ -47,18 +48,21 @@ def check_stack(project: Path, stack: str) -> None:
         sys.stderr.write(f"warning: {warning}\n")
 
 
-def refusal(error: InvalidConfig, stack: str, outcome: str) -> Failure:
+def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Failure:
     """The refusal of a stack's config, or of a component's arguments, as the end of a command.
 
     Args:
         error: what was refused.
+        project: the project's directory.
         stack: the stack whose file it is.
         outcome: what did not happen (``nothing was planned``).
     """
     count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
     where = error.component or f"Pulumi.{stack}.yaml"
     spell = str if error.component else config_path
-    return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell)
+    file = StackFile.find(load_project(project), stack)
+    setting = file.setting if file is not None else config_set
+    return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
 
 
 def load_assumptions(path: Path | None) -> Assumptions:
@@ -87,7 +91,7 @@ def record(project: Path, stack: str, given: Assumptions = Assumptions()) -> Gra
     try:
         return process.record(project, stack, assumptions=given, timeout_seconds=TIMEOUT_SECONDS)
     except InvalidConfig as error:
-        raise refusal(error, stack, "nothing was planned") from None
+        raise refusal(error, project, stack, "nothing was planned") from None
     except process.ProgramFailed as error:
         parts = [
             error.traceback.rstrip(),

@@ -1,6 +1,5 @@
 """``trn local`` for people: what goes on while it works, and what there is afterwards."""
 
-import shutil
 import sys
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli import facts, render
+from trainium_eks.cli.failure import as_typed
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change
@@ -166,14 +166,12 @@ def _closing(result: Result, stack: str) -> RenderableType:
         said = (
             f"✓ {stack} is as its program says: {', '.join(parts) or 'no resource changed'} ({result.seconds:.1f} s)."
         )
-    # In a clone the command lies beside the program; where the package is installed it is on PATH.
-    trn = "trn" if shutil.which("trn") else "./trn"
-    next_ = [
-        ("look", f"{trn} local kubectl{option} get nodes -L node.kubernetes.io/instance-type"),
-        ("check", f"{trn} verify --stack {stack}"),
-        ("end", f"{trn} local down{option}"),
-    ]
-    return Group(Text(said, "bold green"), _rows(next_))
+    next_ = {
+        "look": f"trn local kubectl{option} get nodes -L node.kubernetes.io/instance-type",
+        "check": f"trn verify --stack {stack}",
+        "end": f"trn local down{option}",
+    }
+    return Group(Text(said, "bold green"), _rows((what, as_typed(command)) for what, command in next_.items()))
 
 
 def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
@@ -183,11 +181,11 @@ def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
         there = paths.root.exists()
         rest = f"; its state is in {paths.root}" if there else ""
         hint = f"trn local up --stack {stack}"
-        sys.stdout.write(f"{stack} does not run here{rest}. Start it with `{hint}`.\n")
+        sys.stdout.write(as_typed(f"{stack} does not run here{rest}. Start it with `{hint}`.\n"))
         return False
     programs = {name: binary.path for name, binary in toolchain.provide(report.minor, progress=lambda _: None).items()}
     healthy = ControlPlane(paths, programs, kubernetes_minor=report.minor).healthy()
-    word = Text("healthy", "green") if healthy else Text("not healthy: run `trn local up` again", "red")
+    word = Text("healthy", "green") if healthy else Text(as_typed("not healthy: run `trn local up` again"), "red")
     title = Text(f"{stack}  Kubernetes {report.kubernetes} at {report.server}  ", "bold").append_text(word)
     table = Table(box=None, show_header=True, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("process", "pid", "for"):
@@ -206,7 +204,7 @@ def _with_outputs(result: Result) -> Graph:
     """The graph as its outputs are here; the kubeconfig holds a key, which no terminal needs to show."""
     shown = dict(result.outputs)
     if "kubeconfig" in shown:
-        shown["kubeconfig"] = "(`trn local kubeconfig` prints it)"
+        shown["kubeconfig"] = as_typed("(`trn local kubeconfig` prints it)")
     return replace(result.graph, outputs=shown)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from trainium_eks.checks.check import Check, Status
 from trainium_eks.checks.verify import Verification
+from trainium_eks.cli.failure import as_typed
 from trainium_eks.cli.render import shortened, show_sections
 
 FAULTS = 5
@@ -82,7 +83,7 @@ def _found(check: Check) -> Iterable[Text]:
     if len(shown) < len(check.faults):
         yield Text(f"and {len(check.faults) - len(shown)} more", "dim")
     if check.remedy:
-        yield Text(f"→ {check.remedy}", "cyan")
+        yield Text(f"→ {as_typed(check.remedy)}", "cyan")
 
 
 def _summary(found: Verification) -> Text:

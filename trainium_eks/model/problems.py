@@ -138,15 +138,20 @@ def refused(problems: Iterable[Problem], waivers: Mapping[str, str]) -> tuple[Pr
     )
 
 
-def describe(problems: Iterable[Problem], spell: Callable[[str], str] = str) -> str:
+Setting = Callable[[str, Value], str]
+"""How a reader sets a value of the config: called with its path, as Python spells it, and the value."""
+
+
+def describe(problems: Iterable[Problem], spell: Callable[[str], str] = str, setting: Setting = config_set) -> str:
     """The problems as a list for people: path, value and reason; what is allowed; the fix.
 
     Args:
         problems: what to show, in this order.
-        spell: how the reader writes a path. With :func:`config_path` the fixes are commands for the stack's config;
-            without it they name the argument to change.
+        spell: how the reader writes a path. With :func:`config_path` the fixes are about the stack's config; without
+            it they name the argument to change.
+        setting: with :func:`config_path`, what sets a value: a command, unless told otherwise.
     """
-    return "\n".join(line for problem in problems for line in _lines(problem, spell))
+    return "\n".join(line for problem in problems for line in _lines(problem, spell, setting))
 
 
 def shown(value: Value) -> str:
@@ -163,7 +168,7 @@ def shown(value: Value) -> str:
 _MOST_SHOWN = 20
 
 
-def _lines(problem: Problem, spell: Callable[[str], str]) -> list[str]:
+def _lines(problem: Problem, spell: Callable[[str], str], setting: Setting) -> list[str]:
     where = spell(problem.path)
     if where and problem.value is not None:
         found = shown(problem.value)
@@ -176,18 +181,20 @@ def _lines(problem: Problem, spell: Callable[[str], str]) -> list[str]:
         cut = problem.allowed[:_MOST_SHOWN]
         more = f", … ({len(problem.allowed)} in all)" if len(cut) < len(problem.allowed) else ""
         lines.append(f"    allowed: {_spelled(', '.join(cut), spell)}{more}")
-    lines.extend(f"    {label}: {text}" for label, text in zip(("fix", "or"), _fixes(problem, spell), strict=False))
+    lines.extend(
+        f"    {label}: {text}" for label, text in zip(("fix", "or"), _fixes(problem, spell, setting), strict=False)
+    )
     if problem.severity is Severity.ACKNOWLEDGE:
-        waive = config_set(f"waivers.{problem.rule}", "<your reason>")
+        waive = setting(f"waivers.{problem.rule}", "<your reason>")
         lines.append(f"    or accept it: {waive if spell is config_path else f'waive {problem.rule} with a reason'}")
     return lines
 
 
-def _fixes(problem: Problem, spell: Callable[[str], str]) -> list[str]:
+def _fixes(problem: Problem, spell: Callable[[str], str], setting: Setting) -> list[str]:
     fixes = []
     if problem.good is not None:
         if spell is config_path:
-            fixes.append(config_set(problem.path, problem.good))
+            fixes.append(setting(problem.path, problem.good))
         else:
             fixes.append(f"set {spell(problem.path)} to {shown(problem.good)}")
     if problem.fix:

@@ -86,6 +86,11 @@ class Project:
         files = (path for suffix in SUFFIXES for path in self.stack_directory.glob(f"Pulumi.*{suffix}"))
         return tuple(sorted({path.name.removeprefix("Pulumi.").rpartition(".")[0] for path in files}))
 
+    def stack_file(self, name: str) -> Path | None:
+        """The file of a stack; None when there is none."""
+        named = re.fullmatch(r"[A-Za-z0-9._-]+", name)
+        return _existing(self.stack_directory, f"Pulumi.{name}") if named else None
+
     def stack(self, name: str) -> StackSettings:
         """The config of one stack, defaults included.
 
@@ -93,8 +98,8 @@ class Project:
             ProjectError: when there is no such stack, or its file cannot be read.
             InvalidConfig: when a value is missing or not of its declared type.
         """
-        path = _existing(self.stack_directory, f"Pulumi.{name}")
-        if path is None or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+        path = self.stack_file(name)
+        if path is None:
             there = f"there are {', '.join(self.stacks)}" if self.stacks else "there is none yet"
             close = nearest(name, self.stacks)
             hint = f"; did you mean {close!r}?" if close else ""
