@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 import pulumi
 
 from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
-from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, read
+from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, is_judged, judged, read
 
 A = TypeVar("A", bound=Shape)
 
@@ -42,8 +42,11 @@ def accept(
     subject: str,
     waivers: Mapping[str, str] | None = None,
     spell: Callable[[str], str] = str,
+    naming: Callable[[A], Iterable[Problem]] = lambda _: (),
 ) -> A:
     """The args as an instance of ``spec``, once ``judge`` finds nothing to refuse; warnings go to Pulumi's log.
+
+    Args that a stack has made of its judged config, or that were accepted before, are not judged again.
 
     Args:
         spec: the component's args model.
@@ -52,6 +55,7 @@ def accept(
         subject: how the error names the component (``Network net``).
         waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
         spell: how paths are shown: as Python names, or as the config file has them (``config_path``).
+        naming: what is wrong with the component's own name, which is no argument; always asked.
 
     Raises:
         ArgumentError: with every problem, before anything is registered.
@@ -60,12 +64,12 @@ def accept(
         read_args = read(spec, args)
     except ShapeError as error:
         raise ArgumentError(subject, error.problems, spell) from None
-    found = tuple(judge(read_args))
+    found = (*naming(read_args), *(() if is_judged(read_args) else judge(read_args)))
     stopping = refused(found, waivers or {})
     if stopping:
         raise ArgumentError(subject, stopping, spell)
     _warn([problem for problem in found if problem.severity is Severity.WARN], subject, spell)
-    return read_args
+    return judged(read_args)
 
 
 def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) -> None:

@@ -17,7 +17,7 @@ from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, nearest, under
-from trainium_eks.model.shape import Flag
+from trainium_eks.model.shape import Flag, judged
 
 from . import _addons, _iam
 from ._args import Tags, Text, accept, extend, waivers_of
@@ -147,9 +147,10 @@ class TrainiumCluster(pulumi.ComponentResource):
         args = accept(
             TrainiumClusterArgs,
             args,
-            lambda read: [*_name_problems(name, read.node_groups), *problems(read)],
+            problems,
             f"TrainiumCluster {name}",
             waivers=waivers_of(args),
+            naming=lambda read: _name_problems(name, read.node_groups),
         )
         super().__init__("trainium-eks:index:TrainiumCluster", name, {}, opts)
         self._args = args
@@ -374,7 +375,8 @@ class TrainiumCluster(pulumi.ComponentResource):
             waivers=args.waivers,
             wait_for=tuple(self.before_nodes),
         )
-        return AcceleratorNodeGroup(f"{self._name}-{group.name}", wiring, self._child())
+        # The cluster has judged its groups.
+        return AcceleratorNodeGroup(f"{self._name}-{group.name}", judged(wiring), self._child())
 
     def _make_storage_class(self) -> None:
         """The default class: encrypted gp3. New EKS versions mark none as default.

@@ -88,9 +88,10 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         args = accept(
             AcceleratorNodeGroupArgs,
             args,
-            lambda read: [*name_problems(name), *problems(read)],
+            problems,
             f"AcceleratorNodeGroup {name}",
             waivers=waivers_of(args),
+            naming=lambda _: name_problems(name),
         )
         super().__init__("trainium-eks:index:AcceleratorNodeGroup", name, {}, opts)
         self._args = args

@@ -1,7 +1,7 @@
 """TrainingStack: one environment, composed of all the other components from one validated config."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pulumi
@@ -13,7 +13,7 @@ from trainium_eks.model import queues as queue_model
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, config_path, refused
-from trainium_eks.model.shape import ShapeError
+from trainium_eks.model.shape import ShapeError, judged
 from trainium_eks.model.storage import S3Durability
 
 from . import _iam
@@ -63,6 +63,9 @@ def default_tags(config: StackConfig) -> dict[str, str]:
 class TrainingStack(pulumi.ComponentResource):
     """Everything one environment needs to run distributed training.
 
+    The config is judged here, whole; the components get their sections of it as judged (``judged``), and judge only
+    what is their own.
+
     What holds data (file system, bucket) and what runs (cluster, groups) meet only where a claim binds: the file
     system waits for its subnet and its own rules, never for the cluster, so that both are made at the same time.
     """
@@ -80,8 +83,14 @@ class TrainingStack(pulumi.ComponentResource):
         config: StackConfig | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        judge = _judge_as(name)
-        config = accept(StackConfig, config, judge, f"TrainingStack {name}", waivers=waivers_of(config))
+        config = accept(
+            StackConfig,
+            config,
+            model.problems,
+            f"TrainingStack {name}",
+            waivers=waivers_of(config),
+            naming=lambda _: _name_problems(name),
+        )
         super().__init__("trainium-eks:index:TrainingStack", name, {}, opts)
         self._config = config
         self._catalogue = model.catalogue(config)
@@ -138,7 +147,7 @@ class TrainingStack(pulumi.ComponentResource):
         config, name = self._config, f"{self._name}-network"
         if config.existing_network is not None:
             wiring = extend(ExistingNetworkArgs, config.existing_network, region=config.region)
-            return ExistingNetwork(name, wiring, self._child())
+            return ExistingNetwork(name, judged(wiring), self._child())
         args = extend(
             NetworkArgs,
             config.network,
@@ -147,7 +156,7 @@ class TrainingStack(pulumi.ComponentResource):
             kms_key_arn=self._key.key_arn,
             permissions_boundary=config.permissions_boundary,
         )
-        return Network(name, args, self._child())
+        return Network(name, judged(args), self._child())
 
     def _make_cluster(self) -> TrainiumCluster:
         config, network = self._config, self._network
@@ -167,7 +176,7 @@ class TrainingStack(pulumi.ComponentResource):
             tags=default_tags(config),
             waivers=config.waivers,
         )
-        return TrainiumCluster(f"{self._name}-cluster", args, self._child())
+        return TrainiumCluster(f"{self._name}-cluster", judged(args), self._child())
 
     def _make_file_system(self) -> FsxLustre | None:
         config = self._config
@@ -186,7 +195,7 @@ class TrainingStack(pulumi.ComponentResource):
             tags=default_tags(config),
             waivers=config.waivers,
         )
-        return FsxLustre(f"{self._name}-fsx", args, self._child())
+        return FsxLustre(f"{self._name}-fsx", judged(args), self._child())
 
     def _make_device_addons(self) -> None:
         """Device plugins for the families in use; the EFA plugin is installed once, whatever the mix."""
@@ -270,7 +279,7 @@ class TrainingStack(pulumi.ComponentResource):
                 permissions_boundary=config.permissions_boundary,
                 rendezvous=config.volcano.rendezvous,
             )
-            made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", args, self._in_cluster())
+            made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", judged(args), self._in_cluster())
         return made
 
     def _linked_bucket(self) -> dict[str, Any]:
@@ -288,7 +297,7 @@ class TrainingStack(pulumi.ComponentResource):
         if config.image_repository is None:
             return None
         args = extend(ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=self._key.key_arn)
-        return ImageRepository(f"{self._name}-images", args, self._child())
+        return ImageRepository(f"{self._name}-images", judged(args), self._child())
 
     def _namespace_output(self, name: str) -> dict[str, pulumi.Input[Any]]:
         namespace = self._namespaces[name]
@@ -325,12 +334,12 @@ class TrainingStack(pulumi.ComponentResource):
         }
 
 
-def _judge_as(name: str) -> Callable[[StackConfig], Iterable[Problem]]:
-    """The judge of a config for a stack of this name, which buckets, images and Kubernetes objects start with."""
+def _name_problems(name: str) -> list[Problem]:
+    """The stack's name is what buckets, images and Kubernetes objects start with."""
+    if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        return []
     reason = f"the name {name!r} does not fit buckets and Kubernetes objects: lower-case letters, digits and dashes"
-    fix = "rename the stack (the environment's config file is called after it)"
-    found = [] if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name) else [Problem("", reason, fix)]
-    return lambda config: [*found, *model.problems(config)]
+    return [Problem("", reason, "rename the stack (the environment's config file is called after it)")]
 
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:

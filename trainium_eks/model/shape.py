@@ -7,7 +7,7 @@ Models check shape only (names, types, required or not). Whether a value makes s
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import pydantic
 from pydantic.alias_generators import to_camel
@@ -55,6 +55,15 @@ class Shape(pydantic.BaseModel):
     later_in: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that must be known at once, each with the field that takes an Output in its place, and how."""
 
+    _judged: bool = pydantic.PrivateAttr(default=False)
+    """Whether a judge has found nothing to refuse in it: it is frozen, so it need not be judged again."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's; a copy with other values is to be judged anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied._judged = self._judged and not update
+        return copied
+
 
 def _whole(value: object) -> object:
     if isinstance(value, bool | str):
@@ -77,6 +86,17 @@ Flag = Annotated[bool, pydantic.Field(strict=True)]
 Word = Annotated[str, pydantic.BeforeValidator(_word)]
 """Text that may look like a number (a tag's value, an account id): ``pulumi config set --path`` stores digits as a
 number and ``true`` as a boolean, whatever was meant."""
+
+
+def judged(data: S) -> S:
+    """The same data, marked as judged: whoever made it has judged all that it says, or what it is made of."""
+    data._judged = True
+    return data
+
+
+def is_judged(data: Shape) -> bool:
+    """Whether it was marked by :func:`judged`."""
+    return data._judged
 
 
 class ShapeError(ValueError):

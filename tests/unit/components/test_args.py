@@ -51,3 +51,32 @@ def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule() -> None:
     assert accept(Sample, {}, judge, "Sample s", waivers={"R29": "a test"}).size == 1
     with pytest.raises(ArgumentError):
         accept(Sample, {}, judge, "Sample s", waivers={"R28": "another rule"})
+
+
+def test_what_was_accepted_is_not_judged_again_unless_it_is_changed() -> None:
+    asked: list[int] = []
+
+    def judge(args: Sample) -> list[Problem]:
+        asked.append(args.size)
+        return []
+
+    once = accept(Sample, {"size": 1}, judge, "Sample s")
+    assert accept(Sample, once, judge, "Sample s") is once
+    accept(Sample, once.model_copy(), judge, "Sample s")
+    assert asked == [1]
+    accept(Sample, once.model_copy(update={"size": 2}), judge, "Sample s")
+    accept(Sample, {"size": 1}, judge, "Sample s")
+    assert asked == [1, 2, 1]
+
+
+def test_a_name_is_judged_with_args_that_were_judged_before() -> None:
+    once = accept(Sample, {}, lambda _: [], "Sample s")
+    with pytest.raises(ArgumentError, match="too long"):
+        accept(Sample, once, lambda _: [], "Sample s", naming=lambda _: [Problem("", "too long")])
+
+
+def test_what_is_refused_is_not_taken_for_judged() -> None:
+    args = Sample()
+    for _ in range(2):
+        with pytest.raises(ArgumentError):
+            accept(Sample, args, lambda _: [Problem("size", "too small")], "Sample s")

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from components import ArgumentError, TrainingStack
+from components import ArgumentError, TrainingStack, read_config
 from trainium_eks.graph.graph import Graph
+from trainium_eks.model import node_groups
+from trainium_eks.model.problems import Problem
 
 Record = Callable[..., Graph]
 
@@ -16,6 +18,14 @@ CONFIG: dict[str, Any] = {
     "allowed_account_ids": ["111122223333"],
     "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
 }
+
+CONFIG_TEXT = {
+    "region": "us-west-2",
+    "owner": "me",
+    "allowedAccountIds": '["111122223333"]',
+    "cluster": '{"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}',
+}
+"""The same, as Pulumi hands it to a program."""
 
 
 def test_defaults_are_the_blueprint(record: Record) -> None:
@@ -75,3 +85,22 @@ def test_two_environments_side_by_side_share_nothing(record: Record) -> None:
     graph = record(program)
     for first in (each for each in graph.resources if "trn-one" in each.urn):
         assert not [urn for urn in first.dependencies if "trn-two" in urn]
+
+
+def test_each_group_is_judged_once(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    judge = node_groups.problems
+
+    def counted(group: node_groups.NodeGroupConfig, **rest: Any) -> list[Problem]:
+        judged.append(group.name)
+        return judge(group, **rest)
+
+    monkeypatch.setattr(node_groups, "problems", counted)
+
+    def program() -> None:
+        config = read_config()
+        TrainingStack("trn-dev", config)
+
+    values = {f"trainium-eks:{key}": text for key, text in CONFIG_TEXT.items()}
+    record(program, project="trainium-eks", config=values)
+    assert judged == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
