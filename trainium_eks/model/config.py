@@ -1,10 +1,11 @@
 """StackConfig: everything an environment can say, in one validated model."""
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pydantic
 
@@ -111,7 +112,7 @@ def decode(values: Mapping[str, str]) -> dict[str, Any]:
 def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
     """What else is wrong, in the sections that have their shape, when others have not: all is told at once.
 
-    A section is left out when it is judged by looking at a broken one too.
+    A judge that looks at a broken section has no say.
 
     Args:
         values: what :func:`load` got.
@@ -125,21 +126,27 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
     except ShapeError:
         return ()
     given = {formats.snake(key) for key in whole}
-    judged = {name for name in given if not broken & {name, *_LOOKS_AT.get(name, ())}}
-    return tuple(problem for problem in problems(config) if _section(problem) in judged)
+    # Not a StackConfig, but to those who read it like one.
+    found = _found(cast(StackConfig, _Unbroken(config, broken)))
+    told = unseen.judged(found, config.model_dump())
+    return tuple(_settable(config, problem) for problem in told if _section(problem) in given)
 
 
-_LOOKS_AT: Mapping[str, tuple[str, ...]] = {
-    "cluster": ("existing_network", "instance_types", "network", "production"),
-    "existing_network": ("instance_types", "node_groups", "region"),
-    "file_system": ("existing_network", "network", "production", "region"),
-    "namespaces": ("cluster", "file_system", "queues"),
-    "network": ("instance_types", "node_groups", "production", "region"),
-    "node_groups": ("cluster", "existing_network", "instance_types", "network", "region"),
-    "queues": ("instance_types", "node_groups"),
-    "volcano": ("node_groups",),
-}
-"""Section to the others that its judges look at."""
+class _LooksAtBroken(Exception):  # noqa: N818 (what a judge did)
+    """A judge asked for a section that has not its shape."""
+
+
+class _Unbroken:
+    """A config of which the broken sections cannot be read."""
+
+    def __init__(self, config: StackConfig, broken: Collection[str]) -> None:
+        self._config = config
+        self._broken = broken
+
+    def __getattr__(self, name: str) -> object:
+        if name in self._broken:
+            raise _LooksAtBroken(name)
+        return getattr(self._config, name)
 
 
 def _section(problem: Problem) -> str:
@@ -243,36 +250,16 @@ def problems(config: StackConfig) -> tuple[Problem, ...]:
 
     Nothing is looked up: what only AWS can tell is not judged. Paths start at the stack's root.
     """
-    types = _catalogue_or_default(config)
-    found = _own_problems(config)
-    found += under("instance_types", _instance_type_problems(config))
-    found += _network_problems(config)
-    zones = max(len(zone_ids(config)), 1)
-    found += under(
-        "cluster", cluster.problems(config.cluster, production=config.production, catalogue=types, zones=zones)
-    )
-    found += _group_problems(config, types)
-    if config.file_system is not None:
-        found += under("file_system", storage.problems(config.file_system, production=config.production))
-    found += under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config)))
-    found += under("queues", queues.problems(config.queues, pool=pool(config)))
-    present = queues.present(config.node_groups, types)
-    found += under("queues", queues.guarantee_problems(config.queues, present=present))
-    found += under("namespaces", _namespace_problems(config))
-    if config.image_repository is not None:
-        found += under("image_repository", repository.problems(config.image_repository))
-    found += under("neuron_addons", addons.neuron_problems(config.neuron_addons))
-    found += cross.problems(
-        config,
-        catalogue=types,
-        zones=zone_ids(config),
-        subnets=private_subnets(config),
-        vpc_range=vpc_cidr(config),
-        # Not where the region or the zones themselves are refused: that would say one fault twice.
-        zones_known=config.region in regions.REGIONS and not any(problem.row in (2, 4, 38) for problem in found),
-    )
-    seen = unseen.judged(found, config.model_dump())
-    return tuple(_settable(config, problem) for problem in seen)
+    told = unseen.judged(_found(config), config.model_dump())
+    return tuple(_settable(config, problem) for problem in told)
+
+
+def _found(config: StackConfig) -> list[Problem]:
+    found: list[Problem] = []
+    for judge in _JUDGES:
+        with contextlib.suppress(_LooksAtBroken):
+            found += judge(config)
+    return found
 
 
 _DEFAULT_LISTS = ("node_groups", "queues", "namespaces")
@@ -323,7 +310,7 @@ def _catalogue_or_default(config: StackConfig) -> Catalogue:
 
 def _own_problems(config: StackConfig) -> list[Problem]:
     """The fields of the root itself."""
-    found = _region_problems(config)
+    found: list[Problem] = []
     for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
         if not text.strip():
             found.append(Problem(field, "empty; it becomes a tag on everything (R66)", good=f"<{field}>", row=39))
@@ -384,7 +371,8 @@ def _network_problems(config: StackConfig) -> list[Problem]:
     return found
 
 
-def _group_problems(config: StackConfig, types: Catalogue) -> list[Problem]:
+def _group_problems(config: StackConfig) -> list[Problem]:
+    types = _catalogue_or_default(config)
     found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name", "name")
     cni = cluster.addon_version(config.cluster, "vpc-cni")
     for index, group in enumerate(config.node_groups):
@@ -404,3 +392,77 @@ def _namespace_problems(config: StackConfig) -> list[Problem]:
     parents = [queue.name for queue in config.queues if queue.name not in leaves]
     found = namespaces.problems(config.namespaces, queue_names=leaves, parent_queue_names=parents)
     return found if config.file_system is None else found + namespaces.shared_users(config.namespaces)
+
+
+def _cluster_problems(config: StackConfig) -> list[Problem]:
+    types, zones = _catalogue_or_default(config), _zone_count(config)
+    return under(
+        "cluster", cluster.problems(config.cluster, production=config.production, catalogue=types, zones=zones)
+    )
+
+
+def _zone_count(config: StackConfig) -> int:
+    """How many zones the cluster has, 1 where that cannot be seen."""
+    try:
+        return max(len(zone_ids(config)), 1)
+    except _LooksAtBroken:
+        return 1
+
+
+def _file_system_problems(config: StackConfig) -> list[Problem]:
+    if config.file_system is None:
+        return []
+    return under("file_system", storage.problems(config.file_system, production=config.production))
+
+
+def _repository_problems(config: StackConfig) -> list[Problem]:
+    if config.image_repository is None:
+        return []
+    return under("image_repository", repository.problems(config.image_repository))
+
+
+def _guarantee_problems(config: StackConfig) -> list[Problem]:
+    present = queues.present(config.node_groups, _catalogue_or_default(config))
+    return under("queues", queues.guarantee_problems(config.queues, present=present))
+
+
+def _zone_problems(config: StackConfig) -> list[Problem]:
+    """Where things are; not where region or zones themselves are refused: that would say one fault twice."""
+    zones, types = zone_ids(config), _catalogue_or_default(config)
+    if config.region not in regions.REGIONS or not network.zones_are_sound(zones, config.region):
+        return []
+    return [
+        *cross.group_zone_problems(config, types, zones),
+        *cross.cpu_type_problems(config, types, zones),
+        *cross.file_system_zone_problems(config, zones),
+    ]
+
+
+def _address_problems(config: StackConfig) -> list[Problem]:
+    types = _catalogue_or_default(config)
+    return cross.address_problems(config, types, zone_ids(config), private_subnets(config))
+
+
+_JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
+    _region_problems,
+    _own_problems,
+    lambda config: under("instance_types", _instance_type_problems(config)),
+    _network_problems,
+    _cluster_problems,
+    _group_problems,
+    _file_system_problems,
+    lambda config: under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config))),
+    lambda config: under("queues", queues.problems(config.queues, pool=pool(config))),
+    _guarantee_problems,
+    lambda config: under("namespaces", _namespace_problems(config)),
+    _repository_problems,
+    lambda config: under("neuron_addons", addons.neuron_problems(config.neuron_addons)),
+    _zone_problems,
+    _address_problems,
+    lambda config: cross.range_problems(config, vpc_cidr(config)),
+    cross.lustre_client_problems,
+    lambda config: cross.production_problems(config, zone_ids(config)),
+    lambda config: cross.quota_problems(config, _catalogue_or_default(config)),
+    cross.principal_problems,
+)
+"""What is asked of a config, in the order of the answers."""

@@ -1,4 +1,8 @@
-"""What is wrong between the sections of a stack's config: zones, addresses, one set of production rules."""
+"""What is wrong between the sections of a stack's config: zones, addresses, one set of production rules.
+
+Paths start at the stack's root. ``zones`` are those of the private subnets, the accelerator zone first; ``subnets`` is
+zone id to the range of its private subnet, empty when it cannot be planned.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -21,46 +25,13 @@ FILE_SYSTEM_GIB_PER_ADDRESS = 1200
 """A Lustre file system has an interface for each of its servers: at most one for each 1200 GiB, one for metadata."""
 
 
-def problems(
-    config: "StackConfig",
-    *,
-    catalogue: Catalogue,
-    zones: Sequence[str],
-    subnets: Mapping[str, str],
-    vpc_range: str,
-    zones_known: bool,
-) -> list[Problem]:
-    """What is wrong between sections. Paths start at the stack's root.
-
-    Args:
-        config: the config.
-        catalogue: the types that there are.
-        zones: zones of the private subnets, the accelerator zone first.
-        subnets: zone id to the range of its private subnet; empty when it cannot be planned.
-        vpc_range: the VPC's range.
-        zones_known: False when region or zones are refused already.
-    """
-    found = []
-    if zones_known and zones:
-        found += _group_zone_problems(config, catalogue, zones)
-        found += _cpu_type_problems(config, catalogue, zones)
-        found += _file_system_zone_problems(config, zones)
-    found += _address_problems(config, catalogue, zones, subnets)
-    found += _range_problems(config, vpc_range)
-    found += _lustre_client_problems(config)
-    found += _production_problems(config, zones)
-    found += _quota_problems(config, catalogue)
-    found += _principal_problems(config)
-    return found
-
-
 def _zone_path(group: NodeGroupConfig, index: int) -> str:
     """Where a group's zone was said, or is to be said."""
     in_capacity = group.zone_id is None and node_groups.zone_of(group) is not None
     return f"node_groups[{index}].{'capacity.zone_id' if in_capacity else 'zone_id'}"
 
 
-def _group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
+def group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
     """A group's zone must be one of the network's; a group without one goes to the accelerator zone."""
     found: list[Problem] = []
     for index, group in enumerate(config.node_groups):
@@ -98,7 +69,8 @@ def _accelerator_zone_problems(
     return [Problem(where, reason, value=zones[0], allowed=offered, good=first, row=1)]
 
 
-def _cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
+def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
+    """System nodes are in every zone, the CPU pool is in the first: each must offer their type."""
     found = []
     uses = (("system_nodes", config.cluster.system_nodes, zones), ("cpu_nodes", config.cluster.cpu_nodes, zones[:1]))
     for field, nodes, needed in uses:
@@ -115,7 +87,7 @@ def _cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Seque
     return found
 
 
-def _file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
+def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
     """The file system belongs where the nodes are: elsewhere it is slow, and traffic between zones costs."""
     if config.file_system is None:
         return []
@@ -149,7 +121,7 @@ def _file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> l
     ]
 
 
-def _lustre_client_problems(config: "StackConfig") -> list[Problem]:
+def lustre_client_problems(config: "StackConfig") -> list[Problem]:
     """Whether nodes of this Kubernetes version are known to mount the file system."""
     version, known = config.cluster.kubernetes_version, versions.NEWEST_KUBERNETES_WITH_LUSTRE
     if config.file_system is None or version not in versions.KUBERNETES_STANDARD_SUPPORT:
@@ -161,7 +133,7 @@ def _lustre_client_problems(config: "StackConfig") -> list[Problem]:
     return [formats.warn("cluster.kubernetes_version", reason, fix)]
 
 
-def _address_problems(
+def address_problems(
     config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], subnets: Mapping[str, str]
 ) -> list[Problem]:
     """Whether each private subnet holds what is planned in its zone, every group at its largest."""
@@ -218,7 +190,7 @@ def _larger_vpc(vpc_range: str, zones: Sequence[str], zone: str, total: int) -> 
     return None
 
 
-def _range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
+def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
     """Service addresses must not hide the VPC or a peer."""
     service = config.cluster.service_cidr_block
     peers = (config.existing_network or config.network).peer_cidr_blocks
@@ -240,7 +212,7 @@ def _range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
     return []
 
 
-def _production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
+def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
     """What production asks of the network; cluster and file system judge their own part."""
     if not config.production or config.existing_network is not None or len(zones) < 2:
         return []
@@ -262,7 +234,8 @@ def _production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Pr
     ]
 
 
-def _quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+    """What AWS allows by default, and raises when it is asked."""
     found = []
     groups = len(config.node_groups) + 2
     if groups > MOST_NODE_GROUPS:
@@ -280,7 +253,7 @@ def _quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem
     return found
 
 
-def _principal_problems(config: "StackConfig") -> list[Problem]:
+def principal_problems(config: "StackConfig") -> list[Problem]:
     """One access entry for a principal, and every ARN in the region's partition."""
     admins = config.cluster.admin_principals
     places = {f"cluster.admin_principals[{index}]": arn for index, arn in enumerate(admins)}

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from trainium_eks.model import addresses, formats, ranges, regions
@@ -69,7 +68,9 @@ def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
     found += _zone_list_problems(network, region)
     if not found:
         found += _plan_problems(network, region)
-    found += _peer_problems(network.cidr_block, network.peer_cidr_blocks)
+    free = _free_range(network.cidr_block, network.peer_cidr_blocks)
+    fix = "take a range for the VPC that no peer uses"
+    found += _peer_problems(network.cidr_block, network.peer_cidr_blocks, fix, good=free)
     found += _endpoint_problems(network.interface_endpoints)
     found += formats.retention("flow_log_retention_days", network.flow_log_retention_days)
     return found
@@ -88,11 +89,13 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
     if len(set(zones)) < 2:
         found.append(_too_few_zones("private_subnets", zones))
     found += _clashes(tuple(every.items()))
-    found += [
-        replace(problem, good=None, fix="adopt a VPC that no peer overlaps") if problem.row == 6 else problem
-        for problem in _peer_problems(network.cidr_block, network.peer_cidr_blocks)
-    ]
+    found += _peer_problems(network.cidr_block, network.peer_cidr_blocks, "adopt a VPC that no peer overlaps")
     return found
+
+
+def zones_are_sound(zones: Sequence[str], region: str) -> bool:
+    """Whether a cluster can be in these zones of the region, as far as their ids tell."""
+    return len(set(zones)) > 1 and not any(zone_problems("", zone, region) for zone in zones)
 
 
 def subnets(network: ExistingNetworkConfig) -> dict[str, ExistingSubnet]:
@@ -227,15 +230,14 @@ def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
     return found
 
 
-def _peer_problems(vpc_range: str, peers: Iterable[str]) -> list[Problem]:
+def _peer_problems(vpc_range: str, peers: Iterable[str], fix: str, good: str | None = None) -> list[Problem]:
     found = []
     for index, peer in enumerate(peers):
         path = join("peer_cidr_blocks", index)
         found += formats.usable_cidr(path, peer, what="a peer's range")
         if ranges.overlap(peer, vpc_range):
             reason = f"the VPC's range {vpc_range} overlaps the peer's {peer}: traffic to it would stay in the VPC"
-            fix = "take a range for the VPC that no peer uses"
-            found.append(Problem("cidr_block", reason, fix, value=vpc_range, good=_free_range(vpc_range, peers), row=6))
+            found.append(Problem("cidr_block", reason, fix, value=vpc_range, good=good, row=6))
     return found
 
 

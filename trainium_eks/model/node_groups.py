@@ -126,7 +126,7 @@ def uses_local_disks(group: NodeGroupConfig, instance: InstanceType) -> bool:
 
 
 def root_volume_gib(group: NodeGroupConfig, instance: InstanceType) -> int:
-    """Size of the nodes' root volume, GiB: 100 beside local disks, 500 where images have nothing else (design 3.3)."""
+    """Size of the nodes' root volume, GiB: 100 beside local disks, 500 where images have nothing else."""
     if group.root_volume_gib is not None:
         return group.root_volume_gib
     return 100 if uses_local_disks(group, instance) else 500
