@@ -7,13 +7,10 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 
-from trainium_eks.model.cluster import ClusterConfig
+from trainium_eks.model.cluster import LOG_TYPES, ClusterConfig
 
 from . import _iam
 from ._args import Text
-
-LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
-"""All that EKS' control plane can log (botocore, ``eks`` LogType)."""
 
 
 @dataclass(frozen=True)

@@ -338,8 +338,7 @@ class ExistingNetwork(pulumi.ComponentResource):
     ) -> None:
         args = accept(ExistingNetworkArgs, args, existing_problems, f"ExistingNetwork {name}")
         super().__init__("trainium-eks:index:ExistingNetwork", name, {}, opts)
-        # The first of a zone's subnets is the one that nodes of the zone use.
-        self._private = {subnet.zone_id: subnet.id for subnet in reversed(args.private_subnets)}
+        self._private = {subnet.zone_id: subnet.id for subnet in args.private_subnets}
         self._zone_ids = tuple(dict.fromkeys(subnet.zone_id for subnet in args.private_subnets))
         self.vpc_id = pulumi.Output.from_input(args.vpc_id)
         self.cidr_block = pulumi.Output.from_input(args.cidr_block)

@@ -1,4 +1,4 @@
-"""Verification: every check of a cluster against its stack's outputs, as one versioned model (requirement M23)."""
+"""Verification: every check of a cluster against its stack's outputs, as one versioned model."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

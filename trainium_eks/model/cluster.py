@@ -15,6 +15,9 @@ from trainium_eks.model.shape import Flag, Shape, Whole
 _ADDON_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
 _MOST_ENDPOINT_RANGES = 40
 
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+"""Every kind of log that a control plane writes (EKS LogType); all are kept."""
+
 
 class EndpointConfig(Shape):
     """Who can reach the Kubernetes API. The private endpoint is always on."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.model import regions
+from trainium_eks.model.formats import snake
 from trainium_eks.model.instances import (
     AMI_TYPES,
     Catalogue,
@@ -205,5 +206,5 @@ def _number(value: object) -> bool:
 
 def _snake(name: str) -> str:
     # `hugepages2mi`, as a config would spell hugepages_2mi, has no capital to go by.
-    spelled = re.sub(r"([A-Z])", r"_\1", name).lower()
+    spelled = snake(name)
     return "hugepages_2mi" if spelled.replace("_", "") == "hugepages2mi" else spelled

@@ -166,7 +166,7 @@ def _too_few_zones(path: str, zones: Sequence[str], region: str = "") -> Problem
     )
     defaults = regions.default_zones(region)
     first = zones[0] if zones and regions.zone_belongs(zones[0], region) else next(iter(defaults), "")
-    second = next((zone for zone in reversed(defaults) if zone != first), "")
+    second = next((zone for zone in defaults if zone != first), "")
     good = (first, second) if first and second else None
     return Problem(path, reason, "" if good else "add a second zone", good=good, row=2)
 

@@ -92,7 +92,7 @@ class StackOutputs(Shape):
     service_account: str
     """Service account of the first namespace."""
     rendezvous: str
-    """``c10d``, or the etcd endpoint (``etcd-server.torchx-etcd:2379``)."""
+    """``c10d``, or the etcd endpoint (``etcd-server.torchx-etcd.svc.cluster.local:2379``)."""
     hourly_usd: float
     """Estimated cost an hour at desired sizes; prices without a source are left out."""
 

@@ -33,20 +33,11 @@ EKS_CONTROL_PLANE_TIER_HOURLY: Mapping[str, float] = MappingProxyType(
 NAT_GATEWAY_HOURLY = 0.045
 """One NAT gateway; its public address and its traffic come on top."""
 
-NAT_GATEWAY_GB = 0.045
-"""Each GB through a NAT gateway."""
-
 PUBLIC_IPV4_HOURLY = 0.005
 """Each public IPv4 address, in use or not."""
 
 INTERFACE_ENDPOINT_HOURLY = 0.01
 """One interface endpoint in one zone. Gateway endpoints (S3) are free."""
-
-INTERFACE_ENDPOINT_GB = 0.01
-"""Each GB through an interface endpoint."""
-
-CROSS_ZONE_GB = 0.01
-"""Each GB between zones, in each direction."""
 
 GP3_GIB_MONTH = 0.08
 """gp3 storage."""
@@ -72,23 +63,8 @@ FSX_SCRATCH_GIB_MONTH = 0.140
 FSX_METADATA_IOPS_MONTH = 0.055
 """Each provisioned metadata IOPS above those that the capacity includes."""
 
-FSX_BACKUP_GIB_MONTH = 0.05
-"""Backups of a file system; incremental."""
-
 KMS_KEY_MONTH = 1.0
 """A customer key; each of its first two rotations adds as much."""
-
-LOGS_INGESTED_GB = 0.50
-"""CloudWatch Logs: each GB taken in."""
-
-LOGS_STORED_GB_MONTH = 0.03
-"""CloudWatch Logs: each GB kept, compressed."""
-
-ECR_GB_MONTH = 0.10
-"""Images in ECR."""
-
-S3_GB_MONTH = 0.023
-"""S3 Standard, first 50 TB."""
 
 
 def gp3_monthly_usd(size_gib: int, throughput_mibps: int = GP3_FREE_MIBPS, iops: int = GP3_FREE_IOPS) -> float:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_ch
 import pydantic
 from pydantic.alias_generators import to_camel
 
+from trainium_eks.model.formats import snake
 from trainium_eks.model.problems import Problem, Value, join, join_key, nearest
 
 S = TypeVar("S", bound="Shape")
@@ -286,8 +287,7 @@ def _models_in(annotation: Any) -> Iterator[type[Shape]]:
 def _snake(name: str, owner: type[Shape] | None = None) -> str:
     """A field's Python name from either spelling; its owner knows those that no rule gives (``hugepages2Mi``)."""
     by_alias = {field.alias: own for own, field in owner.model_fields.items()} if owner else {}
-    plain = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-    return by_alias.get(name) or plain
+    return by_alias.get(name) or snake(name).lstrip("_")
 
 
 def _first_sentence(text: str) -> str:

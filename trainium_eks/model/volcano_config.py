@@ -137,11 +137,6 @@ def controller_config(topology_labels: Sequence[str] = EC2_TOPOLOGY_LABELS) -> d
     }
 
 
-def controller_yaml(topology_labels: Sequence[str] = EC2_TOPOLOGY_LABELS) -> str:
-    """:func:`controller_config` as text, for a cluster that is not installed by the chart."""
-    return to_yaml(controller_config(topology_labels))
-
-
 def to_yaml(data: dict[str, Any]) -> str:
     """Block YAML with the keys in their own order."""
     return yaml.safe_dump(data, sort_keys=False, default_flow_style=False)

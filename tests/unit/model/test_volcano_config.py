@@ -80,7 +80,7 @@ def test_gang_and_priority_come_in_the_first_tier() -> None:
 
 
 def test_hypernodes_come_from_the_labels_of_ec2s_topology_widest_layer_first() -> None:
-    (source,) = yaml.safe_load(volcano_config.controller_yaml())["networkTopologyDiscovery"]
+    (source,) = volcano_config.controller_config()["networkTopologyDiscovery"]
     assert (source["source"], source["enabled"]) == ("label", True)
     (layers,) = source["config"]["networkTopologyTypes"].values()
     assert [layer["nodeLabel"] for layer in layers] == [

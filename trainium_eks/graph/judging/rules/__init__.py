@@ -1,7 +1,10 @@
 """The rules: what a good environment looks like, judged from the recorded program.
 
-Standard library and the plain model only, so that the plan, the policy pack and a test can all run them. Each rule is a
+Standard library and the plain model only, so that a plan, a test and whoever holds a graph can run them. Each rule is a
 function over the graph that says something about every resource it met; a rule that met none does not apply.
+
+Many judge again what the model's ``problems()`` judged in the config. They are meant as independent checks: they read
+what was registered, whoever wrote the program. Facts (sizes, ports, ranges, versions) are the model's own.
 """
 
 from collections.abc import Iterable, Mapping

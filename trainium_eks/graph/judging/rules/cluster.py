@@ -24,8 +24,8 @@ from trainium_eks.graph.judging.rules._read import (
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model import ranges, versions
+from trainium_eks.model.cluster import LOG_TYPES
 
-LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 ANYWHERE = ("0.0.0.0/0", "::/0")
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 KEY_POLICY = "aws:kms/keyPolicy:KeyPolicy"

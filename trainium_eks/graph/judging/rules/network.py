@@ -10,10 +10,11 @@ from trainium_eks.graph.judging.rules._read import at, differs, given, items, ma
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model import addresses
+from trainium_eks.model.network import COMPLETE_ENDPOINTS
 
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 NAT = "aws:ec2/natGateway:NatGateway"
-NEEDED_ENDPOINTS = ("s3", "ecr.api", "ecr.dkr", "ec2", "sts", "eks", "eks-auth", "fsx", "logs", "ssm")
+NEEDED_ENDPOINTS = ("s3", *COMPLETE_ENDPOINTS)
 """Services without which nodes in a VPC without NAT do not come up (EKS, private clusters)."""
 
 Range = ipaddress.IPv4Network
