@@ -1,6 +1,7 @@
 """What breaks each rule: one change to the whole environment, the rule that must fail, and a word of its message."""
 
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -138,11 +139,28 @@ def autoscaler(program: Program) -> None:
     release(program, "cluster-autoscaler", "kube-system", {"resources": amounts}, "9.59.0")
 
 
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+EVENTS = ("NEW", "CHANGED", "DELETED")
+TAGS = ("Owner", "CostCenter", "Environment")
+
+
+def all_but(every: tuple[str, ...], one: str) -> list[str]:
+    return [each for each in every if each != one]
+
+
+def tags_without(one: str) -> str:
+    return json.dumps({"tags": dict.fromkeys(all_but(TAGS, one), "x")})
+
+
 OPEN_POLICY = policy(allow("*", "s3:GetObject"))
 OFF = {"enabled": False}
 
 CLUSTER = [
-    fault("R01", "one log type is missing", "scheduler", put("cluster", "enabledClusterLogTypes", ["api", "audit"])),
+    *(
+        fault("R01", f"no {each} log", each, put("cluster", "enabledClusterLogTypes", all_but(LOG_TYPES, each)))
+        for each in LOG_TYPES
+    ),
     fault("R02", "every address reaches the endpoint", "0.0.0.0/0", open_endpoint("0.0.0.0/0"), "R03"),
     fault("R02", "every IPv6 address does", "::/0", open_endpoint("203.0.113.0/24", "::/0"), "R03"),
     fault("R02", "the endpoint is public and unlimited", "publicAccessCidrs", open_endpoint(), "R03"),
@@ -370,6 +388,7 @@ EFA = [
 NETWORK = [
     fault("R31", "no flow logs", "FlowLog", drop("flow-log")),
     fault("R32", "the default group is left", "DefaultSecurityGroup", drop("default-group")),
+    fault("R32", "the default group lets out", "egress", put("default-group", "egress", [{"protocol": "-1"}])),
     fault("R32", "the default group lets in", "ingress", put("default-group", "ingress", [{"protocol": "-1"}])),
     fault("R33", "no host names", "enableDnsHostnames", put("vpc", "enableDnsHostnames", DROP)),
     fault("R33", "no DNS", "enableDnsSupport", put("vpc", "enableDnsSupport", False)),
@@ -408,6 +427,11 @@ STORAGE = [
         "deletions are not exported",
         "DELETED",
         put("link", "s3.autoExportPolicy", {"events": ["NEW", "CHANGED"]}),
+    ),
+    *(
+        fault("R39", f"{each} is not in {policy}", each, put("link", f"s3.{policy}", {"events": all_but(EVENTS, each)}))
+        for policy in ("autoImportPolicy", "autoExportPolicy")
+        for each in EVENTS
     ),
     fault("R39", "nothing is imported", "autoImportPolicy", put("link", "s3.autoImportPolicy", DROP)),
     fault(
@@ -467,7 +491,7 @@ STORAGE = [
         lambda program: program.config.update(namespaces=[{"name": "training"}, {"name": "vision"}]),
     ),
     fault("R46", "no block", "BucketPublicAccessBlock", drop("access-block")),
-    fault("R46", "one switch is off", "restrictPublicBuckets", put("access-block", "restrictPublicBuckets", False)),
+    *(fault("R46", f"{each} is off", each, put("access-block", each, False)) for each in SWITCHES),
     fault(
         "R47",
         "S3's own key",
@@ -733,6 +757,7 @@ HYGIENE = [
     fault("R65", "no exec", "exec.command", put("k8s", "kubeconfig", kubeconfig(name="x"))),
     fault("R65", "an ambient kubeconfig", "ambient", put("k8s", "kubeconfig", DROP)),
     fault("R65", "it waits for nodes", "base", strange_origin),
+    *(fault("R66", f"no {each}", each, put("aws", "defaultTags", tags_without(each))) for each in TAGS),
     fault("R66", "nobody owns it", "Owner", put("aws", "defaultTags", '{"tags": {"CostCenter": "x", "env": "y"}}')),
     fault(
         "R66",

@@ -32,7 +32,7 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
+from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, snake, under
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
@@ -119,13 +119,13 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
         faults: what it refused.
     """
     broken = {_section(problem) for problem in faults}
-    whole = {key: text for key, text in values.items() if formats.snake(key) not in broken}
+    whole = {key: text for key, text in values.items() if snake(key) not in broken}
     stand_ins = {key: text for key, text in (("region", "us-west-2"), ("owner", "-")) if key in broken}
     try:
         config = load({**whole, **stand_ins})
     except ShapeError:
         return ()
-    given = {formats.snake(key) for key in whole}
+    given = {snake(key) for key in whole}
     # Not a StackConfig, but to those who read it like one.
     found = _found(cast(StackConfig, _Unbroken(config, broken)))
     told = unseen.judged(found, config.model_dump())
@@ -285,7 +285,7 @@ def _json(text: str) -> Any:
 
 def _with_json_faults(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
     """For a list or object that is no JSON, where it breaks off: "expected a list" would help nobody."""
-    broken = {formats.snake(key): error for key, value in data.items() if (error := _json_fault(value))}
+    broken = {snake(key): error for key, value in data.items() if (error := _json_fault(value))}
     return [
         replace(problem, reason=f"not JSON: {broken[problem.path]}", good=None) if problem.path in broken else problem
         for problem in problems

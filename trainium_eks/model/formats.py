@@ -271,11 +271,6 @@ def one_line(path: str, value: str) -> list[Problem]:
     return [Problem(path, "has a line break or another control character", value=value, good=good or None)]
 
 
-def snake(name: str) -> str:
-    """A config key's Python name: ``nodeGroups`` is ``node_groups``."""
-    return re.sub(r"([A-Z])", r"_\1", name).lower()
-
-
 def warn(path: str, reason: str, fix: str = "", row: int = 0) -> Problem:
     """A problem that is shown and does not stop a build."""
     return Problem(path, reason, fix, severity=Severity.WARN, row=row)

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.model import regions
-from trainium_eks.model.formats import snake
 from trainium_eks.model.instances import (
     AMI_TYPES,
     Catalogue,
@@ -20,7 +19,7 @@ from trainium_eks.model.instances import (
     allocatable_millicpu,
     max_pods,
 )
-from trainium_eks.model.problems import Problem, nearest
+from trainium_eks.model.problems import Problem, nearest, snake
 
 FIELDS = tuple(field.name for field in fields(InstanceType) if field.name != "name")
 DERIVED = frozenset({"allocatable_millicpu", "allocatable_memory_mib", "max_pods"})

@@ -100,6 +100,11 @@ def config_path(path: str) -> str:
     return "".join(part for pair in zip(camel, [*quoted_or_not[1::2], ""], strict=True) for part in pair)
 
 
+def snake(name: str) -> str:
+    """A config key's Python name: ``nodeGroups`` is ``node_groups``."""
+    return re.sub(r"([A-Z])", r"_\1", name).lower()
+
+
 def config_set(path: str, value: Value) -> str:
     """The command that sets a value of the stack's config: ``pulumi config set --path 'nodeGroups[0].maxSize' 4``.
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_ch
 import pydantic
 from pydantic.alias_generators import to_camel
 
-from trainium_eks.model.formats import snake
-from trainium_eks.model.problems import Problem, Value, join, join_key, nearest
+from trainium_eks.model.problems import Problem, Value, join, join_key, nearest, snake
 
 S = TypeVar("S", bound="Shape")
 T_co = TypeVar("T_co", covariant=True)
