@@ -69,6 +69,53 @@ def test_each_priced_type_is_counted(what: str, hourly: float) -> None:
     assert _hourly(environment(), what) == pytest.approx(hourly)
 
 
+@pytest.mark.parametrize(("disk", "what"), [({}, "20 GiB root volume"), ({"diskSize": 50}, "50 GiB root volume")])
+def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk: dict[str, int], what: str) -> None:
+    build = Builder()
+    sizes = {"minSize": 1, "desiredSize": 1, "maxSize": 1}
+    build.add("aws:eks/nodeGroup:NodeGroup", "g", instanceTypes=["m6i.xlarge"], scalingConfig=sizes, **disk)
+    assert what in [item.what for item in cost.estimate(build.graph()).items]
+
+
+@pytest.mark.parametrize(
+    ("tier", "hourly"), [("standard", None), ("tier-xl", 1.65), ("tier-8xl", 13.90), ("tier-99xl", "unknown")]
+)
+def test_a_provisioned_control_plane_is_a_line_of_its_own(tier: str, hourly: float | str | None) -> None:
+    found = cost.estimate(changed(environment(), "control-plane", controlPlaneScalingConfig={"tier": tier}))
+    lines = {item.what: item.hourly_usd for item in found.items if "provisioned" in item.what}
+    if hourly is None:
+        assert lines == {}
+    elif hourly == "unknown":
+        assert found.unknown == (f"provisioned control plane {tier}",)
+    else:
+        assert lines == {f"provisioned control plane {tier}": hourly}
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [(None, True), ({}, True), ({"supportType": "EXTENDED"}, True), ({"supportType": "STANDARD"}, False)],
+)
+def test_a_cluster_is_told_what_extended_support_will_cost(policy: dict[str, str] | None, told: bool) -> None:
+    graph = changed(environment(), "control-plane", upgradePolicy=policy)
+    [item] = [item for item in cost.estimate(graph).items if item.what == "EKS control plane"]
+    assert bool(item.note) is told
+
+
+@pytest.mark.parametrize(("kind", "unknown"), [("LoadBalancer", ("load balancer",)), ("ClusterIP", ()), (None, ())])
+def test_a_services_load_balancer_costs_nobody_knows_how_much(kind: str | None, unknown: tuple[str, ...]) -> None:
+    build = Builder()
+    build.add("kubernetes:core/v1:Service", "s", spec={"type": kind} if kind else {})
+    assert cost.estimate(build.graph()).unknown == unknown
+
+
+def test_the_most_it_can_cost_is_that_of_the_largest_sizes() -> None:
+    found = cost.estimate(environment())
+    assert found.maximum_hourly_usd == pytest.approx(sum(each.maximum_hourly_usd for each in found.by_component))
+    assert found.maximum_hourly_usd - found.hourly_usd > 2 * TRN1
+    resting = cost.estimate(_group("trn1.32xlarge", 0, 1))
+    assert [item.what for item in resting.items][:1] == ["trn1.32xlarge"]
+
+
 def test_a_gateway_endpoint_is_free() -> None:
     graph = changed(environment(), "sts", vpcEndpointType="Gateway")
     assert not [item for item in cost.estimate(graph).items if "endpoint" in item.what]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hand_built import Builder, changed, environment, node_group, urn, waiting, without
 
-from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging import timeline
 
 
@@ -38,6 +38,61 @@ def test_each_step_of_the_critical_path_starts_when_the_one_before_it_ends() -> 
 def test_a_group_that_rests_leaves_volcano_to_decide() -> None:
     resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
     assert _path(resting) == ["vpc", "subnet", "control-plane", "cni", "system", "dns", "volcano-release", "queue-test"]
+
+
+REST = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
+ONE = {"minSize": 0, "desiredSize": 1, "maxSize": 4}
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs", "seconds"),
+    [
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "Interface"}, 60),
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "Gateway"}, 6),
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", {}, 6),
+        ("kubernetes:helm.sh/v3:Release", {"chart": "volcano"}, 75),
+        ("kubernetes:helm.sh/v3:Release", {"chart": "charts/volcano/"}, 75),
+        ("kubernetes:helm.sh/v3:Release", {"chart": "volcano-agent"}, 37),
+        ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": ONE, "amiType": "AL2023_x86_64_NEURON"}, 270),
+        ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": ONE, "amiType": "AL2023_x86_64_NVIDIA"}, 270),
+        (
+            "aws:eks/nodeGroup:NodeGroup",
+            {"scalingConfig": ONE, "amiType": "AL2023_ARM_64_STANDARD"},
+            124,
+        ),
+        ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": REST, "amiType": "AL2023_x86_64_NEURON"}, 58),
+        ("aws:eks/addon:Addon", {"addonName": "vpc-cni"}, 50),
+        ("aws:eks/addon:Addon", {"addonName": "their-own"}, 45),
+        ("kubernetes:batch/v1:Job", {}, 30),
+        ("kubernetes:example.com/v1:Widget", {}, 1),
+        ("pulumi:providers:aws", {}, 0),
+    ],
+)
+def test_how_long_one_takes(type_: str, inputs: dict[str, object], seconds: float) -> None:
+    assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs)) == seconds
+    assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs, custom=False)) == 0
+
+
+def test_the_chain_of_the_cluster_ends_with_the_slower_branch() -> None:
+    up_to_cni = 12 + 12 + 612 + 50
+    assert timeline.chains(environment())["cluster"] == up_to_cni + max(270, 124 + 35 + 75 + 1)
+    resting = changed(environment(), "trn1", scalingConfig=REST)
+    assert timeline.chains(resting)["cluster"] == up_to_cni + 124 + 35 + 75 + 1
+
+
+def test_without_a_file_system_there_is_one_chain() -> None:
+    modelled = timeline.model(without(environment(), "lustre"))
+    assert set(modelled.chains) == {"cluster"}
+    assert set(timeline.chains(environment())) == {"cluster", "fileSystem"}
+    assert timeline.model(environment()).lower_bound_seconds == timeline.chains(environment())["cluster"]
+
+
+def test_the_end_of_the_critical_path_is_what_ends_last_and_not_what_starts_last() -> None:
+    build = Builder()
+    build.add("aws:eks/cluster:Cluster", "slow")
+    build.add("aws:kms/key:Key", "quick")
+    build.add("aws:iam/role:Role", "late", waits=("quick",))
+    assert _path(build.graph()) == ["slow"]
 
 
 def test_serial_order_is_the_sum_of_all_steps() -> None:
@@ -164,6 +219,48 @@ def test_a_team_role_may_come_after_the_cluster() -> None:
 def test_an_accelerator_group_is_known_by_taint_or_by_ami(hint: dict[str, object]) -> None:
     graph = waiting(changed(environment(), "trn1", **hint), "trn1", "lustre")
     assert "accelerators-fsx" in _edge_ids(graph)
+
+
+def test_a_circle_beside_what_can_be_made_is_refused_too() -> None:
+    build = Builder()
+    build.add("aws:kms/key:Key", "key")
+    build.add("aws:ec2/vpc:Vpc", "one")
+    build.add("aws:ec2/subnet:Subnet", "other", waits=("one",))
+    with pytest.raises(ValueError, match=r"circle: .*::one -> .*::other -> .*::one$|circle: .*::other -> .*::one -> "):
+        timeline.model(waiting(build.graph(), "one", "other"))
+
+
+def test_each_group_waits_for_the_cni_and_for_every_policy_of_its_role() -> None:
+    graph = environment()
+    for name in ("trn1", "system"):
+        cni = urn("cni", graph)
+        bare = replace(
+            graph,
+            resources=tuple(
+                replace(each, dependencies=tuple(one for one in each.dependencies if one != cni))
+                if each.name == name
+                else each
+                for each in graph.resources
+            ),
+        )
+        assert (urn(name, graph), cni) in timeline.model(bare).missing_edges
+    build = Builder()
+    build.add("aws:iam/role:Role", "role")
+    for name in ("one", "two", "three"):
+        build.add("aws:iam/rolePolicyAttachment:RolePolicyAttachment", name, uses={"role": ("role",)})
+    build.add("aws:eks/nodeGroup:NodeGroup", "group", uses={"nodeRoleArn": ("role",)}, waits=("one", "two"))
+    graph = build.graph()
+    assert timeline.model(graph).missing_edges == ((urn("group", graph), urn("three", graph)),)
+    assert timeline.model(waiting(graph, "group", "three")).missing_edges == ()
+
+
+def test_a_role_that_the_cluster_needs_through_another_does_not_wait_for_the_vpc() -> None:
+    build = Builder()
+    build.add("aws:ec2/vpc:Vpc", "vpc")
+    build.add("aws:iam/role:Role", "role", waits=("vpc",))
+    build.add("aws:kms/key:Key", "key", waits=("role",))
+    build.add("aws:eks/cluster:Cluster", "cluster", waits=("key",))
+    assert "iam-vpc" in _edge_ids(build.graph())
 
 
 def test_a_circle_is_refused_with_a_name() -> None:
