@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """How a check ended."""
 
     PASS = "pass"
@@ -27,7 +27,7 @@ class Check:
     """``<section>/<what>``: the same in every run, so that tools can follow it (``devices/ng1/nvidia.com/gpu``)."""
     subject: str
     """What was looked at, as people call it."""
-    status: Status
+    status: CheckStatus
     detail: str
     """What was found, or why nothing was looked at; one line."""
     remedy: str = ""
@@ -54,19 +54,19 @@ class Check:
 
 def passed(id_: str, subject: str, detail: str) -> Check:
     """Looked at, and right."""
-    return Check(id_, subject, Status.PASS, detail)
+    return Check(id_, subject, CheckStatus.PASS, detail)
 
 
 def failed(id_: str, subject: str, detail: str, remedy: str, faults: Sequence[str] = ()) -> Check:
     """Looked at, and wrong."""
-    return Check(id_, subject, Status.FAIL, detail, remedy, tuple(faults))
+    return Check(id_, subject, CheckStatus.FAIL, detail, remedy, tuple(faults))
 
 
 def not_installed(id_: str, subject: str, reason: str) -> Check:
     """The local cloud said that this machine cannot have it."""
-    return Check(id_, subject, Status.NOT_INSTALLED, reason)
+    return Check(id_, subject, CheckStatus.NOT_INSTALLED, reason)
 
 
 def not_applicable(id_: str, subject: str, reason: str) -> Check:
     """Nothing to look at."""
-    return Check(id_, subject, Status.NOT_APPLICABLE, reason)
+    return Check(id_, subject, CheckStatus.NOT_APPLICABLE, reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.checks import nodes, scheduling, storage, workloads
-from trainium_eks.checks.check import Check, Status, failed
+from trainium_eks.checks.check import Check, CheckStatus, failed
 from trainium_eks.checks.cluster import Unread
 from trainium_eks.checks.examined import Examined
 from trainium_eks.checks.local_report import LocalReport
@@ -32,17 +32,17 @@ class Verification:
     @property
     def failed(self) -> bool:
         """Whether something is not as the stack says."""
-        return any(check.status is Status.FAIL for check in self.checks)
+        return any(check.status is CheckStatus.FAIL for check in self.checks)
 
     @property
     def summary(self) -> dict[str, int]:
         """How many checks ended in which way."""
         found = Counter(check.status for check in self.checks)
         return {
-            "pass": found[Status.PASS],
-            "fail": found[Status.FAIL],
-            "notInstalled": found[Status.NOT_INSTALLED],
-            "notApplicable": found[Status.NOT_APPLICABLE],
+            "pass": found[CheckStatus.PASS],
+            "fail": found[CheckStatus.FAIL],
+            "notInstalled": found[CheckStatus.NOT_INSTALLED],
+            "notApplicable": found[CheckStatus.NOT_APPLICABLE],
         }
 
     def to_json(self) -> dict[str, Any]:

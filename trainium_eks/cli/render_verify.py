@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.checks.check import Check, Status
+from trainium_eks.checks.check import Check, CheckStatus
 from trainium_eks.checks.verify import Verification
 from trainium_eks.cli.failure import as_typed
 from trainium_eks.cli.render import shortened, show_sections
@@ -29,10 +29,10 @@ _HEADINGS = {
     "queues": "Queues",
 }
 _MARKS = {
-    Status.PASS: ("✓", "green"),
-    Status.FAIL: ("✗", "bold red"),
-    Status.NOT_INSTALLED: ("~", "yellow"),
-    Status.NOT_APPLICABLE: ("-", "dim"),
+    CheckStatus.PASS: ("✓", "green"),
+    CheckStatus.FAIL: ("✗", "bold red"),
+    CheckStatus.NOT_INSTALLED: ("~", "yellow"),
+    CheckStatus.NOT_APPLICABLE: ("-", "dim"),
 }
 
 
@@ -46,7 +46,7 @@ def _sections(found: Verification) -> Iterable[RenderableType]:
     for section, checks in groupby(found.checks, key=lambda check: check.section):
         yield Group(Text(_HEADINGS[section], "bold underline"), Padding(_table([*checks]), (0, 0, 0, 2), expand=False))
 
-    reasons = {check.detail for check in found.checks if check.status is Status.NOT_INSTALLED}
+    reasons = {check.detail for check in found.checks if check.status is CheckStatus.NOT_INSTALLED}
     if long := sorted(reason for reason in reasons if shortened(reason) != reason):
         lines = [Padding(Text(reason, "yellow"), (0, 0, 0, 2), expand=False) for reason in long]
         yield Group(Text("Not installed, in full", "bold underline"), *lines)
@@ -74,10 +74,10 @@ def _table(checks: Sequence[Check]) -> Table:
 
 
 def _found(check: Check) -> Iterable[Text]:
-    if check.status is Status.NOT_INSTALLED:
+    if check.status is CheckStatus.NOT_INSTALLED:
         yield Text(f"not installed: {shortened(check.detail)}", "yellow")
         return
-    yield Text(check.detail, {Status.FAIL: "red", Status.NOT_APPLICABLE: "dim"}.get(check.status, ""))
+    yield Text(check.detail, {CheckStatus.FAIL: "red", CheckStatus.NOT_APPLICABLE: "dim"}.get(check.status, ""))
     shown = check.faults if len(check.faults) <= FAULTS else check.faults[: FAULTS - 1]
     yield from (Text(fault) for fault in shown)
     if len(shown) < len(check.faults):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.checks.check import Status
+from trainium_eks.checks.check import CheckStatus
 from trainium_eks.checks.cluster import Refused
 from trainium_eks.checks.local_report import LocalReport, ReportError
 from trainium_eks.checks.verify import Verification
@@ -195,7 +195,9 @@ def _until_well(asked: Request, look: Look) -> Verification:
                 found = look()
                 if not found.failed:
                     return found
-                trouble = f"failing: {', '.join(check.id for check in found.checks if check.status is Status.FAIL)}"
+                trouble = (
+                    f"failing: {', '.join(check.id for check in found.checks if check.status is CheckStatus.FAIL)}"
+                )
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return found

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cluster_snapshots import EFA, NEURON, Object, accelerated, group, judged, node, outputs, the, without
 
-from trainium_eks.checks.check import Status
+from trainium_eks.checks.check import CheckStatus
 from trainium_eks.checks.local_report import LocalReport
 
 
@@ -15,7 +15,7 @@ def _ng1(number: int) -> Object:
 
 def test_a_cluster_that_is_as_its_stack_says_fails_nothing() -> None:
     found = judged()
-    assert {check.id for check in found.values() if check.status is Status.FAIL} == set()
+    assert {check.id for check in found.values() if check.status is CheckStatus.FAIL} == set()
     assert found["server/version"].detail == "answers, v1.35.4"
     assert found["nodes/ng1"].detail == "2 of 2 Ready, wants 2 (0 to 4)"
     assert found["devices/ng1/aws.amazon.com/neuron"].detail == "16 on each of 2 nodes"
@@ -25,7 +25,7 @@ def test_a_cluster_that_is_as_its_stack_says_fails_nothing() -> None:
 def test_what_passes_has_no_remedy_and_what_fails_has_one() -> None:
     assert not [check.id for check in judged().values() if check.remedy]
     empty = judged(lambda made: made.clear())
-    failures = [check for check in empty.values() if check.status is Status.FAIL]
+    failures = [check for check in empty.values() if check.status is CheckStatus.FAIL]
     assert failures
     assert not [check.id for check in failures if not check.remedy]
     assert not [check.id for check in failures if "\n" in check.remedy]
@@ -33,13 +33,13 @@ def test_what_passes_has_no_remedy_and_what_fails_has_one() -> None:
 
 def test_an_empty_cluster_passes_nothing_but_that_its_server_answers() -> None:
     empty = judged(lambda made: made.clear())
-    assert [check.id for check in empty.values() if check.status is Status.PASS] == ["server/version"]
+    assert [check.id for check in empty.values() if check.status is CheckStatus.PASS] == ["server/version"]
 
 
 @pytest.mark.parametrize("version", ["v1.33.2", "v2.35.0"])
 def test_a_server_of_a_version_without_pinned_addons_fails(version: str) -> None:
     found = judged(version=version)["server/version"]
-    assert found.status is Status.FAIL
+    assert found.status is CheckStatus.FAIL
     assert "1.34, 1.35, 1.36" in found.detail
 
 
@@ -59,7 +59,7 @@ def test_a_node_that_is_not_ready_is_named_with_its_kubelets_words() -> None:
         ready.update(status="False", message="container runtime network not ready")
 
     found = judged(spoil)["nodes/ng1"]
-    assert found.status is Status.FAIL
+    assert found.status is CheckStatus.FAIL
     assert found.detail == "1 of 2 Ready, wants 2 (0 to 4)"
     assert found.faults == ("trn1: not Ready: container runtime network not ready",)
 
@@ -72,13 +72,13 @@ def test_a_cordoned_node_is_named() -> None:
 
 def test_fewer_nodes_than_the_stack_asks_for_fail_with_where_to_look() -> None:
     found = judged(lambda made: without(made, "Node", "trn1"))["nodes/ng1"]
-    assert found.status is Status.FAIL
+    assert found.status is CheckStatus.FAIL
     assert "--nodegroup-name ng1-eks" in found.remedy
 
 
 def test_more_nodes_than_the_stack_asks_for_fail() -> None:
     found = judged(lambda made: made["Node"].append(_ng1(2)))["nodes/ng1"]
-    assert found.status is Status.FAIL
+    assert found.status is CheckStatus.FAIL
     assert "sizeManagedElsewhere" in found.remedy
 
 
@@ -96,19 +96,19 @@ def test_a_size_managed_elsewhere_must_be_within_its_bounds(nodes: int, status: 
 def test_a_group_at_zero_is_not_said_to_pass() -> None:
     found = judged()
     for id_ in ("nodes/rest", "nodes/rest/labels", f"devices/rest/{NEURON}", f"devices/rest/{EFA}"):
-        assert found[id_].status is Status.NOT_APPLICABLE, id_
+        assert found[id_].status is CheckStatus.NOT_APPLICABLE, id_
 
 
 def test_a_resting_group_that_should_have_nodes_fails() -> None:
     stack = outputs(nodeGroups=[group("rest", NEURON, 16, 1)])
-    assert judged(stack=stack)["nodes/rest"].status is Status.FAIL
+    assert judged(stack=stack)["nodes/rest"].status is CheckStatus.FAIL
 
 
 def test_a_cluster_without_system_nodes_fails() -> None:
     def spoil(made: Any) -> None:
         made["Node"] = [each for each in made["Node"] if each["metadata"]["name"].startswith("trn")]
 
-    assert judged(spoil)["nodes/others"].status is Status.FAIL
+    assert judged(spoil)["nodes/others"].status is CheckStatus.FAIL
 
 
 def test_a_system_node_that_is_not_ready_fails() -> None:
@@ -129,7 +129,7 @@ def test_a_system_node_that_is_not_ready_fails() -> None:
 def test_a_node_of_another_type_or_zone_or_without_its_label_is_named(label: str, value: str) -> None:
     found = judged(lambda made: the(made, "Node", "trn1")["metadata"]["labels"].update({label: value}))
     check = found["nodes/ng1/labels"]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     [fault] = check.faults
     assert fault.startswith(f"trn1: {label} is {value}, wants ")
 
@@ -160,12 +160,12 @@ def test_missing_devices_are_named_with_their_cause(
 ) -> None:
     found = judged(_with(capacity, allocatable, resource))
     check = found[f"devices/ng1/{resource}"]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert check.detail.startswith("1 of 2 nodes")
     assert check.faults == (f"trn1: {resource} has {has}, wants {16 if resource == NEURON else 8}",)
     assert remedy in check.remedy
     other = EFA if resource == NEURON else NEURON
-    assert found[f"devices/ng1/{other}"].status is Status.PASS
+    assert found[f"devices/ng1/{other}"].status is CheckStatus.PASS
 
 
 def test_each_cause_has_its_remedy_once() -> None:
@@ -187,7 +187,7 @@ def test_devices_of_nodes_that_are_not_ready_are_not_judged() -> None:
             the(made, "Node", name)["status"]["conditions"][0]["status"] = "Unknown"
 
     check = judged(spoil)[f"devices/ng1/{NEURON}"]
-    assert (check.status, check.detail) == (Status.NOT_APPLICABLE, "no Ready node")
+    assert (check.status, check.detail) == (CheckStatus.NOT_APPLICABLE, "no Ready node")
 
 
 def test_a_local_clusters_remedy_is_not_an_instance() -> None:
@@ -203,5 +203,5 @@ def test_a_thousand_nodes_are_all_looked_at() -> None:
         made["Node"][777]["status"]["allocatable"][NEURON] = "12"
 
     found = judged(spoil, stack=stack)
-    assert found["nodes/ng1"].status is Status.PASS
+    assert found["nodes/ng1"].status is CheckStatus.PASS
     assert found[f"devices/ng1/{NEURON}"].faults == (f"trn776: {NEURON} has 12 of 16, wants 16",)

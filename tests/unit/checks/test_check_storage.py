@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cluster_snapshots import judged, outputs, the, without
 
-from trainium_eks.checks.check import Status
+from trainium_eks.checks.check import CheckStatus
 
 CLAIM = "storage/claim/training"
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -14,7 +14,7 @@ DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 def test_a_bound_claim_names_its_file_system() -> None:
     check = judged()[CLAIM]
-    assert (check.status, check.detail) == (Status.PASS, "Bound, fs-0123456789abcdef0, 1200 GiB")
+    assert (check.status, check.detail) == (CheckStatus.PASS, "Bound, fs-0123456789abcdef0, 1200 GiB")
 
 
 def _volume(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], object]:
@@ -38,7 +38,7 @@ def _volume(change: Callable[[dict[str, Any]], object]) -> Callable[[Any], objec
 )
 def test_a_claim_that_is_not_bound_fails(spoil: Callable[[Any], object], said: str) -> None:
     check = judged(spoil)[CLAIM]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert said in check.detail
 
 
@@ -59,7 +59,7 @@ def test_a_claim_that_is_not_bound_fails(spoil: Callable[[Any], object], said: s
 )
 def test_a_claim_bound_to_something_else_says_what_differs(spoil: Callable[[Any], object], fault: str) -> None:
     check = judged(spoil)[CLAIM]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert any(fault in each for each in check.faults), check.faults
 
 
@@ -68,20 +68,20 @@ def test_a_team_below_the_linked_directory_mounts_its_own_there() -> None:
     assert shared is not None
     below = {**dict(shared), "root": "/linked/"}
     mounted = _volume(lambda spec: spec["csi"]["volumeAttributes"].update(mountname="abcde/linked/training"))
-    assert judged(mounted, stack=outputs(sharedVolume=below))[CLAIM].status is Status.PASS
-    assert judged(stack=outputs(sharedVolume=below))[CLAIM].status is Status.FAIL
+    assert judged(mounted, stack=outputs(sharedVolume=below))[CLAIM].status is CheckStatus.PASS
+    assert judged(stack=outputs(sharedVolume=below))[CLAIM].status is CheckStatus.FAIL
 
 
 def test_a_missing_claim_name_fails_where_there_is_a_file_system() -> None:
     team = {"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": ""}
-    assert judged(stack=outputs(namespaces=[team]))[CLAIM].status is Status.FAIL
+    assert judged(stack=outputs(namespaces=[team]))[CLAIM].status is CheckStatus.FAIL
 
 
 def test_a_stack_without_a_file_system_is_not_said_to_pass() -> None:
     found = judged(stack=outputs(sharedVolume=None))
     assert CLAIM not in found
-    assert found["storage/claims"].status is Status.NOT_APPLICABLE
-    assert found["storage/class/fsx"].status is Status.NOT_APPLICABLE
+    assert found["storage/claims"].status is CheckStatus.NOT_APPLICABLE
+    assert found["storage/class/fsx"].status is CheckStatus.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_a_stack_without_a_file_system_is_not_said_to_pass() -> None:
     ],
 )
 def test_the_class_of_file_systems_on_demand_must_be_the_drivers(spoil: Callable[[Any], object]) -> None:
-    assert judged()["storage/class/fsx"].status is Status.PASS
-    assert judged(spoil)["storage/class/fsx"].status is Status.FAIL
+    assert judged()["storage/class/fsx"].status is CheckStatus.PASS
+    assert judged(spoil)["storage/class/fsx"].status is CheckStatus.FAIL
 
 
 @pytest.mark.parametrize(
@@ -113,5 +113,5 @@ def test_the_class_of_file_systems_on_demand_must_be_the_drivers(spoil: Callable
 def test_exactly_one_class_is_the_default(spoil: Callable[[Any], object], said: str) -> None:
     assert judged()["storage/class/default"].detail == "gp3"
     check = judged(spoil)["storage/class/default"]
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert said in check.detail

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cluster_snapshots import EFA, GPU, accelerated, group, judged, named, outputs, the, without, workload
 
-from trainium_eks.checks.check import Status
+from trainium_eks.checks.check import CheckStatus
 from trainium_eks.checks.local_report import LocalReport
 from trainium_eks.model import versions, workloads
 
@@ -25,7 +25,7 @@ def test_a_missing_addon_fails_with_the_command_that_says_why(addon: str) -> Non
         for each in workloads.ADDONS[addon]:
             without(made, each.kind, each.name)
 
-    found = [check for check in judged(spoil).values() if check.status is Status.FAIL]
+    found = [check for check in judged(spoil).values() if check.status is CheckStatus.FAIL]
     assert {check.id.split("/")[1] for check in found} == {addon}
     assert all(f"--addon-name {addon}" in check.remedy for check in found)
 
@@ -42,13 +42,13 @@ def test_a_missing_addon_fails_with_the_command_that_says_why(addon: str) -> Non
 )
 def test_a_device_plugin_that_is_not_ready_on_every_node_of_its_family_fails(status: dict[str, int], said: str) -> None:
     check = judged(lambda made: the(made, "DaemonSet", "neuron-device-plugin")["status"].update(status))[NEURON_PLUGIN]
-    assert (check.status, check.detail) == (Status.FAIL, said)
+    assert (check.status, check.detail) == (CheckStatus.FAIL, said)
 
 
 def test_an_agent_for_all_nodes_must_be_on_all_of_them() -> None:
     status = {"desiredNumberScheduled": 3, "numberReady": 3}
     check = judged(lambda made: the(made, "DaemonSet", "aws-node")["status"].update(status))["plugins/vpc-cni/aws-node"]
-    assert (check.status, check.detail) == (Status.FAIL, "is meant for 3 of 5 nodes")
+    assert (check.status, check.detail) == (CheckStatus.FAIL, "is meant for 3 of 5 nodes")
 
 
 def test_a_plugin_without_nodes_of_its_family_is_not_said_to_pass() -> None:
@@ -58,14 +58,14 @@ def test_a_plugin_without_nodes_of_its_family_is_not_said_to_pass() -> None:
             the(made, "DaemonSet", name)["status"].update(desiredNumberScheduled=0, numberReady=0)
 
     found = judged(spoil)
-    assert found[NEURON_PLUGIN].status is Status.NOT_APPLICABLE
-    assert found["plugins/aws-efa-k8s-device-plugin/aws-efa-k8s-device-plugin"].status is Status.NOT_APPLICABLE
+    assert found[NEURON_PLUGIN].status is CheckStatus.NOT_APPLICABLE
+    assert found["plugins/aws-efa-k8s-device-plugin/aws-efa-k8s-device-plugin"].status is CheckStatus.NOT_APPLICABLE
 
 
 def test_a_deployment_must_have_all_its_pods_available() -> None:
     check = judged(lambda made: the(made, "Deployment", "coredns")["status"].update(availableReplicas=0))
     assert (check["plugins/coredns/coredns"].status, check["plugins/coredns/coredns"].detail) == (
-        Status.FAIL,
+        CheckStatus.FAIL,
         "0 of 2 available",
     )
 
@@ -81,20 +81,20 @@ def test_what_is_optional_is_not_applicable_when_it_is_off_and_fails_when_it_is_
         without(made, "DaemonSet", "neuron-monitor")
 
     id_ = "plugins/neuron-monitor/neuron-monitor"
-    assert judged(off)[id_].status is Status.NOT_APPLICABLE
-    assert judged(lambda made: without(made, "DaemonSet", "neuron-monitor"))[id_].status is Status.FAIL
+    assert judged(off)[id_].status is CheckStatus.NOT_APPLICABLE
+    assert judged(lambda made: without(made, "DaemonSet", "neuron-monitor"))[id_].status is CheckStatus.FAIL
 
 
 def test_a_chart_that_the_local_cloud_could_not_have_is_named_by_its_release() -> None:
     local = LocalReport({"neuron": "chart repository not reachable"}, real_volcano=True)
     check = judged(lambda made: without(made, "DaemonSet", "neuron-device-plugin"), local=local)[NEURON_PLUGIN]
-    assert (check.status, check.detail) == (Status.NOT_INSTALLED, "chart repository not reachable")
+    assert (check.status, check.detail) == (CheckStatus.NOT_INSTALLED, "chart repository not reachable")
 
 
 def test_what_is_missing_though_the_local_cloud_did_not_say_so_fails() -> None:
     local = LocalReport({"volcano": "chart repository not reachable"})
     check = judged(lambda made: without(made, "DaemonSet", "neuron-device-plugin"), local=local)[NEURON_PLUGIN]
-    assert (check.status, check.remedy) == (Status.FAIL, "trn local up makes it")
+    assert (check.status, check.remedy) == (CheckStatus.FAIL, "trn local up makes it")
 
 
 def _gpu(made: Any) -> None:
@@ -113,15 +113,15 @@ def _gpu(made: Any) -> None:
 def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd() -> None:
     stack = outputs(nodeGroups=[group("gpu", GPU, 4, 2)], rendezvous="etcd-server.torchx-etcd:2379")
     found = judged(_gpu, stack=stack)
-    assert [check.id for check in found.values() if check.status is Status.FAIL] == []
+    assert [check.id for check in found.values() if check.status is CheckStatus.FAIL] == []
     for id_ in ("nvidia-device-plugin/nvidia-device-plugin", "dcgm-exporter/dcgm-exporter", "torchx-etcd/etcd-server"):
-        assert found[f"plugins/{id_}"].status is Status.PASS, id_
+        assert found[f"plugins/{id_}"].status is CheckStatus.PASS, id_
     assert found[f"devices/gpu/{EFA}"].detail == "4 on each of 2 nodes"
-    assert found["plugins/training-operator/training-operator"].status is Status.NOT_APPLICABLE
+    assert found["plugins/training-operator/training-operator"].status is CheckStatus.NOT_APPLICABLE
 
 
-@pytest.mark.parametrize(("desired", "status"), [(0, Status.FAIL), (1, Status.FAIL), (2, Status.PASS)])
-def test_the_monitoring_agents_gpu_part_runs_on_every_gpu_node(desired: int, status: Status) -> None:
+@pytest.mark.parametrize(("desired", "status"), [(0, CheckStatus.FAIL), (1, CheckStatus.FAIL), (2, CheckStatus.PASS)])
+def test_the_monitoring_agents_gpu_part_runs_on_every_gpu_node(desired: int, status: CheckStatus) -> None:
     def spoil(made: Any) -> None:
         _gpu(made)
         the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": desired, "numberReady": desired}
@@ -138,11 +138,11 @@ def test_a_gpu_stack_without_etcd_fails() -> None:
         _gpu(made)
         made["StatefulSet"][0]["status"]["readyReplicas"] = 0
 
-    assert judged(spoil, stack=stack)["plugins/torchx-etcd/etcd-server"].status is Status.FAIL
+    assert judged(spoil, stack=stack)["plugins/torchx-etcd/etcd-server"].status is CheckStatus.FAIL
 
 
 def test_a_kustomization_that_the_local_cloud_does_not_fetch_is_named() -> None:
     stack = outputs(nodeGroups=[group("gpu", GPU, 4, 2)])
     local = LocalReport({"gpu-training-operator": "its manifests are fetched from GitHub"}, real_volcano=True)
     check = judged(_gpu, stack=stack, local=local)["plugins/training-operator/training-operator"]
-    assert check.status is Status.NOT_INSTALLED
+    assert check.status is CheckStatus.NOT_INSTALLED

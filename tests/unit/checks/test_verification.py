@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cluster_snapshots import judged
 
-from trainium_eks.checks.check import Status, failed, not_applicable, not_installed, passed
+from trainium_eks.checks.check import CheckStatus, failed, not_applicable, not_installed, passed
 from trainium_eks.checks.cluster import KINDS, Object, Refused, minor, read
 from trainium_eks.checks.local_report import LocalReport, ReportError
 from trainium_eks.checks.verify import Verification
@@ -60,10 +60,10 @@ def test_what_may_not_be_read_is_remembered_with_the_servers_words() -> None:
 
 def test_what_could_not_be_read_fails_in_its_place_and_nothing_of_it_passes() -> None:
     found = judged(unread={"Queue": "queues is forbidden"})
-    assert found["queues/unread"].status is Status.FAIL
+    assert found["queues/unread"].status is CheckStatus.FAIL
     assert "queues is forbidden" in found["queues/unread"].detail
     assert [id_ for id_ in found if id_.startswith("queues/")] == ["queues/unread"]
-    assert found["storage/claim/training"].status is Status.PASS
+    assert found["storage/claim/training"].status is CheckStatus.PASS
 
 
 def test_the_json_form_has_every_check_and_their_counts() -> None:

@@ -33,14 +33,14 @@ __all__ = [
     "STANDING_WAIVERS",
     "Finding",
     "Rule",
+    "RuleStatus",
     "Severity",
-    "Status",
     "Verdict",
     "judge",
     "stale_waivers",
 ]
 
-Status = Literal["pass", "fail", "waived", "n/a"]
+RuleStatus = Literal["pass", "fail", "waived", "n/a"]
 
 _MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene)
 
@@ -70,7 +70,7 @@ class Verdict:
     title: str
     severity: Severity
     source: str
-    status: Status
+    status: RuleStatus
     reason: str
     """Why it is waived, or that its waiver is stale; otherwise empty."""
     findings: tuple[Finding, ...]
@@ -116,7 +116,7 @@ def _waivers(graph: Graph) -> dict[str, str]:
 
 def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) -> Verdict:
     waiver = own.get(rule.id) or STANDING_WAIVERS.get(rule.id, "")
-    status: Status
+    status: RuleStatus
     if not findings:
         status, reason = "n/a", ""
     elif all(finding.ok for finding in findings):

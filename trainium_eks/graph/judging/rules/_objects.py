@@ -24,7 +24,7 @@ POD_SPECS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Workload:
+class PodMaker:
     """An object that makes pods."""
 
     resource: Resource
@@ -40,11 +40,11 @@ class Workload:
                 yield f"{self.path}.{kind}[{index}]", each
 
 
-def workloads(view: View) -> Iterator[Workload]:
+def pod_makers(view: View) -> Iterator[PodMaker]:
     """Every object of the program that makes pods. What a chart makes is not among them."""
     for type_, path in POD_SPECS.items():
         for resource in view.of(type_):
-            yield Workload(resource, path, at(resource.inputs, path))
+            yield PodMaker(resource, path, at(resource.inputs, path))
 
 
 def chart_name(release: Resource) -> str:

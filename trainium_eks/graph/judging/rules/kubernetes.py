@@ -7,14 +7,14 @@ from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import ADDON, RELEASE, ROLE
 from trainium_eks.graph.judging.rules._objects import (
     NAMESPACE,
-    Workload,
+    PodMaker,
     chart_name,
     is_local,
     is_tenant,
     namespace,
     object_name,
+    pod_makers,
     walk,
-    workloads,
 )
 from trainium_eks.graph.judging.rules._read import (
     Json,
@@ -70,7 +70,7 @@ def pod_security(view: View) -> Iterator[Finding]:
 def privileged(view: View) -> Iterator[Finding]:
     """A privileged pod owns its node. The EFA plugin, neuron-monitor, the node-problem detector and the FSx driver
     need it; nothing else does. What a chart does by default is judged where the chart is chosen."""
-    for workload in workloads(view):
+    for workload in pod_makers(view):
         yield from judged(workload.resource, _privilege_faults(workload), "not privileged")
     for release in view.of(RELEASE):
         faults = []
@@ -84,7 +84,7 @@ def privileged(view: View) -> Iterator[Finding]:
 def pinned(view: View) -> Iterator[Finding]:
     """Every image has a tag that does not move, in production a digest for the pods of the program itself; every
     chart an exact version, or a directory of the repository; every EKS add-on a version."""
-    for workload in workloads(view):
+    for workload in pod_makers(view):
         faults = [fault for path, each in workload.containers for fault in _image_faults(view, path, at(each, "image"))]
         yield from judged(workload.resource, faults, "images are pinned")
     for release in view.of(RELEASE):
@@ -104,7 +104,7 @@ def pinned(view: View) -> Iterator[Finding]:
 def resources(view: View) -> Iterator[Finding]:
     """CPU and memory requests, and a memory limit: a leak then ends its pod and not the node. A CPU limit is left to
     the author, because it throttles. Our own charts are judged where they are tested."""
-    for workload in workloads(view):
+    for workload in pod_makers(view):
         faults = [
             fault
             for path, each in workload.containers
@@ -209,7 +209,7 @@ def _may_be_privileged(*names: str) -> bool:
     )
 
 
-def _privilege_faults(workload: Workload) -> Iterator[str]:
+def _privilege_faults(workload: PodMaker) -> Iterator[str]:
     if _may_be_privileged(object_name(workload.resource)):
         return
     for flag in ("hostPID", "hostIPC"):
@@ -276,7 +276,7 @@ def _token_findings(view: View, bound: set[tuple[str, str]]) -> Iterator[Finding
         used = place in bound
         faults = [] if off or used else ["automountServiceAccountToken is not false and no role is bound, wanted false"]
         yield from judged(account, faults, "its token is mounted only where it is used")
-    for workload in workloads(view):
+    for workload in pod_makers(view):
         name = text(at(workload.spec, "serviceAccountName")) or "default"
         place = (namespace(workload.resource), name)
         mounts = at(workload.spec, "automountServiceAccountToken")
