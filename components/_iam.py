@@ -7,12 +7,10 @@ import pulumi
 import pulumi_aws as aws
 
 from trainium_eks.model import formats, regions
+from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.problems import Problem
 
 from ._args import Text
-
-Statement = Mapping[str, object]
-"""One statement of a policy document, in IAM's own spelling (``Effect``, ``Action``, ``Resource``, ``Condition``)."""
 
 POLICY_VERSION = "2012-10-17"
 """IAM's policy language version; the only one with policy variables."""

@@ -10,17 +10,18 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
+from trainium_eks.model import addon_records, addons, formats, regions
 from trainium_eks.model import cluster as judge
-from trainium_eks.model import formats, regions, versions
 from trainium_eks.model import node_groups as group_judge
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, nearest, under
+from trainium_eks.model.problems import Problem, join_key, nearest, under
 from trainium_eks.model.shape import Flag, judged
 
 from . import _addons, _iam
 from ._args import Tags, Text, accept, extend, waivers_of
+from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, make_cpu_nodes
 from ._kubeconfig import kubeconfig
@@ -31,6 +32,9 @@ from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_pro
 LONGEST_NAME = 36
 """IAM takes 64 characters for a role's name: this, what the longest of them adds (``-aws-ebs-csi-driver``), and
 Pulumi's suffix."""
+
+LONGEST_ROLE_NAME = 56
+"""IAM takes 64 characters; Pulumi's suffix is the rest."""
 
 OWN_POOLS = ("system", "cpu")
 """Names that a node group cannot have, because the CPU pools have them."""
@@ -87,13 +91,15 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
     if refused:
         reason = f"EKS puts no control plane into {', '.join(refused)} (EKS user guide, network requirements)"
         found.append(Problem("subnet_ids_by_zone", reason, "choose another zone of the region"))
+    for addon, given in args.addons.items():
+        found += plain_problems(given.settings, f"{join_key('addons', addon)}.settings")
     for index, group in enumerate(args.node_groups):
         found += under(f"node_groups[{index}]", _group_problems(group, args))
     return found
 
 
 def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[Problem]:
-    cni = judge.addon_version(args, "vpc-cni")
+    cni = addons.version(args.addons, "vpc-cni", args.kubernetes_version)
     found = group_judge.problems(
         group,
         region=args.region,
@@ -150,7 +156,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             problems,
             f"TrainiumCluster {name}",
             waivers=waivers_of(args),
-            naming=lambda read: _name_problems(name, read.node_groups),
+            naming=lambda read: _name_problems(name, read),
         )
         super().__init__("trainium-eks:index:TrainiumCluster", name, {}, opts)
         self._args = args
@@ -161,12 +167,18 @@ class TrainiumCluster(pulumi.ComponentResource):
         self._kubernetes = self._make_provider(self._let_the_vpc_in())
         self._make_administrators()
         self._wiring = self._addon_wiring()
-        self._before_nodes = {addon: _addons.make_addon(self._wiring, addon) for addon in _addons.BEFORE_NODES}
+        self._before_nodes = {
+            addon.name: _addons.make_addon(self._wiring, addon)
+            for addon in addon_records.installed()
+            if addon.phase == "before nodes"
+        }
         self._system_nodes = self._make_system_nodes()
         self._make_cpu_pool()
         self._groups = {group.name: self._make_accelerator_group(group) for group in args.node_groups}
         self._after_nodes = {
-            addon: _addons.make_addon(self._wiring, addon, [self._system_nodes]) for addon in _addons.AFTER_NODES
+            addon.name: _addons.make_addon(self._wiring, addon, [self._system_nodes])
+            for addon in (*addon_records.installed(), *addons.requested(args.addons))
+            if addon.phase != "before nodes"
         }
         self._make_storage_class()
 
@@ -312,7 +324,8 @@ class TrainiumCluster(pulumi.ComponentResource):
             name=self._name,
             cluster_name=self.cluster_name,
             region=args.region,
-            versions={addon: judge.addon_version(args, addon) for addon in versions.ADDONS},
+            kubernetes_version=args.kubernetes_version,
+            addons=args.addons,
             kms_key_arn=self.kms_key_arn,
             boundary=args.permissions_boundary,
             catalogue=args.catalogue,
@@ -403,10 +416,13 @@ class TrainiumCluster(pulumi.ComponentResource):
         return pulumi.ResourceOptions(parent=self)
 
 
-def _name_problems(name: str, groups: Sequence[NodeGroupConfig]) -> list[Problem]:
-    """The component's name becomes the cluster's, and the start of its groups' names."""
+def _name_problems(name: str, args: TrainiumClusterArgs) -> list[Problem]:
+    """The component's name becomes the cluster's, and the start of its groups' and its add-ons' roles' names."""
     found = name_problems(name, LONGEST_NAME)
-    found += [problem for group in groups for problem in name_problems(f"{name}-{group.name}")]
+    found += [problem for group in args.node_groups for problem in name_problems(f"{name}-{group.name}")]
+    for addon in addons.requested(args.addons):
+        if _addons.has_role(args.addons, addon):
+            found += name_problems(f"{name}-{addon.name}", LONGEST_ROLE_NAME)
     if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]*", name):
         reason = f"the component's name {name!r} becomes the cluster's, which takes letters, digits, - and _ only"
         found.append(Problem("", reason, "rename the component"))

@@ -8,6 +8,7 @@ import pulumi_aws as aws
 import pydantic
 
 from trainium_eks.model import formats, regions
+from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag, Shape, Whole
 
@@ -166,7 +167,7 @@ _SUFFIX = "amazonaws.com"
 
 def _for_principals(
     sid: str, account: str, principal: str, actions: tuple[str, ...], conditions: Mapping[str, object] | None = None
-) -> _iam.Statement:
+) -> Statement:
     """Allows ``actions`` to principals of the account whose ARN is like ``principal``, existing or not."""
     return {
         "Sid": sid,

@@ -8,7 +8,7 @@ import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model import namespaces, versions
-from trainium_eks.model.addons import NeuronAddonsConfig
+from trainium_eks.model.device_addons import NeuronAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, Severity
 

@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions
+from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Whole, Word
@@ -352,7 +353,7 @@ def data_policy(region: str, buckets: Iterable[tuple[str, str]], kms_key_arn: st
         buckets: ARN of each bucket, and the prefix in it without slash at either end.
         kms_key_arn: key of the objects, which is given for S3 in this region alone.
     """
-    statements: list[_iam.Statement] = []
+    statements: list[Statement] = []
     for arn, prefix in buckets:
         statements.append(
             {

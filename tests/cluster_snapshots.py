@@ -9,7 +9,7 @@ from trainium_eks.checks.cluster import Cluster
 from trainium_eks.checks.examined import Examined
 from trainium_eks.checks.local_report import LocalReport
 from trainium_eks.checks.verify import verify
-from trainium_eks.model import workloads
+from trainium_eks.model import addon_records, workloads
 from trainium_eks.model.outputs import StackOutputs
 
 Object = dict[str, Any]
@@ -126,7 +126,7 @@ def objects() -> Objects:
             webhook(f"{each}-validate") for each in ("cronjobs", "hypernodes", "jobs", "podgroups", "queues")
         ],
     }
-    running = [each for of in workloads.ADDONS.values() for each in of]
+    running: list[workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
     running += [each for chart in charts for each in workloads.CHARTS[chart]]
     for each in running:
         count = 0 if each.kind == "DaemonSet" and each.nodes == "none" else pods[each.nodes]

@@ -37,7 +37,7 @@ def namespace_added(config: Config) -> None:
 def kubernetes_version(config: Config) -> None:
     cluster = config["trainium-eks:cluster"]
     cluster["kubernetesVersion"] = "1.36"
-    cluster["addonVersions"] = {"kube-proxy": "v1.36.0-eksbuild.1"}
+    cluster["addons"] = {"kube-proxy": {"version": "v1.36.0-eksbuild.1"}}
 
 
 def storage_size(config: Config) -> None:

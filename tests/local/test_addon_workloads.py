@@ -11,11 +11,13 @@ from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model import workloads
+from trainium_eks.model import addon_records
 from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.versions import ADDONS
+from trainium_eks.model.versions import KUBERNETES
 
 REGION = "us-west-2"
+ADDONS = addon_records.pinned(KUBERNETES)
+WORKLOADS = [workload for addon in addon_records.installed() for workload in addon.workloads]
 TIMEOUT_SECONDS = 90.0
 
 
@@ -60,8 +62,8 @@ def test_agents_run_on_every_node_and_controllers_only_where_no_accelerator_is(
         node["metadata"]["name"]: CATALOGUE.find(node["metadata"]["labels"]["node.kubernetes.io/instance-type"]).family
         for node in api.list("v1", "Node", labels="trainium-eks/simulated=true")
     }
-    agents = [each for addon in ADDONS for each in workloads.ADDONS[addon] if each.nodes == "all"]
-    controllers = [each for addon in ADDONS for each in workloads.ADDONS[addon] if each.kind == "Deployment"]
+    agents = [each for each in WORKLOADS if each.nodes == "all"]
+    controllers = [each for each in WORKLOADS if each.kind == "Deployment"]
     assert len(agents) == 6
     assert len(controllers) == 4
     for each in agents:

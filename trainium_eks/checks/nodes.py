@@ -13,7 +13,7 @@ from trainium_eks.checks.cluster import (
     name_of,
 )
 from trainium_eks.checks.examined import Examined
-from trainium_eks.model import versions
+from trainium_eks.model import addon_records, versions
 from trainium_eks.model.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.quantities import quantity
@@ -27,7 +27,7 @@ ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
 def server(examined: Examined) -> Iterator[Check]:
     """The API server answers, and with a version that this project has add-ons for; nodes are not too far from it."""
-    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if "kube-proxy" in versions.addons(each)]
+    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
     version = examined.cluster.version
     major, own = minor(version)
     if f"{major}.{own}" in known:

@@ -6,6 +6,7 @@ from trainium_eks.checks import scheduling
 from trainium_eks.checks.check import Check, failed, not_applicable, not_installed, passed
 from trainium_eks.checks.cluster import Object
 from trainium_eks.checks.examined import Examined
+from trainium_eks.model import addon_records
 from trainium_eks.model import workloads as model
 from trainium_eks.model.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.workloads import Workload
@@ -42,11 +43,11 @@ _RESOURCES: Mapping[str, str] = {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RES
 def plugins(examined: Examined) -> Iterator[Check]:
     """EKS add-ons, device plugins, etcd for the rendezvous, and what is optional where it is installed."""
     offered = {resource for group in examined.outputs.node_groups for resource in group.resources}
-    for addon, workloads in model.ADDONS.items():
+    for addon in addon_records.installed():
         region, name = examined.outputs.region, examined.outputs.cluster_name
-        why = f"aws eks describe-addon --region {region} --cluster-name {name} --addon-name {addon}"
-        for workload in workloads:
-            yield _judge(examined, addon, workload, why)
+        why = f"aws eks describe-addon --region {region} --cluster-name {name} --addon-name {addon.name}"
+        for workload in addon.workloads:
+            yield _judge(examined, addon.name, workload, why)
     for chart, resource in DEVICE_PLUGINS.items():
         if resource in offered:
             yield from _of_chart(examined, chart)

@@ -25,8 +25,8 @@ from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.addon_records import ADDONS
 from trainium_eks.model.versions import KUBERNETES
-from trainium_eks.model.workloads import CSI_DRIVERS
 
 REPORT_VERSION = 1
 
@@ -255,7 +255,7 @@ def service_range(graph: Graph) -> str:
 def _csi_drivers(graph: Graph) -> tuple[str, ...]:
     """Storage drivers of the program's add-ons. Each runs on every node, whatever its taints."""
     names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
-    return tuple(driver for addon, driver in CSI_DRIVERS.items() if addon in names)
+    return tuple(each.driver.name for each in ADDONS.values() if each.driver and each.name in names)
 
 
 def _adjustment(asked: Request) -> Callable[..., Any]:

@@ -1,18 +1,17 @@
 """The cluster section: control plane, who may use it, and its CPU nodes."""
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import pydantic
 
-from trainium_eks.model import formats, prices, ranges, versions
+from trainium_eks.model import addons, formats, prices, ranges, versions
+from trainium_eks.model.addons import AddonConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
-from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
+from trainium_eks.model.problems import Problem, Severity, join, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
 
-_ADDON_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
 _MOST_ENDPOINT_RANGES = 40
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -66,6 +65,10 @@ class CpuPoolConfig(CpuNodesConfig):
 class ClusterConfig(Shape):
     """The EKS control plane and its CPU nodes."""
 
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"addon_versions": "a version is a field of its add-on: `addons` {vpc-cni: {version: v1.21.1-eksbuild.1}}"}
+    )
+
     kubernetes_version: str = versions.KUBERNETES
     """Minor version, ``1.35``: the highest that Volcano 1.15 certifies."""
     endpoint: EndpointConfig = EndpointConfig()
@@ -86,8 +89,9 @@ class ClusterConfig(Shape):
     """Node group for control components, one in each zone."""
     cpu_nodes: CpuPoolConfig = CpuPoolConfig()
     """Small pool in the accelerator zone for staging, TensorBoard and monitoring."""
-    addon_versions: dict[str, str] = pydantic.Field(default_factory=dict)
-    """EKS add-on versions that replace the pinned ones: ``{vpc-cni: v1.21.1-eksbuild.1}``."""
+    addons: dict[str, AddonConfig] = pydantic.Field(default_factory=dict)
+    """EKS add-ons by name. Of the stack's own: another version or further settings. Any other is installed too, after
+    the nodes: ``{snapshot-controller: {version: v8.3.0-eksbuild.1}}``."""
 
 
 def problems(
@@ -114,16 +118,9 @@ def problems(
     found += under("system_nodes", _cpu_nodes_problems(cluster.system_nodes, catalogue, least=1))
     found += under("system_nodes", _total_size_problems(cluster.system_nodes, zones))
     found += under("cpu_nodes", _cpu_nodes_problems(cluster.cpu_nodes, catalogue, least=0))
-    found += under("addon_versions", _addon_problems(cluster.addon_versions))
-    found += _unpinned_problems(cluster)
-    found += _kube_proxy_problems(cluster)
+    if cluster.kubernetes_version in versions.KUBERNETES_STANDARD_SUPPORT:
+        found += under("addons", addons.problems(cluster.addons, cluster.kubernetes_version))
     return found
-
-
-def addon_version(cluster: ClusterConfig, name: str) -> str:
-    """The version of an EKS add-on: the config's, else the one pinned for the cluster's Kubernetes version; empty when
-    there is neither, which :func:`problems` refuses."""
-    return cluster.addon_versions.get(name, versions.addons(cluster.kubernetes_version).get(name, ""))
 
 
 def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
@@ -283,49 +280,3 @@ def _total_size_problems(nodes: CpuNodesConfig, zones: int) -> list[Problem]:
     reason = f"{nodes.max_size} in each of {zones} zones make a group of {total} nodes; EKS allows {most}"
     good = most // zones
     return [Problem("max_size", reason, value=nodes.max_size, allowed=(f"1 to {good}",), good=good, row=27)]
-
-
-def _addon_problems(pins: Mapping[str, str]) -> list[Problem]:
-    found = []
-    for name, version in pins.items():
-        path = join_key("", name)
-        if name not in versions.ADDONS:
-            guess = nearest(name, versions.ADDONS)
-            hint = f"did you mean {guess}?" if guess else "remove it"
-            found.append(Problem(path, "not an add-on of this stack", hint, allowed=tuple(versions.ADDONS)))
-        elif not _ADDON_VERSION.fullmatch(version):
-            allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists it",)
-            good = versions.ADDONS[name]
-            found.append(Problem(path, "not the version of an EKS add-on", value=version, allowed=allowed, good=good))
-    return found
-
-
-def _unpinned_problems(cluster: ClusterConfig) -> list[Problem]:
-    """Add-ons for which neither the config nor this release names a version."""
-    version = cluster.kubernetes_version
-    if version not in versions.KUBERNETES_STANDARD_SUPPORT:
-        return []
-    missing = [name for name in versions.ADDONS if not addon_version(cluster, name)]
-    return [
-        Problem(
-            join_key("addon_versions", name),
-            f"no version of {name} is pinned for Kubernetes {version}",
-            f"aws eks describe-addon-versions --addon-name {name} --kubernetes-version {version} lists them",
-            good="<vX.Y.Z-eksbuild.N>",
-        )
-        for name in missing
-    ]
-
-
-def _kube_proxy_problems(cluster: ClusterConfig) -> list[Problem]:
-    """kube-proxy is released for each Kubernetes version; EKS refuses another one's."""
-    version = addon_version(cluster, "kube-proxy")
-    wanted = cluster.kubernetes_version
-    if not _ADDON_VERSION.fullmatch(version) or wanted not in versions.KUBERNETES_STANDARD_SUPPORT:
-        return []
-    if version.removeprefix("v").startswith(f"{wanted}."):
-        return []
-    reason = f"{version} is not for Kubernetes {wanted}"
-    fix = f"aws eks describe-addon-versions --addon-name kube-proxy --kubernetes-version {wanted} lists what is"
-    path = join_key("addon_versions", "kube-proxy")
-    return [Problem(path, reason, fix, good=f"<v{wanted}.…-eksbuild.…>")]

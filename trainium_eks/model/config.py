@@ -14,6 +14,7 @@ from trainium_eks.model import (
     addresses,
     cluster,
     cross,
+    device_addons,
     formats,
     instance_overrides,
     namespaces,
@@ -26,8 +27,8 @@ from trainium_eks.model import (
     storage,
     unseen,
 )
-from trainium_eks.model.addons import GpuAddonsConfig, NeuronAddonsConfig
 from trainium_eks.model.cluster import ClusterConfig
+from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
@@ -374,7 +375,7 @@ def _network_problems(config: StackConfig) -> list[Problem]:
 def _group_problems(config: StackConfig) -> list[Problem]:
     types = _catalogue_or_default(config)
     found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name", "name")
-    cni = cluster.addon_version(config.cluster, "vpc-cni")
+    cni = addons.version(config.cluster.addons, "vpc-cni", config.cluster.kubernetes_version)
     for index, group in enumerate(config.node_groups):
         own = node_groups.problems(
             group,
@@ -456,7 +457,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _guarantee_problems,
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
-    lambda config: under("neuron_addons", addons.neuron_problems(config.neuron_addons)),
+    lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,
     _address_problems,
     lambda config: cross.range_problems(config, vpc_cidr(config)),

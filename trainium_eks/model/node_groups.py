@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import pydantic
 
+from trainium_eks.model import addon_records, formats, versions
 from trainium_eks.model import capacity as capacities
-from trainium_eks.model import formats, versions
 from trainium_eks.model.capacity import Capacity, CapacityBlock, OnDemand, Reservation
 from trainium_eks.model.cluster import size_problems
 from trainium_eks.model.instances import Catalogue, InstanceType
@@ -93,7 +93,7 @@ def problems(
     *,
     region: str,
     catalogue: Catalogue,
-    vpc_cni_version: str = versions.ADDONS["vpc-cni"],
+    vpc_cni_version: str = addon_records.VPC_CNI.version(versions.KUBERNETES),
     kubernetes_version: str = versions.KUBERNETES,
 ) -> list[Problem]:
     """What is wrong with one group, by itself. Paths are relative to it.
@@ -202,7 +202,7 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
             f"the layout has efa-only interfaces, which the VPC CNI knows from {least} on; the cluster's is "
             f"{vpc_cni_version}, and its nodes would stay NotReady"
         )
-        fix = f"raise the cluster's `addon_versions` vpc-cni to {least} or later, or choose efa here"
+        fix = f"raise the cluster's `addons` vpc-cni `version` to {least} or later, or choose efa here"
         return [Problem(path, reason, fix, value=layout, allowed=("efa",), row=12)]
     return []
 

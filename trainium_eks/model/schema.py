@@ -97,11 +97,17 @@ def rows(model: type[Shape], prefix: str = "") -> Iterator[Row]:
         default = "required" if field.is_required() else _written(_default(field))
         yield Row(path, _in_words(field.annotation), default, _plain(field.description, markdown=True))
         nested = tuple(_models(field.annotation))
-        below = f"{path}[]." if kind_of(field.annotation) is Kind.ARRAY else f"{path}."
+        below = f"{path}{_entry_of(field.annotation)}."
         if len(nested) == 1:
             yield from rows(nested[0], below)
         for arm in nested if len(nested) > 1 else ():
             yield from (_of_arm(row, arm) for row in rows(arm, below) if not row.path.endswith(".type"))
+
+
+def _entry_of(annotation: Any) -> str:
+    """The step from a list or mapping to an entry of it."""
+    origin = get_origin(_without_none(annotation))
+    return "[]" if kind_of(annotation) is Kind.ARRAY else ".<name>" if origin is dict else ""
 
 
 def kind_of(annotation: Any) -> Kind:

@@ -7,7 +7,7 @@ Models check shape only (names, types, required or not). Whether a value makes s
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_origin, runtime_checkable
 
 import pydantic
 from pydantic.alias_generators import to_camel
@@ -237,6 +237,7 @@ def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str
     """
     owners: tuple[type[Shape], ...] = (spec,)
     holder: type[Shape] | None = spec
+    keyed = False  # whether the next step is a key of a mapping to models
     for step in loc:
         if isinstance(step, int):
             path = join(path, step)
@@ -246,11 +247,16 @@ def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str
             owners = tuple(tagged)
             holder = owners[0]
             continue
+        if keyed:
+            path, keyed = join_key(path, step), False
+            continue
         holder = owners[0] if owners else None
         own = next((_snake(step, owner) for owner in owners if _snake(step, owner) in owner.model_fields), None)
         if own is not None and holder is not None:
             path = join(path, own)
-            owners = tuple(_models_in(holder.model_fields[own].annotation))
+            annotation = holder.model_fields[own].annotation
+            owners = tuple(_models_in(annotation))
+            keyed = bool(owners) and get_origin(annotation) is dict
         elif not _is_union_arm(step):
             # A name that no model has, or a mapping's own key: shown as it was written.
             path = join_key(path, step) if not owners else join(path, _snake(step))

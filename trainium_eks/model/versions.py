@@ -1,8 +1,7 @@
-"""Every version that this project pins, in one table.
+"""Every version that this project pins, in one table; those of EKS add-ons are in their records (addon_records.py).
 
-None was run on a live account by the authors; how sure each is stands beside it. Before a deployment ask EKS:
-``aws eks describe-addon-versions --kubernetes-version 1.35``. Nothing here may float (no ``latest``, ``main``,
-``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
+None was run on a live account by the authors; how sure each is stands beside it. Nothing here may float (no ``latest``,
+``main``, ``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
 """
 
 import datetime
@@ -72,44 +71,6 @@ and no word was found on whether Amazon Linux' Lustre client works with it."""
 
 MINIMUM_VPC_CNI_FOR_EFA_ONLY = "1.18.5"
 """First VPC CNI that leaves ``efa-only`` interfaces alone; with an older one nodes stay NotReady."""
-
-ADDONS: Mapping[str, str] = MappingProxyType(
-    {
-        # One set, as public clusters on 1.35 had it in August 2026: an automatically updated pin list names the first
-        # five together. Newer builds exist; EKS keeps older ones on offer for a while, not for ever.
-        "vpc-cni": "v1.23.0-eksbuild.1",
-        "kube-proxy": "v1.35.3-eksbuild.18",
-        "coredns": "v1.14.3-eksbuild.3",
-        "eks-pod-identity-agent": "v1.4.0-eksbuild.1",
-        "aws-ebs-csi-driver": "v1.63.1-eksbuild.1",
-        # Each seen in a public 1.35 cluster: the driver's newest release, EKS' default for 1.35, and a plan of
-        # 2026-08-22 with the agent's newest release.
-        "aws-fsx-csi-driver": "v1.9.0-eksbuild.1",
-        "metrics-server": "v0.8.1-eksbuild.10",
-        "eks-node-monitoring-agent": "v1.7.0-eksbuild.1",
-    }
-)
-"""EKS add-ons for :data:`KUBERNETES`."""
-
-_OF_ONE_KUBERNETES = frozenset({"kube-proxy", "coredns"})
-"""Add-ons that follow the control plane; the others serve every version that is pinned here."""
-
-_ADDONS_OF_OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "1.34": {"kube-proxy": "v1.34.6-eksbuild.13", "coredns": "v1.13.2-eksbuild.11"},
-        KUBERNETES: {},
-        # CoreDNS 1.14 serves 1.35 and 1.36 alike: public clusters on both had the same build of it.
-        "1.36": {"kube-proxy": "v1.36.0-eksbuild.13"},
-    }
-)
-
-
-def addons(kubernetes_version: str) -> Mapping[str, str]:
-    """Add-on versions for a Kubernetes version; without those that follow the control plane where none is pinned."""
-    own = _ADDONS_OF_OTHERS.get(kubernetes_version)
-    if own is None:
-        return MappingProxyType({name: each for name, each in ADDONS.items() if name not in _OF_ONE_KUBERNETES})
-    return MappingProxyType({**ADDONS, **own})
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,22 @@ from cluster_snapshots import EFA, GPU, accelerated, group, judged, named, outpu
 
 from trainium_eks.checks.check import CheckStatus
 from trainium_eks.checks.local_report import LocalReport
-from trainium_eks.model import versions, workloads
+from trainium_eks.model import addon_records, workloads
 
 NEURON_PLUGIN = "plugins/neuron-helm-chart/neuron-device-plugin"
 
 
 def test_every_addon_is_checked() -> None:
     owners = {check.id.split("/")[1] for check in judged().values() if check.section == "plugins"}
-    assert set(versions.ADDONS) <= owners
+    assert {addon.name for addon in addon_records.installed()} <= owners
     assert {"neuron-helm-chart", "aws-efa-k8s-device-plugin", "neuron-monitor"} <= owners
     assert not {"nvidia-device-plugin", "torchx-etcd", "dcgm-exporter"} & owners
 
 
-@pytest.mark.parametrize("addon", sorted(versions.ADDONS))
+@pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
 def test_a_missing_addon_fails_with_the_command_that_says_why(addon: str) -> None:
     def spoil(made: Any) -> None:
-        for each in workloads.ADDONS[addon]:
+        for each in addon_records.ADDONS[addon].workloads:
             without(made, each.kind, each.name)
 
     found = [check for check in judged(spoil).values() if check.status is CheckStatus.FAIL]

@@ -16,7 +16,7 @@ from components.network import Network
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging.edges import check_edges
 from trainium_eks.graph.judging.order import order
-from trainium_eks.model import addresses, versions
+from trainium_eks.model import addon_records, addresses, versions
 from trainium_eks.model.config import StackConfig
 
 EKS = "aws:eks/cluster:Cluster"
@@ -36,7 +36,8 @@ KEY_ARN = "arn:aws:kms:us-west-2:000000000000:key/k"
 ZONES = ("usw2-az4", "usw2-az1", "usw2-az2", "usw2-az3")
 DEFAULT_GROUPS = StackConfig(region="us-west-2", owner="me").node_groups
 BEFORE_NODES = {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
-AFTER_NODES = set(versions.ADDONS) - BEFORE_NODES
+PINNED = addon_records.pinned(versions.KUBERNETES)
+AFTER_NODES = set(PINNED) - BEFORE_NODES
 Record = Callable[..., Graph]
 
 
@@ -232,14 +233,56 @@ def test_administrators_get_an_entry_and_the_cluster_admin_policy(record: Record
 
 
 def test_every_add_on_is_pinned_and_wins_over_what_was_there(record: Record) -> None:
-    graph = built(record, addon_versions={"coredns": "v1.14.4-eksbuild.1"})
+    graph = built(record, addons={"coredns": {"version": "v1.14.4-eksbuild.1"}})
     found = addons(graph)
     assert {name: each.inputs["addonVersion"] for name, each in found.items()} == {
-        **versions.ADDONS,
+        **PINNED,
         "coredns": "v1.14.4-eksbuild.1",
     }
     for each in found.values():
         assert each.inputs["resolveConflictsOnCreate"] == each.inputs["resolveConflictsOnUpdate"] == "OVERWRITE"
+
+
+def test_an_add_on_of_a_users_own_comes_after_the_nodes_with_its_settings_and_role(record: Record) -> None:
+    policy = "arn:aws:iam::111122223333:policy/snapshots"
+    own = {
+        "version": "v8.3.0-eksbuild.1",
+        "settings": {"replicaCount": 2},
+        "identity": {"service_account": "snapshots", "namespace": "storage", "policies": {"snapshots": policy}},
+    }
+    graph = built(record, addons={"snapshot-controller": own})
+    made = addons(graph)["snapshot-controller"]
+    assert made.inputs["addonVersion"] == "v8.3.0-eksbuild.1"
+    assert json.loads(made.inputs["configurationValues"]) == {"replicaCount": 2}
+    system = next(each for each in graph.of_type(NODE_GROUP) if each.name == "trn-system-nodes")
+    (association,) = [each for each in graph.of_type(ASSOCIATION) if each.inputs["namespace"] == "storage"]
+    assert {system.urn, association.urn} <= set(made.dependencies)
+    assert association.inputs["serviceAccount"] == "snapshots"
+    assert policy in [each.inputs["policyArn"] for each in graph.of_type(ATTACHMENT)]
+
+
+def test_settings_are_laid_over_the_stacks(record: Record) -> None:
+    graph = built(record, addons={"vpc-cni": {"settings": {"env": {"AWS_VPC_K8S_CNI_LOGLEVEL": "DEBUG"}}}})
+    settings = json.loads(addons(graph)["vpc-cni"].inputs["configurationValues"])
+    assert settings["env"]["AWS_VPC_K8S_CNI_LOGLEVEL"] == "DEBUG"
+    assert settings["env"]["WARM_IP_TARGET"] == str(addresses.WARM_IP_TARGET)
+
+
+def test_settings_are_plain_data(record: Record) -> None:
+    given = wiring(addons={"coredns": {"settings": {"replicaCount": pulumi.Output.from_input(2)}}})
+    with pytest.raises(ArgumentError, match=r"addons\.coredns\.settings\.replicaCount"):
+        record(lambda: TrainiumCluster("trn", given))
+
+
+@pytest.mark.parametrize(("length", "fits"), [(24, True), (25, False)])
+def test_an_add_ons_role_has_a_name_that_iam_takes(record: Record, length: int, fits: bool) -> None:
+    """56 characters, of which amazon-cloudwatch-observability and a dash take 32."""
+    given = wiring(addons={"amazon-cloudwatch-observability": {}}, node_groups=[])
+    if fits:
+        assert record(lambda: TrainiumCluster("c" * length, given)).of_type(ADDON)
+        return
+    with pytest.raises(ArgumentError, match="shorter name"):
+        record(lambda: TrainiumCluster("c" * length, given))
 
 
 def test_the_cni_keeps_as_many_addresses_as_the_budget_counts(record: Record) -> None:
@@ -274,7 +317,7 @@ def test_the_gpu_part_of_the_monitoring_agent_tolerates_gpu_nodes(record: Record
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
 def test_add_ons_are_those_of_the_clusters_own_kubernetes_version(record: Record, version: str) -> None:
     found = addons(built(record, kubernetes_version=version))
-    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == dict(versions.addons(version))
+    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == dict(addon_records.pinned(version))
     assert found["kube-proxy"].inputs["addonVersion"].startswith(f"v{version}.")
 
 
@@ -325,7 +368,7 @@ def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record: Reco
     association = one_named(graph, "aws:eks/podIdentityAssociation:PodIdentityAssociation", "aws-ebs-csi-driver")
     assert not association.inputs.get("disableSessionTags")
     # The first release that writes the tag.
-    assert tuple(map(int, versions.ADDONS["aws-ebs-csi-driver"][1:].split("-")[0].split("."))) >= (1, 58, 0)
+    assert tuple(map(int, PINNED["aws-ebs-csi-driver"][1:].split("-")[0].split("."))) >= (1, 58, 0)
 
 
 def test_storage_drivers_use_the_key_only_through_their_service(record: Record) -> None:
@@ -490,7 +533,7 @@ def test_groups_are_found_by_their_name_in_the_stack(record: Record) -> None:
         ({"endpoint": {}}, "way_in"),
         ({"endpoint": {"public_access_cidrs": ["0.0.0.0/0"]}}, "R02"),
         ({"kubernetes_version": "1.12"}, "kubernetes_version"),
-        ({"addon_versions": {"core-dns": "v1"}}, "core-dns"),
+        ({"addons": {"core-dns": {}}}, "core-dns"),
         ({"admin_principals": ["arn:aws:sts::123456789012:assumed-role/a/b"]}, "admin_principals"),
         ({"system_nodes": {"desired_size": 0, "min_size": 0}}, "system_nodes"),
         ({"node_groups": [{"name": "cpu", "instance_type": "trn1.32xlarge"}]}, r"node_groups\[0\]"),
@@ -500,7 +543,7 @@ def test_groups_are_found_by_their_name_in_the_stack(record: Record) -> None:
         ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge", "capacity": {"type": "spot"}}]}, "R29"),
         (
             {
-                "addon_versions": {"vpc-cni": "v1.18.0-eksbuild.1"},
+                "addons": {"vpc-cni": {"version": "v1.18.0-eksbuild.1"}},
                 "node_groups": [{"name": "a", "instance_type": "trn1.32xlarge"}],
             },
             "1.18.5",

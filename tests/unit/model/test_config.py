@@ -4,7 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
 import yaml
@@ -66,7 +66,17 @@ FULL: dict[str, Any] = {
         "deletionProtection": True,
         "systemNodes": CPU_NODES,
         "cpuNodes": CPU_NODES,
-        "addonVersions": {"vpc-cni": "v1.20.0-eksbuild.1"},
+        "addons": {
+            "snapshot-controller": {
+                "version": "v8.3.0-eksbuild.1",
+                "settings": {"replicas": 2},
+                "identity": {
+                    "serviceAccount": "snapshots",
+                    "namespace": "snapshots",
+                    "policies": {"snapshots": "arn:aws:iam::111122223333:policy/snapshots"},
+                },
+            }
+        },
     },
     "nodeGroups": [GROUP],
     "instanceTypes": {"trn3.48xlarge": {"like": "trn2.48xlarge", "accelerator": "Trainium3"}},
@@ -161,10 +171,18 @@ def fields(data: Mapping[str, Any], spec: type[Shape], path: Path = ()) -> Itera
     for name, field in spec.model_fields.items():
         here = (*path, field.alias or name)
         yield here, spec, name
-        value = data[field.alias or name]
-        for index, entry in enumerate(value if isinstance(value, list) else [value]):
+        for step, entry in entries(field.annotation, data[field.alias or name]):
             if isinstance(entry, dict) and (model_of := chosen(field.annotation, entry)):
-                yield from fields(entry, model_of, (*here, index) if isinstance(value, list) else here)
+                yield from fields(entry, model_of, (*here, *step))
+
+
+def entries(annotation: Any, value: Any) -> list[tuple[Path, Any]]:
+    """What a field holds, with the step that leads to it: a list's entries, a mapping's, or the value itself."""
+    if isinstance(value, list):
+        return [((index,), entry) for index, entry in enumerate(value)]
+    if get_origin(annotation) is dict and any(shapes(annotation)):
+        return [((key,), entry) for key, entry in value.items()]
+    return [((), value)]
 
 
 def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[Shape] | None:
@@ -191,6 +209,11 @@ def spelled(path: Path) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
+def documented(place: str) -> str:
+    """A place as the table of inputs has it, which stands for every entry."""
+    return re.sub(r"\[\d+\]", "[]", place).replace("addons.snapshot-controller", "addons.<name>")
+
+
 def faults(data: Mapping[str, Any]) -> dict[str, str]:
     """Every fault of shape: path as the config file spells it, and reason."""
     with pytest.raises(ShapeError) as caught:
@@ -215,7 +238,7 @@ OPTIONAL = [param for param in EVERY if param not in REQUIRED and not tagged(par
 def test_the_full_config_is_sound_and_has_every_key() -> None:
     full = load(text(FULL))
     assert [problem for problem in problems(full) if problem.severity is not Severity.WARN] == []
-    written = {re.sub(r"\[\d+\]", "[]", path) for path, _ in FIELDS}
+    written = {documented(path) for path, _ in FIELDS}
     assert written >= {row.path for row in rows(StackConfig)}
 
 
@@ -235,11 +258,11 @@ def test_an_optional_key_that_is_missing_has_its_documented_default(
     assert same == (spelled(path) in AS_DEFAULT), "the full config should not hold the default here"
     value = loaded
     for step in path:
-        value = value[step] if isinstance(step, int) else getattr(value, of_alias(value, step))
+        value = value[step] if isinstance(value, tuple | dict) else getattr(value, of_alias(value, str(step)))
     assert value == spec.model_fields[name].get_default(call_default_factory=True, validated_data={})
-    place = re.sub(r"\[\d+\]", "[]", spelled(path))
-    documented = {row.default for row in rows(StackConfig) if row.path == place}
-    assert plain(value) in [undocumented(default) for default in documented]
+    place = documented(spelled(path))
+    defaults = {row.default for row in rows(StackConfig) if row.path == place}
+    assert plain(value) in [undocumented(default) for default in defaults]
 
 
 def data_at(data: Any, path: Path) -> Any:
@@ -346,7 +369,10 @@ BAD: list[tuple[str, Any]] = [
     ("cluster.cpuNodes.maxSize", 451),
     ("cluster.cpuNodes.desiredSize", 9),
     ("cluster.cpuNodes.rootVolumeGib", 99999),
-    ("cluster.addonVersions", {"vpc-cni": "latest"}),
+    ("cluster.addons.snapshot-controller.version", "latest"),
+    ("cluster.addons.snapshot-controller.identity.serviceAccount", "No Name"),
+    ("cluster.addons.snapshot-controller.identity.namespace", "No Name"),
+    ("cluster.addons.snapshot-controller.identity.policies", {"snapshots": "snapshots"}),
     ("nodeGroups[0].name", "Train"),
     ("nodeGroups[0].instanceType", "trn1.33xlarge"),
     ("nodeGroups[0].minSize", 5),
@@ -393,6 +419,7 @@ BAD: list[tuple[str, Any]] = [
 
 ANY_VALUE_IS_GOOD = {
     "cluster.endpoint.wayIn": "words for the reader",
+    "cluster.addons.snapshot-controller.settings": "the add-on's own",
     "nodeGroups[0].capacity.placementGroup": "a group's name is whatever EC2 took",
     "neuronAddons.neuronValues": "the chart's own",
     "gpuAddons.nvidiaValues": "the chart's own",
@@ -472,7 +499,7 @@ def test_a_subnet_is_large_enough_up_to_its_last_address(nodes: int, fits: bool)
 
 @pytest.mark.parametrize(("version", "warned"), [("1.34", False), ("1.35", False), ("1.36", True)])
 def test_lustre_on_nodes_of_a_newer_kernel_is_warned_of(version: str, warned: bool) -> None:
-    cluster = {**FULL["cluster"], "kubernetesVersion": version, "addonVersions": {}}
+    cluster = {**FULL["cluster"], "kubernetesVersion": version, "addons": {}}
     found = [each.reason for each in problems(load(text(put(FULL, ("cluster",), cluster))))]
     assert any("Lustre client" in reason for reason in found) is warned
     without_lustre = put(put(FULL, ("cluster",), cluster), ("fileSystem",), None)

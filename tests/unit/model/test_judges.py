@@ -24,6 +24,7 @@ from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Shape, ShapeError, read
 from trainium_eks.model.storage import FileSystemConfig
 
+PIN = "v1.0.0-eksbuild.1"
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 POOL = {NEURON: 64, EFA: 32}
 
@@ -226,11 +227,11 @@ class TestClusters:
         assert self.problems(deletion_protection=False) == []
 
     def test_kube_proxy_is_the_clusters_own_version(self) -> None:
-        found = self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.34.1-eksbuild.2"})
+        found = self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
         assert [each for each in found if each.severity is Severity.REFUSE] == []
         assert paths(
-            self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.35.3-eksbuild.18"})
-        ) == ["addon_versions.kube-proxy"]
+            self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.35.3-eksbuild.18"}})
+        ) == ["addons.kube-proxy.version"]
 
     @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
     def test_a_version_with_pinned_add_ons_is_taken(self, version: str) -> None:
@@ -239,23 +240,85 @@ class TestClusters:
     def test_a_version_without_pinned_add_ons_asks_for_those_that_follow_it(self) -> None:
         found = self.problems(kubernetes_version="1.33")
         refused = [each for each in found if each.severity is Severity.REFUSE]
-        assert paths(refused) == ["addon_versions.kube-proxy", "addon_versions.coredns"]
-        pins = {"kube-proxy": "v1.33.3-eksbuild.4", "coredns": "v1.12.2-eksbuild.4"}
-        found = self.problems(kubernetes_version="1.33", addon_versions=pins)
+        assert paths(refused) == ["addons.kube-proxy.version", "addons.coredns.version"]
+        pins = {"kube-proxy": {"version": "v1.33.3-eksbuild.4"}, "coredns": {"version": "v1.12.2-eksbuild.4"}}
+        found = self.problems(kubernetes_version="1.33", addons=pins)
         assert [each for each in found if each.severity is Severity.REFUSE] == []
 
-    def test_an_add_on_that_is_not_this_stacks_is_refused(self) -> None:
-        (told,) = self.problems(addon_versions={"vpc-cn": "v1.20.0-eksbuild.1"})
-        assert "did you mean vpc-cni?" in told.fix
+    @pytest.mark.parametrize(
+        ("addons", "where", "says"),
+        [
+            ({"vpc-cn": {}}, "addons.vpc-cn.version", "did you mean vpc-cni?"),
+            ({"snapshot-controller": {}}, "addons.snapshot-controller.version", "describe-addon-versions"),
+            ({"my addon": {"version": "v1.0.0-eksbuild.1"}}, 'addons["my addon"]', "not the name"),
+            ({"coredns": {"version": "1.14"}}, "addons.coredns.version", "not the build"),
+            (
+                {"eks-node-monitoring-agent": {"version": "v1.2.0-eksbuild.1"}},
+                "addons.eks-node-monitoring-agent.version",
+                "need 1.3.0 or later",
+            ),
+            (
+                {"aws-ebs-csi-driver": {"version": "v1.57.9-eksbuild.1"}},
+                "addons.aws-ebs-csi-driver.version",
+                "need 1.58.0 or later",
+            ),
+            (
+                {"vpc-cni": {"identity": {"service_account": "a", "policies": {}}}},
+                "addons.vpc-cni.identity",
+                "a role of its own",
+            ),
+            (
+                {"adot": {"version": "v0.1.0-eksbuild.1", "identity": {"service_account": "a", "policies": {}}}},
+                "addons.adot.identity.policies",
+                "could do nothing",
+            ),
+            (
+                {
+                    "adot": {
+                        "version": "v0.1.0-eksbuild.1",
+                        "identity": {"service_account": "A", "policies": {"own": "x"}},
+                    }
+                },
+                "addons.adot.identity.policies.own",
+                "not the ARN of an IAM policy",
+            ),
+        ],
+    )
+    def test_an_add_on_that_eks_would_refuse_is_refused(self, addons: Any, where: str, says: str) -> None:
+        found = {each.path: each for each in self.problems(addons=addons) if each.severity is Severity.REFUSE}
+        assert says in f"{found[where].reason} {found[where].fix}"
+
+    @pytest.mark.parametrize(
+        "addons",
+        [
+            {"amazon-cloudwatch-observability": {}},
+            {"snapshot-controller": {"version": "v8.3.0-eksbuild.1"}},
+            {"aws-efs-csi-driver": {"version": "v2.1.9-eksbuild.1"}},
+            {"eks-node-monitoring-agent": {"version": "v1.3.0-eksbuild.1"}},
+            {"aws-ebs-csi-driver": {"version": "v1.58.0-eksbuild.1"}},
+            {"coredns": {"settings": {"replicaCount": 3}}},
+        ],
+    )
+    def test_add_ons_of_a_users_own_are_taken(self, addons: Any) -> None:
+        assert self.problems(addons=addons) == []
+
+    @pytest.mark.parametrize("key", ["WARM_IP_TARGET", "ENABLE_PREFIX_DELEGATION"])
+    def test_settings_that_the_address_budget_does_not_count_are_warned_of(self, key: str) -> None:
+        (told,) = self.problems(addons={"vpc-cni": {"settings": {"env": {key: "1"}}}})
+        assert (told.path, told.severity) == ("addons.vpc-cni.settings.env", Severity.WARN)
+
+    def test_the_former_key_says_where_versions_are_now(self) -> None:
+        with pytest.raises(ShapeError, match="a version is a field of its add-on"):
+            self.problems(addon_versions={"vpc-cni": "v1.20.0-eksbuild.1"})
 
     def test_a_version_that_is_refused_has_no_second_fault_for_its_kube_proxy(self) -> None:
         assert paths(self.problems(kubernetes_version="1.20")) == ["kubernetes_version"]
-        assert paths(self.problems(addon_versions={"kube-proxy": "latest"})) == ["addon_versions.kube-proxy"]
+        assert paths(self.problems(addons={"kube-proxy": {"version": "latest"}})) == ["addons.kube-proxy.version"]
 
     def test_a_version_without_a_pinned_node_image_is_warned_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pinned = {"1.35": versions.AMI_RELEASES["1.35"]}
         monkeypatch.setattr(versions, "AMI_RELEASES", pinned)
-        found = self.problems(kubernetes_version="1.34", addon_versions={"kube-proxy": "v1.34.1-eksbuild.2"})
+        found = self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
         assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
         assert "`release_version` of each node group" in found[0].fix
 

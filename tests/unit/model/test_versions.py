@@ -6,7 +6,7 @@ import re
 import botocore.loaders
 import pytest
 
-from trainium_eks.model import versions
+from trainium_eks.model import addon_records, versions
 from trainium_eks.model.storage import FileSystemConfig
 
 SUPPORTED = versions.KUBERNETES_STANDARD_SUPPORT
@@ -33,25 +33,25 @@ def test_support_ends_in_order_and_extended_support_a_year_later() -> None:
 def test_the_add_ons_are_those_that_a_cluster_gets() -> None:
     before_nodes = {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
     after_nodes = {"coredns", "aws-ebs-csi-driver", "aws-fsx-csi-driver", "metrics-server", "eks-node-monitoring-agent"}
-    assert set(versions.ADDONS) == before_nodes | after_nodes
+    assert set(addon_records.pinned(versions.KUBERNETES)) == before_nodes | after_nodes
 
 
 @pytest.mark.parametrize("kubernetes", sorted(versions.AMI_RELEASES))
 def test_add_on_versions_are_exact_builds_of_eks(kubernetes: str) -> None:
-    for name, version in versions.addons(kubernetes).items():
+    for name, version in addon_records.pinned(kubernetes).items():
         assert re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", version), name
-    assert minor(versions.addons(kubernetes)["kube-proxy"]) == minor(kubernetes)
+    assert minor(addon_records.pinned(kubernetes)["kube-proxy"]) == minor(kubernetes)
 
 
-def test_add_ons_of_the_default_version_are_the_table_and_an_unknown_one_has_only_those_of_every_version() -> None:
-    assert versions.addons(versions.KUBERNETES) == versions.ADDONS
-    assert versions.ADDONS.keys() - versions.addons("1.20").keys() == {"kube-proxy", "coredns"}
+def test_an_unknown_kubernetes_version_has_only_the_add_ons_of_every_version() -> None:
+    default, unknown = addon_records.pinned(versions.KUBERNETES), addon_records.pinned("1.20")
+    assert default.keys() - unknown.keys() == {"kube-proxy", "coredns"}
 
 
 def test_the_pinned_cni_leaves_efa_only_interfaces_alone() -> None:
     pinned, least = (
         tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-        for version in (versions.ADDONS["vpc-cni"], versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY)
+        for version in (addon_records.VPC_CNI.version(versions.KUBERNETES), versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY)
     )
     assert pinned >= least
 

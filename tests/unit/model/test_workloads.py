@@ -4,12 +4,13 @@ from itertools import chain
 
 import pytest
 
-from components import _addons, _efa_plugin, gpu_addons, neuron_addons, volcano_stack
+from components import _efa_plugin, gpu_addons, neuron_addons, volcano_stack
 from components._charts import CHARTS_DIRECTORY
-from trainium_eks.model import versions, workloads
+from trainium_eks.model import addon_records, versions, workloads
 from trainium_eks.model.workloads import Workload
 
-EVERYTHING = tuple(chain(*workloads.ADDONS.values(), *workloads.CHARTS.values()))
+OF_ADDONS = tuple(workload for addon in addon_records.installed() for workload in addon.workloads)
+EVERYTHING = (*OF_ADDONS, *chain(*workloads.CHARTS.values()))
 
 
 def of_chart(chart: str) -> Workload:
@@ -18,7 +19,7 @@ def of_chart(chart: str) -> Workload:
 
 
 def test_every_add_on_and_every_chart_is_in_it() -> None:
-    assert set(workloads.ADDONS) == set(versions.ADDONS)
+    assert all(addon.workloads for addon in addon_records.installed())
     ours = {directory.name.removesuffix("-volcano") for directory in CHARTS_DIRECTORY.iterdir() if directory.is_dir()}
     assert set(workloads.CHARTS) == set(versions.CHARTS) | ours
 
@@ -29,7 +30,7 @@ def test_nothing_is_in_it_twice() -> None:
 
 
 def test_namespaces_and_names_are_those_that_the_components_install() -> None:
-    assert {workload.namespace for workload in chain(*workloads.ADDONS.values())} == {_addons.NAMESPACE}
+    assert {workload.namespace for workload in OF_ADDONS} == {workloads.SYSTEM_NAMESPACE}
     assert {workload.namespace for workload in workloads.CHARTS["volcano"]} == {volcano_stack.NAMESPACE}
     assert of_chart("torchx-etcd").namespace == volcano_stack.ETCD_NAMESPACE
     assert volcano_stack.ETCD_ENDPOINT.startswith(f"{of_chart('torchx-etcd').name}.")

@@ -24,7 +24,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     whole,
 )
 from trainium_eks.graph.resource_types.vpc import zones_of
-from trainium_eks.model import bill, prices, regions
+from trainium_eks.model import addons, bill, prices, regions
 from trainium_eks.model.bill import Line
 from trainium_eks.model.instances import Catalogue
 
@@ -259,15 +259,6 @@ NODE_GROUP = ResourceType(
 
 # --- add-ons ------------------------------------------------------------------------------------------------------
 
-ADDON_SECONDS: Mapping[str, float] = {
-    "vpc-cni": 50,
-    "coredns": 35,
-    "kube-proxy": 25,
-    "eks-pod-identity-agent": 24,
-    "aws-ebs-csi-driver": 45,
-}
-"""Medians of published logs; the others take as long as the slowest kind, a CSI driver."""
-
 
 def _addon(call: Call) -> Answer:
     cluster, addon = call.text("clusterName"), call.text("addonName")
@@ -276,7 +267,7 @@ def _addon(call: Call) -> Answer:
 
 
 def _addon_seconds(addon: Resource) -> float:
-    return ADDON_SECONDS.get(_addon_name(addon), 45)
+    return addons.known(_addon_name(addon)).seconds
 
 
 def _addon_name(addon: Resource) -> str:

@@ -1,25 +1,24 @@
 """What EKS add-ons would run in the cluster: objects with the real names, places and weights, and nothing in them.
 
 AWS installs add-ons behind its own API, with images that only it serves. Here their DaemonSets and Deployments are made
-from :data:`trainium_eks.model.workloads.ADDONS`, so that nodes carry what they carry on EKS and jobs have as much room.
-Each pod has one container, which asks for what all containers of the real one ask together; the numbers are those of
-the add-ons' charts and of EKS' CoreDNS and kube-proxy, to be taken as about right. Images are named and never pulled.
+from their records (:mod:`trainium_eks.model.addon_records`), so that nodes carry what they carry on EKS and jobs have
+as much room. Each pod has one container, which asks for what all containers of the real one ask together. Images are
+named and never pulled.
 
 Left out on purpose: metrics-server's APIService (with nobody to answer it, every discovery would fail) and CoreDNS'
 Service (no name is resolved here).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import Objects, Reference
-from trainium_eks.model import workloads
+from trainium_eks.model import addons
+from trainium_eks.model.addon_records import AddonWorkload, Pod
 from trainium_eks.model.instances import CATALOGUE, DEVICE_RESOURCES
 from trainium_eks.model.regions import eks_image_registry
-from trainium_eks.model.workloads import SYSTEM_NAMESPACE, Workload
+from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
 TIMEOUT_SECONDS = 1200.0
 """What the AWS provider gives an add-on."""
@@ -29,133 +28,6 @@ REPLICAS = 2
 
 _PUBLIC = "public.ecr.aws"
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-
-
-@dataclass(frozen=True)
-class Pod:
-    """What a stand-in's pod looks like."""
-
-    container: str
-    """Name of its main container."""
-    image: str
-    """Repository; ``{registry}`` is EKS' own of the region."""
-    labels: Mapping[str, str]
-    """By which the workload finds its pods."""
-    service_account: str
-    millicpu: int
-    """Asked by all its containers together; 0 for nothing."""
-    memory_mib: int
-    host_network: bool = False
-    tolerates: str = ""
-    """``everything`` for agents of every node, ``accelerator`` for those of its family's, ``critical`` for
-    controllers, empty for nothing."""
-    family: str = ""
-    """Family of the nodes that it is for; empty for all."""
-
-
-PODS: Mapping[str, Pod] = {
-    "aws-node": Pod(
-        "aws-node", "{registry}/amazon-k8s-cni", {"k8s-app": "aws-node"}, "aws-node", 50, 0, True, "everything"
-    ),
-    "kube-proxy": Pod(
-        "kube-proxy", "{registry}/eks/kube-proxy", {"k8s-app": "kube-proxy"}, "kube-proxy", 100, 0, True, "everything"
-    ),
-    "eks-pod-identity-agent": Pod(
-        "eks-pod-identity-agent",
-        "{registry}/eks/eks-pod-identity-agent",
-        {"app.kubernetes.io/name": "eks-pod-identity-agent"},
-        "eks-pod-identity-agent",
-        0,
-        0,
-        True,
-        "everything",
-    ),
-    "coredns": Pod(
-        "coredns",
-        "{registry}/eks/coredns",
-        {"eks.amazonaws.com/component": "coredns", "k8s-app": "kube-dns"},
-        "coredns",
-        100,
-        70,
-        tolerates="critical",
-    ),
-    "ebs-csi-controller": Pod(
-        "ebs-plugin",
-        f"{_PUBLIC}/ebs-csi-driver/aws-ebs-csi-driver",
-        {"app": "ebs-csi-controller", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
-        "ebs-csi-controller-sa",
-        60,
-        240,
-        tolerates="critical",
-    ),
-    "ebs-csi-node": Pod(
-        "ebs-plugin",
-        f"{_PUBLIC}/ebs-csi-driver/aws-ebs-csi-driver",
-        {"app": "ebs-csi-node", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
-        "ebs-csi-node-sa",
-        30,
-        120,
-        tolerates="everything",
-    ),
-    "fsx-csi-controller": Pod(
-        "fsx-plugin",
-        f"{_PUBLIC}/fsx-csi-driver/aws-fsx-csi-driver",
-        {"app": "fsx-csi-controller", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
-        "fsx-csi-controller-sa",
-        40,
-        136,
-        tolerates="critical",
-    ),
-    "fsx-csi-node": Pod(
-        "fsx-plugin",
-        f"{_PUBLIC}/fsx-csi-driver/aws-fsx-csi-driver",
-        {"app": "fsx-csi-node", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
-        "fsx-csi-node-sa",
-        30,
-        104,
-        tolerates="everything",
-    ),
-    "metrics-server": Pod(
-        "metrics-server",
-        "{registry}/eks/metrics-server",
-        {"app.kubernetes.io/name": "metrics-server"},
-        "metrics-server",
-        100,
-        200,
-    ),
-    "eks-node-monitoring-agent": Pod(
-        "eks-node-monitoring-agent",
-        "{registry}/eks/eks-node-monitoring-agent",
-        {"app.kubernetes.io/name": "eks-node-monitoring-agent"},
-        "eks-node-monitoring-agent",
-        10,
-        30,
-        True,
-        "everything",
-    ),
-    "dcgm-server": Pod(
-        "eks-node-monitoring-agent-dcgm",
-        "{registry}/eks/eks-node-monitoring-agent",
-        {"k8s-app": "dcgm-server"},
-        "default",
-        0,
-        0,
-        tolerates="accelerator",
-        family="nvidia",
-    ),
-}
-"""Workload to its pod."""
-
-DRIVER_SPECS: Mapping[str, Mapping[str, Any]] = {
-    workloads.EBS_DRIVER: {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"},
-    # No controller attaches a Lustre file system: nodes mount it by themselves.
-    workloads.FSX_DRIVER: {
-        "attachRequired": False,
-        "podInfoOnMount": False,
-        "fsGroupPolicy": "ReadWriteOnceWithFSType",
-    },
-}
-"""Storage driver to what its CSIDriver says of it."""
 
 
 class AddonWorkloads:
@@ -168,7 +40,7 @@ class AddonWorkloads:
         """Makes what the add-on would run, and waits until it is running.
 
         Args:
-            addon: ``coredns``, a key of ``versions.ADDONS``. Of another one nothing is known: it is named as not
+            addon: ``coredns``, a key of ``addon_records.ADDONS``. Of another one nothing is known: it is named as not
                 installed.
             version: ``v1.14.3-eksbuild.3``; empty for the newest.
             region: where images come from.
@@ -198,17 +70,17 @@ def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:
     """What stands in for an add-on, in the order to make it; nothing for an add-on that is not known.
 
     Args:
-        addon: a key of ``versions.ADDONS``.
+        addon: a key of ``addon_records.ADDONS``.
         version: of the add-on; becomes the images' tag.
         region: where images come from.
     """
-    found = workloads.ADDONS.get(addon, ())
-    accounts = sorted({PODS[each.name].service_account for each in found} - {"default"})
+    record = addons.known(addon)
+    accounts = sorted({each.pod.service_account for each in record.workloads} - {"default"})
     made = [_object("v1", "ServiceAccount", name) for name in accounts]
-    if driver := workloads.CSI_DRIVERS.get(addon):
-        spec = dict(DRIVER_SPECS[driver])
-        made.append({**_object("storage.k8s.io/v1", "CSIDriver", driver, namespace=""), "spec": spec})
-    return made + [_workload(each, version, region) for each in found]
+    if driver := record.driver:
+        spec = dict(driver.spec)
+        made.append({**_object("storage.k8s.io/v1", "CSIDriver", driver.name, namespace=""), "spec": spec})
+    return made + [_workload(each, version, region) for each in record.workloads]
 
 
 def _object(api_version: str, kind: str, name: str, namespace: str = SYSTEM_NAMESPACE) -> dict[str, Any]:
@@ -218,15 +90,15 @@ def _object(api_version: str, kind: str, name: str, namespace: str = SYSTEM_NAME
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def _workload(workload: Workload, version: str, region: str) -> dict[str, Any]:
+def _workload(workload: AddonWorkload, version: str, region: str) -> dict[str, Any]:
     """A DaemonSet or Deployment. Pods of the same Deployment go apart where they can."""
-    pod = PODS[workload.name]
+    pod = workload.pod
     labels = dict(pod.labels)
     spec: dict[str, Any] = {
         "selector": {"matchLabels": labels},
         "template": {
             "metadata": {"labels": labels, "annotations": {SIMULATED: "true"}},
-            "spec": _pod_spec(workload, pod, version, region),
+            "spec": _pod_spec(workload, version, region),
         },
     }
     if workload.kind == "Deployment":
@@ -243,7 +115,8 @@ def _workload(workload: Workload, version: str, region: str) -> dict[str, Any]:
     return {**made, "spec": spec}
 
 
-def _pod_spec(workload: Workload, pod: Pod, version: str, region: str) -> dict[str, Any]:
+def _pod_spec(workload: AddonWorkload, version: str, region: str) -> dict[str, Any]:
+    pod = workload.pod
     container: dict[str, Any] = {"name": pod.container, "image": _image(pod, version, region)}
     asked = {
         "cpu": f"{pod.millicpu}m" if pod.millicpu else "",
@@ -270,9 +143,9 @@ def _pod_spec(workload: Workload, pod: Pod, version: str, region: str) -> dict[s
             {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
         ]
     if pod.tolerates == "accelerator":
-        spec["tolerations"] = [{"key": DEVICE_RESOURCES[pod.family], "operator": "Exists", "effect": "NoSchedule"}]
-    if pod.family:
-        types = sorted(name for name, instance in CATALOGUE.items() if instance.family == pod.family)
+        key = DEVICE_RESOURCES[workload.nodes]
+        spec["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
+        types = sorted(name for name, instance in CATALOGUE.items() if instance.family == workload.nodes)
         terms = [{"matchExpressions": [{"key": _INSTANCE_TYPE, "operator": "In", "values": types}]}]
         spec["affinity"] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

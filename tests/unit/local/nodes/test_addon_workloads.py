@@ -6,16 +6,16 @@ from typing import Any, NoReturn, cast
 import pytest
 from kubernetes_schemas import object_faults
 
-from components import _addons
 from trainium_eks.local.changes import Applied
-from trainium_eks.local.nodes.addon_workloads import PODS, AddonWorkloads, manifests
+from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model import workloads
+from trainium_eks.model import addon_records
 from trainium_eks.model.instances import CATALOGUE, Taint
-from trainium_eks.model.versions import ADDONS
+from trainium_eks.model.versions import KUBERNETES
 
 REGION = "us-west-2"
-WORKLOADS = [(addon, workload) for addon in ADDONS for workload in workloads.ADDONS[addon]]
+ADDONS = addon_records.pinned(KUBERNETES)
+WORKLOADS = [(addon, workload) for addon in ADDONS for workload in addon_records.ADDONS[addon].workloads]
 
 
 def made(addon: str, region: str = REGION) -> list[dict[str, Any]]:
@@ -47,10 +47,9 @@ def tolerates(spec: Mapping[str, Any], taint: Taint) -> bool:
 
 def test_every_add_on_makes_what_the_list_says_and_no_other_workload() -> None:
     for addon in ADDONS:
-        listed = [(each.kind, each.namespace, each.name) for each in workloads.ADDONS[addon]]
+        listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
         objects = of_kind(addon, "DaemonSet", "Deployment", "StatefulSet")
         assert [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects] == listed
-    assert set(PODS) == {workload.name for _, workload in WORKLOADS}
 
 
 @pytest.mark.parametrize("addon", ADDONS)
@@ -73,7 +72,7 @@ def test_workloads_find_their_own_pods(addon: str) -> None:
 
 
 def test_no_two_workloads_select_the_same_pods() -> None:
-    selectors = [frozenset(pod.labels.items()) for pod in PODS.values()]
+    selectors = [frozenset(workload.pod.labels.items()) for _, workload in WORKLOADS]
     assert not any(one <= other for one in selectors for other in selectors if one is not other)
 
 
@@ -87,10 +86,12 @@ def test_service_accounts_come_before_the_pods_that_run_as_them(addon: str) -> N
             assert each["spec"]["template"]["spec"]["serviceAccountName"] in made_so_far
 
 
-@pytest.mark.parametrize("addon", _addons.IDENTITIES)
+@pytest.mark.parametrize("addon", [addon.name for addon in addon_records.installed() if addon.identity])
 def test_the_service_accounts_that_get_roles_are_there(addon: str) -> None:
     accounts = [each["metadata"]["name"] for each in of_kind(addon, "ServiceAccount")]
-    assert _addons.IDENTITIES[addon].service_account in accounts
+    identity = addon_records.ADDONS[addon].identity
+    assert identity is not None
+    assert identity.service_account in accounts
 
 
 @pytest.mark.parametrize("instance_type", ["trn1.32xlarge", "p5.48xlarge"])
@@ -122,8 +123,8 @@ def test_a_deployment_has_two_pods_that_go_apart() -> None:
 
 
 def test_the_agents_of_a_node_together_leave_room_for_a_job() -> None:
-    millicpu = sum(PODS[workload.name].millicpu for _, workload in WORKLOADS if workload.nodes == "all")
-    memory_mib = sum(PODS[workload.name].memory_mib for _, workload in WORKLOADS if workload.nodes == "all")
+    millicpu = sum(workload.pod.millicpu for _, workload in WORKLOADS if workload.nodes == "all")
+    memory_mib = sum(workload.pod.memory_mib for _, workload in WORKLOADS if workload.nodes == "all")
     assert (millicpu, memory_mib) == (220, 254)
 
 

@@ -35,6 +35,7 @@ from trainium_eks.graph.judging.rules._read import (
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model.addon_records import ADDONS
 
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
@@ -42,7 +43,6 @@ LEVELS = ("privileged", "baseline", "restricted")
 ENFORCE = "pod-security.kubernetes.io/enforce"
 PRIVILEGED = ("aws-efa-k8s-device-plugin", "neuron-monitor", "node-problem-detector", "fsx-csi-node", "fsx-plugin")
 """Workloads that may run privileged. The Neuron device plugin is not among them: it drops all capabilities."""
-WITH_IDENTITY = ("vpc-cni", "aws-ebs-csi-driver", "aws-fsx-csi-driver")
 """EKS add-ons that call AWS."""
 POD_PRINCIPAL = "pods.eks.amazonaws.com"
 MOST_ASSOCIATIONS = 1000
@@ -332,23 +332,15 @@ def _trust_faults(role: Resource) -> Iterator[str]:
 
 def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterator[Finding]:
     """Add-ons that call AWS have a role by Pod Identity, in the add-on or by an association of their own."""
-    stated = {
-        text(each.inputs.get("serviceAccount"))
-        for each in view.of(ASSOCIATION)
-        if each.inputs.get("namespace") == "kube-system"
-    }
-    own = {
-        "vpc-cni": "aws-node",
-        "aws-ebs-csi-driver": "ebs-csi-controller-sa",
-        "aws-fsx-csi-driver": "fsx-csi-controller-sa",
-    }
-    for name in WITH_IDENTITY:
+    stated = {(each.inputs.get("namespace"), each.inputs.get("serviceAccount")) for each in view.of(ASSOCIATION)}
+    identities = {name: record.identity for name, record in ADDONS.items() if record.identity is not None}
+    for name, identity in identities.items():
         for addon in view.addons(name):
             faults = []
             if given(addon.inputs.get("serviceAccountRoleArn")):
                 faults.append("serviceAccountRoleArn is set, wanted podIdentityAssociations")
             pairs = items(addon.inputs.get("podIdentityAssociations"))
-            if not pairs and own[name] not in stated:
+            if not pairs and (identity.namespace, identity.service_account) not in stated:
                 faults.append("podIdentityAssociations is unset, wanted a role of its own")
             for index, _ in enumerate(listed(pairs)):
                 for role in view.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE):

@@ -1,0 +1,41 @@
+"""The sections for the accelerators' Kubernetes add-ons."""
+
+from typing import Any
+
+import pydantic
+
+from trainium_eks.model import formats
+from trainium_eks.model.problems import Problem
+from trainium_eks.model.shape import Flag, Shape
+
+
+class NeuronAddonsConfig(Shape):
+    """Neuron device plugin, EFA device plugin, neuron-monitor."""
+
+    scheduler_extension: Flag = False
+    """Neuron's scheduler extension: only for pods that take part of a node, and never with Volcano's scheduler."""
+    monitor: Flag = True
+    """neuron-monitor on every Trainium node (metrics on port 8000)."""
+    neuron_values: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Further values for the neuron-helm-chart, laid over the stack's."""
+
+
+class GpuAddonsConfig(Shape):
+    """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow Training Operator."""
+
+    training_operator: Flag = True
+    """Kubeflow Training Operator v1.9.3 (PyTorchJob, MPIJob). Jobs run as Volcano gangs: they name their queue in
+    ``runPolicy.schedulingPolicy.queue``."""
+    dcgm_exporter: Flag = True
+    """GPU metrics on port 9400."""
+    nvidia_values: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Further values for the nvidia-device-plugin chart, laid over the stack's."""
+
+
+def neuron_problems(addons: NeuronAddonsConfig) -> list[Problem]:
+    """What is wrong with the Neuron add-ons. Paths are relative to the section."""
+    if not addons.scheduler_extension:
+        return []
+    # The extension acts in a scheduler of its own (my-scheduler), which pods must name.
+    reason = "pods that Volcano schedules never pass the extension, so parts of a node may not be adjacent"
+    return [formats.warn("scheduler_extension", reason, "leave it off where jobs take whole nodes")]
