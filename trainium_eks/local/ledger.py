@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -177,19 +177,44 @@ def deletion_order(holdings: Iterable[Holding]) -> list[list[Holding]]:
     """In rounds: nothing goes before what was made after it, and what is in one round can go at the same time.
 
     What is taken along by something else is gone only when that is: a volume waits for the namespace of its claim.
+    What waits for each other in a ring goes in one round. No single program makes one, but two may: what is left of
+    one ``up`` can have come after what is left of another, and the other way round.
     """
     left = list(holdings)
-    after = {each.urn: set(each.after) for each in left}
-    with_it = {each.urn: each.deleted_with for each in left}
-    for each in left:
+    after = _after(left)
+    rounds: list[list[Holding]] = []
+    while left:
+        urns = {each.urn for each in left}
+        needed = {urn for each in urns for urn in after[each] if urn != each}
+        free = urns - needed or _ring({urn: after[urn] for urn in urns})
+        rounds.append([each for each in left if each.urn in free])
+        left = [each for each in left if each.urn not in free]
+    return rounds
+
+
+def _after(holdings: Sequence[Holding]) -> dict[str, set[str]]:
+    """URN to the URNs that must not go before it."""
+    after: dict[str, set[str]] = {}
+    for each in holdings:
+        after.setdefault(each.urn, set()).update(each.after)
+    with_it = {each.urn: each.deleted_with for each in holdings}
+    for each in holdings:
         if each.deleted_with in after:
             after[each.deleted_with] |= {
                 urn for urn in each.after if urn != each.deleted_with and with_it.get(urn) != each.deleted_with
             }
-    rounds: list[list[Holding]] = []
-    while left:
-        needed = {urn for each in left for urn in after[each.urn] if urn != each.urn}
-        free = [each for each in left if each.urn not in needed] or left
-        rounds.append(free)
-        left = [each for each in left if each not in free]
-    return rounds
+    return after
+
+
+def _ring(after: Mapping[str, set[str]]) -> set[str]:
+    """Of URNs that all have something after them: those that only their own ring comes after."""
+
+    def all_before(urn: str) -> set[str]:
+        found: set[str] = set()
+        new = {urn}
+        while new := {further for each in new for further in after.get(each, ())} - found:
+            found |= new
+        return found
+
+    reached = {urn: all_before(urn) for urn in after}
+    return {urn for urn in after if all(other in reached[urn] for other in after if urn in reached[other])}

@@ -143,6 +143,14 @@ def test_the_first_failure_is_told_and_nothing_begins_after_it(tmp_path: Path) -
     assert "after" not in [asked.registration.name for asked in cloud.makers["object"].asked]
 
 
+def test_what_is_registered_after_a_failure_is_not_begun(cloud: Cloud) -> None:
+    cloud.backend.stopped.set()
+    with pytest.raises(RecordingError, match="not begun: something else failed first"):
+        cloud.run(lambda: _namespace("room"))
+    assert cloud.events == []
+    assert cloud.makers["object"].asked == []
+
+
 def test_an_input_that_the_sdk_does_not_take_is_refused_before_anything_is_made(cloud: Cloud) -> None:
     class Odd(pulumi.CustomResource):
         def __init__(self) -> None:
@@ -189,6 +197,29 @@ def test_what_a_resource_held_before_is_known_to_its_maker(tmp_path: Path) -> No
     (asked,) = again.makers["object"].asked
     assert asked.held is not None
     assert asked.held.done
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "first", "later"),
+    [
+        ({}, 300, 300),
+        ({"create": "10m"}, 600, 600),
+        ({"create": "10m", "update": "20s"}, 600, 20),
+        ({"update": "20s"}, 300, 20),
+        ({"delete": "1h"}, 300, 300),
+    ],
+)
+def test_a_resource_has_the_time_that_its_program_gives(
+    tmp_path: Path, timeouts: Mapping[str, str], first: float, later: float
+) -> None:
+    def program() -> None:
+        limit = pulumi.CustomTimeouts(**timeouts)
+        k8s.core.v1.Namespace("room", metadata={"name": "room"}, opts=pulumi.ResourceOptions(custom_timeouts=limit))
+
+    for expected in (first, later):
+        cloud = _cloud(tmp_path)
+        cloud.run(program)
+        assert cloud.makers["object"].asked[0].timeout_seconds == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400)])

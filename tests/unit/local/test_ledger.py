@@ -1,5 +1,7 @@
 """What the ledger promises: nothing that was made is forgotten, whenever the process dies."""
 
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,7 +123,84 @@ def test_nothing_goes_before_what_was_made_after_it() -> None:
 
 def test_two_things_of_one_resource_do_not_wait_for_each_other() -> None:
     old, new = holding("job", "job", reference="1"), holding("job", "job", reference="2")
-    assert deletion_order([old, new]) == [[old, new]]
+    assert deletion_order([old, new, holding("other")]) == [[old, new, holding("other")]]
+
+
+def test_a_ring_goes_in_one_round_and_neither_before_what_came_after_it_nor_with_what_was_there_before() -> None:
+    ring = [holding("a", "b", "vpc"), holding("b", "c"), holding("c", "a")]
+    rounds = deletion_order([holding("vpc"), *ring, holding("last", "c"), holding("subnet", "vpc")])
+    assert [{each.urn for each in round_} for round_ in rounds] == [{"last", "subnet"}, {"a", "b", "c"}, {"vpc"}]
+
+
+def test_two_rings_go_one_after_the_other_where_one_came_after_the_other() -> None:
+    older, newer = [holding("a", "b"), holding("b", "a")], [holding("c", "d", "a"), holding("d", "c")]
+    rounds = deletion_order([*older, *newer])
+    assert [{each.urn for each in round_} for round_ in rounds] == [{"c", "d"}, {"a", "b"}]
+
+
+def test_two_rings_that_have_nothing_to_do_with_each_other_go_together() -> None:
+    rings = [holding("a", "b"), holding("b", "a"), holding("c", "d"), holding("d", "c")]
+    assert deletion_order(rings) == [rings]
+
+
+def test_what_came_after_something_that_is_no_longer_held_waits_for_nothing() -> None:
+    assert deletion_order([holding("a", "gone")]) == [[holding("a", "gone")]]
+    assert deletion_order([]) == []
+
+
+def test_a_run_that_was_begun_counts_although_it_held_nothing(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    ledger.begin()
+    ledger.hold(holding("a"), done=True)
+    again = Ledger.open(tmp_path / "ledger")
+    again.begin()
+    assert again.run == 2
+    assert [each.urn for each in Ledger.open(tmp_path / "ledger").left_over()] == ["a"]
+
+
+def test_what_is_held_twice_stands_last(tmp_path: Path) -> None:
+    """The newest of a resource's things is found, also after a new start."""
+    ledger = Ledger.open(tmp_path / "ledger")
+    for reference in ("1", "2", "1"):
+        ledger.hold(holding("job", reference=reference), done=True)
+    for opened in (ledger, Ledger.open(tmp_path / "ledger")):
+        newest = opened.of("job", "object")
+        assert newest is not None
+        assert newest.reference == {"name": "1"}
+        assert opened.of("job", "nodes") is None
+        assert opened.of("other", "object") is None
+
+
+def test_what_protects_a_resource_is_remembered(tmp_path: Path) -> None:
+    file = tmp_path / "ledger"
+    ledger = Ledger.open(file)
+    ledger.hold(replace(holding("a"), protect=True, retain=True, digest="d"), done=True)
+    ledger.compact()
+    (kept,) = Ledger.open(file).holdings
+    assert (kept.protect, kept.retain, kept.digest, kept.done) == (True, True, "d", True)
+
+
+def test_a_compaction_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "ledger"
+    ledger = Ledger.open(file)
+    ledger.hold(holding("a"), done=True)
+    whole = file.read_bytes()
+    file.with_suffix(".part").mkdir()
+    with pytest.raises(LocalError, match=r"ledger cannot be written: Is a directory"):
+        ledger.compact()
+    assert file.read_bytes() == whole
+
+
+def test_only_its_owner_reads_the_ledger(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "ledger").begin()
+    assert stat.S_IMODE((tmp_path / "ledger").stat().st_mode) == 0o600
+
+
+def test_threads_write_whole_lines(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: ledger.hold(holding(f"urn-{number}"), done=True), range(200)))
+    assert len(Ledger.open(tmp_path / "ledger").holdings) == 200
 
 
 def carried(name: str, *after: str, by: str) -> Holding:
