@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pulumi
 import pulumi_aws as aws
@@ -24,6 +24,7 @@ from ._args import Tags, Text, accept, extend, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, make_cpu_nodes
+from ._dicts import TrainiumClusterArgsDict
 from ._kubeconfig import kubeconfig
 from ._node_role import NodeRole, make_node_role
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -147,7 +148,7 @@ class TrainiumCluster(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: TrainiumClusterArgs | Mapping[str, Any],
+        args: TrainiumClusterArgs | TrainiumClusterArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(

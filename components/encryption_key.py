@@ -1,7 +1,6 @@
 """EncryptionKey: the one KMS key of an environment, and who may use it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -14,6 +13,7 @@ from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _iam
 from ._args import Tags, accept
+from ._dicts import EncryptionKeyArgsDict
 
 USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
 """What it takes to write and read encrypted data (KMS developer guide, key users)."""
@@ -66,7 +66,7 @@ class EncryptionKey(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: EncryptionKeyArgs | Mapping[str, Any],
+        args: EncryptionKeyArgs | EncryptionKeyArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(EncryptionKeyArgs, args, problems, f"EncryptionKey {name}")

@@ -1,6 +1,6 @@
 """FsxLustre: the shared file system, who may reach it, and what keeps its data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pulumi
@@ -14,6 +14,7 @@ from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Dur
 
 from ._args import Tags, Text, accept, text, waivers_of
 from ._data_bucket import DataBucket
+from ._dicts import FsxLustreArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
 EVERY_EVENT = ["NEW", "CHANGED", "DELETED"]
@@ -90,7 +91,7 @@ class FsxLustre(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: FsxLustreArgs | Mapping[str, Any],
+        args: FsxLustreArgs | FsxLustreArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(FsxLustreArgs, args, problems, f"FsxLustre {name}", waivers_of(args))

@@ -28,6 +28,7 @@ from ._charts import (
     release,
     tolerations,
 )
+from ._dicts import GpuAddonsArgsDict
 from ._efa_plugin import CHART as EFA_CHART
 from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
 from ._efa_plugin import efa_plugin, efa_problems, efa_types
@@ -73,7 +74,7 @@ class GpuAddons(pulumi.ComponentResource):
     """Git tag of the Training Operator's manifests (``v1.9.3``); empty when it is off."""
 
     def __init__(
-        self, name: str, args: GpuAddonsArgs | Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: GpuAddonsArgs | GpuAddonsArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         args = accept(GpuAddonsArgs, args, problems, f"GpuAddons {name}")
         super().__init__("trainium-eks:index:GpuAddons", name, {}, opts)

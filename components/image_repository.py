@@ -1,8 +1,6 @@
 """ImageRepository: where training images are pushed, scanned and kept."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -14,6 +12,7 @@ from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag
 
 from ._args import Tags, Text, accept
+from ._dicts import ImageRepositoryArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
 
@@ -48,7 +47,7 @@ class ImageRepository(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: ImageRepositoryArgs | Mapping[str, Any],
+        args: ImageRepositoryArgs | ImageRepositoryArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(ImageRepositoryArgs, args, problems, f"ImageRepository {name}")

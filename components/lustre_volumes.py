@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -16,6 +15,7 @@ from trainium_eks.model.shape import Shape, Whole
 
 from . import _charts
 from ._args import Text, accept
+from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
 """What every team has in its own directory, the root of its volume: data sets, checkpoints, compiled graphs."""
@@ -134,7 +134,7 @@ class LustreVolumes(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: LustreVolumesArgs | Mapping[str, Any],
+        args: LustreVolumesArgs | LustreVolumesArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(LustreVolumesArgs, args, problems, f"LustreVolumes {name}")

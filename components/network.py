@@ -14,6 +14,7 @@ from trainium_eks.model.problems import Problem
 
 from . import _iam
 from ._args import Tags, Text, accept
+from ._dicts import ExistingNetworkArgsDict, NetworkArgsDict
 
 PUBLIC_ROLE_TAG = {"kubernetes.io/role/elb": "1"}
 """By this, controllers find the subnets of internet-facing load balancers (EKS user guide, network requirements)."""
@@ -81,7 +82,7 @@ class Network(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: NetworkArgs | Mapping[str, Any],
+        args: NetworkArgs | NetworkArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(NetworkArgs, args, problems, f"Network {name}")
@@ -333,7 +334,7 @@ class ExistingNetwork(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: ExistingNetworkArgs | Mapping[str, Any],
+        args: ExistingNetworkArgs | ExistingNetworkArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(ExistingNetworkArgs, args, existing_problems, f"ExistingNetwork {name}")

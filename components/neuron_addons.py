@@ -26,6 +26,7 @@ from ._charts import (
     release,
     tolerations,
 )
+from ._dicts import NeuronAddonsArgsDict
 from ._efa_plugin import CHART as EFA_CHART
 from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
 from ._efa_plugin import efa_plugin, efa_problems, efa_types
@@ -66,7 +67,7 @@ class NeuronAddons(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: NeuronAddonsArgs | Mapping[str, Any],
+        args: NeuronAddonsArgs | NeuronAddonsArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(NeuronAddonsArgs, args, problems, f"NeuronAddons {name}")

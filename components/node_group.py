@@ -1,8 +1,5 @@
 """AcceleratorNodeGroup: nodes of one accelerator type, in one zone, got in one way."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pulumi
 import pulumi_aws as aws
 import pydantic
@@ -18,6 +15,7 @@ from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
 from ._args import Tags, Text, accept, text, waivers_of
+from ._dicts import AcceleratorNodeGroupArgsDict
 from ._node_role import make_node_role
 
 LONGEST_NAME = 49
@@ -82,7 +80,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: AcceleratorNodeGroupArgs | Mapping[str, Any],
+        args: AcceleratorNodeGroupArgs | AcceleratorNodeGroupArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import pulumi
 import pulumi_aws as aws
@@ -18,6 +18,7 @@ from trainium_eks.model.shape import Whole, Word
 
 from . import _charts, _iam, _team_policies
 from ._args import Tags, Text, accept, text
+from ._dicts import TrainingNamespaceArgsDict
 from .lustre_volumes import claim_options, claim_spec
 from .volcano_stack import ETCD_NAMESPACE
 
@@ -113,7 +114,7 @@ class TrainingNamespace(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: TrainingNamespaceArgs | Mapping[str, Any],
+        args: TrainingNamespaceArgs | TrainingNamespaceArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         args = accept(TrainingNamespaceArgs, args, problems, f"TrainingNamespace {name}")

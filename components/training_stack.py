@@ -18,6 +18,7 @@ from trainium_eks.model.storage import S3Durability
 
 from . import _iam
 from ._args import ArgumentError, accept, extend, text, waivers_of
+from ._dicts import StackConfigDict
 from .cluster import TrainiumCluster, TrainiumClusterArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .fsx_lustre import FsxLustre, FsxLustreArgs
@@ -80,7 +81,7 @@ class TrainingStack(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        config: StackConfig | Mapping[str, Any],
+        config: StackConfig | StackConfigDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         config = accept(

@@ -15,6 +15,7 @@ from trainium_eks.model.shape import Flag, Whole
 
 from ._args import accept, waivers_of
 from ._charts import SYSTEM_NAMESPACE, chart, local_chart, namespace, release
+from ._dicts import VolcanoStackArgsDict
 
 CHART = "volcano"
 RELEASE_NAME = "volcano"
@@ -71,7 +72,7 @@ class VolcanoStack(pulumi.ComponentResource):
     """Host and port of etcd, good in every namespace; empty for the ``c10d`` rendezvous."""
 
     def __init__(
-        self, name: str, args: VolcanoStackArgs | Mapping[str, Any], opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: VolcanoStackArgs | VolcanoStackArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         args = accept(VolcanoStackArgs, args, problems, f"VolcanoStack {name}", waivers=waivers_of(args))
         super().__init__("trainium-eks:index:VolcanoStack", name, {}, opts)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pulumi
+import typed_dicts
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
@@ -241,3 +242,4 @@ if __name__ == "__main__":
         for path, text in pages().items():
             path.write_text(text)
         PICTURE.write_text(picture())
+        typed_dicts.write()

@@ -8,7 +8,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import pytest
+from trainium_eks.graph.recording import assumptions
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -34,24 +34,6 @@ from trainium_eks.components import _charts
 import json, pathlib
 print(json.dumps(sorted(path.name for path in _charts.CHARTS_DIRECTORY.iterdir())))
 """
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return next(out.glob("*.whl"))
-
-
-@pytest.fixture(scope="session")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content alone; its dependencies come from the interpreter running the tests."""
-    target = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
-    subprocess.run(command, check=True)
-    return target
 
 
 def _run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -121,3 +103,18 @@ def test_types_are_checked_in_the_parts_of_the_aws_sdk_that_are_used() -> None:
     assert {f"pulumi_aws.{module}.*" for module in used if module.islower()} == {
         each for each in checked if each.endswith(".*")
     }
+
+
+def test_the_documented_tests_of_a_user_pass_with_the_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    (tmp_path / "test_mine.py").write_text(text.partition("```python\n")[2].partition("```")[0])
+    shown = _run(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
+    assert "2 passed" in shown.stdout, shown.stdout + shown.stderr
+
+
+def test_the_documented_answers_can_be_read(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    (tmp_path / "answers.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
+    found = assumptions.load(tmp_path / "answers.yaml")
+    assert found.of_lookup("aws:ec2/getSubnet:getSubnet", {"id": "subnet-0123456789abcdef0"}) is not None
+    assert list(found.stack_references) == ["acme/network/prod"]

@@ -1,0 +1,492 @@
+"""The args models as TypedDicts. Written by docs/typed_dicts.py (make docs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+
+import pulumi
+
+if TYPE_CHECKING:
+    from trainium_eks.model.addons import GpuAddonsConfig, NeuronAddonsConfig
+    from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
+    from trainium_eks.model.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
+    from trainium_eks.model.instances import Catalogue
+    from trainium_eks.model.namespaces import NamespaceConfig
+    from trainium_eks.model.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
+    from trainium_eks.model.node_groups import NodeGroupConfig
+    from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+    from trainium_eks.model.repository import ImageRepositoryConfig
+    from trainium_eks.model.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
+else:
+
+    def __getattr__(name: str) -> object:
+        """A component that is new has its TypedDict once this file is written anew, for which it is imported."""
+        if name.endswith("Dict"):
+            return Mapping[str, Any]
+        raise AttributeError(name)
+
+
+class OnDemandDict(TypedDict):
+    """:class:`OnDemand` as a dictionary."""
+
+    type: Literal["on-demand"]
+
+
+class SpotDict(TypedDict):
+    """:class:`Spot` as a dictionary."""
+
+    type: Literal["spot"]
+
+
+class ReservationDict(TypedDict):
+    """:class:`Reservation` as a dictionary."""
+
+    type: Literal["reservation"]
+    id: str | pulumi.Later[str]
+    zone_id: str
+    placement_group: NotRequired[str | pulumi.Later[str] | None]
+
+
+class CapacityBlockDict(TypedDict):
+    """:class:`CapacityBlock` as a dictionary."""
+
+    type: Literal["capacity-block"]
+    id: str | pulumi.Later[str]
+    zone_id: str
+
+
+class AcceleratorNodeGroupArgsDict(TypedDict):
+    """:class:`AcceleratorNodeGroupArgs` as a dictionary."""
+
+    name: str
+    instance_type: str
+    min_size: NotRequired[int]
+    max_size: NotRequired[int]
+    desired_size: NotRequired[int]
+    capacity: NotRequired[
+        OnDemand | OnDemandDict | Spot | SpotDict | Reservation | ReservationDict | CapacityBlock | CapacityBlockDict
+    ]
+    zone_id: NotRequired[str | None]
+    interface_layout: NotRequired[Literal["catalogue", "efa-only", "ena", "efa"]]
+    placement_group: NotRequired[str | pulumi.Later[str]]
+    root_volume_gib: NotRequired[int | None]
+    local_storage: NotRequired[Literal["raid0", "none"]]
+    labels: NotRequired[Mapping[str, str]]
+    max_unavailable: NotRequired[int]
+    size_managed_elsewhere: NotRequired[bool]
+    hugepages_2mi: NotRequired[int | None]
+    install_lustre_client: NotRequired[bool]
+    release_version: NotRequired[str | None]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    cluster_security_group_id: str | pulumi.Output[str]
+    kubernetes_version: NotRequired[str]
+    vpc_id: str | pulumi.Output[str]
+    subnet_id: str | pulumi.Output[str]
+    node_role_arn: NotRequired[str | pulumi.Output[str] | None]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    catalogue: NotRequired[Catalogue]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    waivers: NotRequired[Mapping[str, str]]
+    wait_for: NotRequired[Sequence[pulumi.Resource]]
+
+
+class EncryptionKeyArgsDict(TypedDict):
+    """:class:`EncryptionKeyArgs` as a dictionary."""
+
+    region: str
+    description: NotRequired[str]
+    deletion_window_days: NotRequired[int]
+    retain_on_delete: NotRequired[bool]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class ExistingSubnetDict(TypedDict):
+    """:class:`ExistingSubnet` as a dictionary."""
+
+    id: str
+    zone_id: str
+    cidr_block: str
+
+
+class ExistingNetworkArgsDict(TypedDict):
+    """:class:`ExistingNetworkArgs` as a dictionary."""
+
+    vpc_id: str
+    cidr_block: str
+    private_subnets: Sequence[ExistingSubnet | ExistingSubnetDict]
+    public_subnets: NotRequired[Sequence[ExistingSubnet | ExistingSubnetDict]]
+    peer_cidr_blocks: NotRequired[Sequence[str]]
+    region: str
+
+
+class BackupDurabilityDict(TypedDict):
+    """:class:`BackupDurability` as a dictionary."""
+
+    type: Literal["backup"]
+    retention_days: NotRequired[int]
+
+
+class S3DurabilityDict(TypedDict):
+    """:class:`S3Durability` as a dictionary."""
+
+    type: Literal["s3"]
+    bucket: NotRequired[str | pulumi.Later[str] | None]
+    prefix: NotRequired[str]
+    file_system_path: NotRequired[str]
+
+
+class NoDurabilityDict(TypedDict):
+    """:class:`NoDurability` as a dictionary."""
+
+    type: Literal["none"]
+
+
+class FsxLustreArgsDict(TypedDict):
+    """:class:`FsxLustreArgs` as a dictionary."""
+
+    storage_capacity_gib: NotRequired[int]
+    deployment_type: NotRequired[Literal["PERSISTENT_2", "SCRATCH_2"]]
+    throughput_per_tib: NotRequired[int]
+    durability: NotRequired[
+        BackupDurability | BackupDurabilityDict | S3Durability | S3DurabilityDict | NoDurability | NoDurabilityDict
+    ]
+    metadata_iops: NotRequired[int | None]
+    efa_enabled: NotRequired[bool]
+    zone_id: NotRequired[str | None]
+    import_path: NotRequired[str | None]
+    protect: NotRequired[bool | None]
+    region: str
+    vpc_id: str | pulumi.Output[str]
+    subnet_id: str | pulumi.Output[str]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    client_security_group_ids: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    production: NotRequired[bool]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    waivers: NotRequired[Mapping[str, str]]
+
+
+class GpuAddonsArgsDict(TypedDict):
+    """:class:`GpuAddonsArgs` as a dictionary."""
+
+    training_operator: NotRequired[bool]
+    dcgm_exporter: NotRequired[bool]
+    nvidia_values: NotRequired[Mapping[str, Any]]
+    region: str
+    instance_types: Sequence[str]
+    catalogue: NotRequired[Catalogue]
+    efa_instance_types: NotRequired[Sequence[str] | None]
+    volcano: NotRequired[pulumi.Resource | None]
+
+
+class ImageRepositoryArgsDict(TypedDict):
+    """:class:`ImageRepositoryArgs` as a dictionary."""
+
+    name: NotRequired[str | None]
+    kept_images: NotRequired[int]
+    untagged_days: NotRequired[int]
+    region: str
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    force_delete: NotRequired[bool]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class LustreVolumesArgsDict(TypedDict):
+    """:class:`LustreVolumesArgs` as a dictionary."""
+
+    file_system_id: str | pulumi.Output[str]
+    dns_name: str | pulumi.Output[str]
+    mount_name: str | pulumi.Output[str]
+    storage_capacity_gib: int | pulumi.Output[int]
+    subnet_id: str | pulumi.Output[str]
+    security_group_id: str | pulumi.Output[str]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    root: NotRequired[str]
+    namespaces: NotRequired[Mapping[str, int]]
+    throughput_per_tib: NotRequired[int]
+    storage_class: NotRequired[str]
+    shared_class: NotRequired[str]
+    setup_namespace: NotRequired[str]
+
+
+class NetworkArgsDict(TypedDict):
+    """:class:`NetworkArgs` as a dictionary."""
+
+    cidr_block: NotRequired[str]
+    zone_ids: NotRequired[Sequence[str]]
+    nat_gateways: NotRequired[Literal["single", "per-zone"]]
+    interface_endpoints: NotRequired[Sequence[str]]
+    flow_log_retention_days: NotRequired[int]
+    peer_cidr_blocks: NotRequired[Sequence[str]]
+    region: str
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class NeuronAddonsArgsDict(TypedDict):
+    """:class:`NeuronAddonsArgs` as a dictionary."""
+
+    scheduler_extension: NotRequired[bool]
+    monitor: NotRequired[bool]
+    neuron_values: NotRequired[Mapping[str, Any]]
+    region: str
+    instance_types: Sequence[str]
+    catalogue: NotRequired[Catalogue]
+    efa_instance_types: NotRequired[Sequence[str] | None]
+
+
+class TrainingNamespaceArgsDict(TypedDict):
+    """:class:`TrainingNamespaceArgs` as a dictionary."""
+
+    name: str
+    queues: Sequence[str | pulumi.Later[str]]
+    principals: NotRequired[Sequence[str]]
+    resource_quota: NotRequired[Mapping[str, str]]
+    priority_classes: NotRequired[Sequence[str]]
+    data_bucket: NotRequired[str | pulumi.Later[str] | None]
+    training_user_id: NotRequired[int]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    queue_capability: NotRequired[Mapping[str, int]]
+    room: NotRequired[Mapping[str, str]]
+    volume_name: NotRequired[str | pulumi.Output[str] | None]
+    volume_gib: NotRequired[int]
+    volume_class: NotRequired[str | pulumi.Output[str]]
+    bucket_arn: NotRequired[str | pulumi.Output[str] | None]
+    bucket_prefix: NotRequired[str]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    rendezvous: NotRequired[Literal["c10d", "etcd"]]
+    principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class EndpointConfigDict(TypedDict):
+    """:class:`EndpointConfig` as a dictionary."""
+
+    public_access_cidrs: NotRequired[Sequence[str]]
+    way_in: NotRequired[str]
+
+
+class CpuNodesConfigDict(TypedDict):
+    """:class:`CpuNodesConfig` as a dictionary."""
+
+    instance_type: NotRequired[str]
+    min_size: NotRequired[int]
+    max_size: NotRequired[int]
+    desired_size: NotRequired[int]
+    root_volume_gib: NotRequired[int]
+
+
+class CpuPoolConfigDict(TypedDict):
+    """:class:`CpuPoolConfig` as a dictionary."""
+
+    instance_type: NotRequired[str]
+    min_size: NotRequired[int]
+    max_size: NotRequired[int]
+    desired_size: NotRequired[int]
+    root_volume_gib: NotRequired[int]
+
+
+class NodeGroupConfigDict(TypedDict):
+    """:class:`NodeGroupConfig` as a dictionary."""
+
+    name: str
+    instance_type: str
+    min_size: NotRequired[int]
+    max_size: NotRequired[int]
+    desired_size: NotRequired[int]
+    capacity: NotRequired[
+        OnDemand | OnDemandDict | Spot | SpotDict | Reservation | ReservationDict | CapacityBlock | CapacityBlockDict
+    ]
+    zone_id: NotRequired[str | None]
+    interface_layout: NotRequired[Literal["catalogue", "efa-only", "ena", "efa"]]
+    placement_group: NotRequired[str | pulumi.Later[str]]
+    root_volume_gib: NotRequired[int | None]
+    local_storage: NotRequired[Literal["raid0", "none"]]
+    labels: NotRequired[Mapping[str, str]]
+    max_unavailable: NotRequired[int]
+    size_managed_elsewhere: NotRequired[bool]
+    hugepages_2mi: NotRequired[int | None]
+    install_lustre_client: NotRequired[bool]
+    release_version: NotRequired[str | None]
+
+
+class TrainiumClusterArgsDict(TypedDict):
+    """:class:`TrainiumClusterArgs` as a dictionary."""
+
+    kubernetes_version: NotRequired[str]
+    endpoint: NotRequired[EndpointConfig | EndpointConfigDict]
+    admin_principals: NotRequired[Sequence[str]]
+    service_cidr_block: NotRequired[str]
+    log_retention_days: NotRequired[int]
+    support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
+    deletion_protection: NotRequired[bool | None]
+    system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
+    cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
+    addon_versions: NotRequired[Mapping[str, str]]
+    region: str
+    vpc_id: str | pulumi.Output[str]
+    subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
+    node_groups: NotRequired[Sequence[NodeGroupConfig | NodeGroupConfigDict]]
+    catalogue: NotRequired[Catalogue]
+    vpc_cidr_block: NotRequired[str | pulumi.Output[str] | None]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    production: NotRequired[bool]
+    admin_principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    waivers: NotRequired[Mapping[str, str]]
+    egress: NotRequired[Sequence[pulumi.Resource]]
+
+
+class QueueConfigDict(TypedDict):
+    """:class:`QueueConfig` as a dictionary."""
+
+    name: str
+    weight: NotRequired[int]
+    capability: NotRequired[Mapping[str, int] | None]
+    deserved: NotRequired[Mapping[str, int] | None]
+    guarantee: NotRequired[Mapping[str, int] | None]
+    reclaimable: NotRequired[bool]
+    parent: NotRequired[str | None]
+
+
+class VolcanoStackArgsDict(TypedDict):
+    """:class:`VolcanoStackArgs` as a dictionary."""
+
+    replicas: NotRequired[int]
+    scale_from_zero: NotRequired[bool | None]
+    reclaim: NotRequired[bool]
+    rendezvous: NotRequired[Literal["c10d", "etcd"]]
+    queues: NotRequired[Sequence[QueueConfig | QueueConfigDict]]
+    pool: NotRequired[Mapping[str, int]]
+    rests_at_zero: NotRequired[bool]
+    topology_labels: NotRequired[Sequence[str]]
+    rendezvous_namespaces: NotRequired[Sequence[str]]
+    waivers: NotRequired[Mapping[str, str]]
+
+
+class NetworkConfigDict(TypedDict):
+    """:class:`NetworkConfig` as a dictionary."""
+
+    cidr_block: NotRequired[str]
+    zone_ids: NotRequired[Sequence[str]]
+    nat_gateways: NotRequired[Literal["single", "per-zone"]]
+    interface_endpoints: NotRequired[Sequence[str]]
+    flow_log_retention_days: NotRequired[int]
+    peer_cidr_blocks: NotRequired[Sequence[str]]
+
+
+class ExistingNetworkConfigDict(TypedDict):
+    """:class:`ExistingNetworkConfig` as a dictionary."""
+
+    vpc_id: str
+    cidr_block: str
+    private_subnets: Sequence[ExistingSubnet | ExistingSubnetDict]
+    public_subnets: NotRequired[Sequence[ExistingSubnet | ExistingSubnetDict]]
+    peer_cidr_blocks: NotRequired[Sequence[str]]
+
+
+class ClusterConfigDict(TypedDict):
+    """:class:`ClusterConfig` as a dictionary."""
+
+    kubernetes_version: NotRequired[str]
+    endpoint: NotRequired[EndpointConfig | EndpointConfigDict]
+    admin_principals: NotRequired[Sequence[str]]
+    service_cidr_block: NotRequired[str]
+    log_retention_days: NotRequired[int]
+    support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
+    deletion_protection: NotRequired[bool | None]
+    system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
+    cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
+    addon_versions: NotRequired[Mapping[str, str]]
+
+
+class FileSystemConfigDict(TypedDict):
+    """:class:`FileSystemConfig` as a dictionary."""
+
+    storage_capacity_gib: NotRequired[int]
+    deployment_type: NotRequired[Literal["PERSISTENT_2", "SCRATCH_2"]]
+    throughput_per_tib: NotRequired[int]
+    durability: NotRequired[
+        BackupDurability | BackupDurabilityDict | S3Durability | S3DurabilityDict | NoDurability | NoDurabilityDict
+    ]
+    metadata_iops: NotRequired[int | None]
+    efa_enabled: NotRequired[bool]
+    zone_id: NotRequired[str | None]
+    import_path: NotRequired[str | None]
+    protect: NotRequired[bool | None]
+
+
+class VolcanoConfigDict(TypedDict):
+    """:class:`VolcanoConfig` as a dictionary."""
+
+    replicas: NotRequired[int]
+    scale_from_zero: NotRequired[bool | None]
+    reclaim: NotRequired[bool]
+    rendezvous: NotRequired[Literal["c10d", "etcd"]]
+
+
+class NamespaceConfigDict(TypedDict):
+    """:class:`NamespaceConfig` as a dictionary."""
+
+    name: str
+    queues: Sequence[str | pulumi.Later[str]]
+    principals: NotRequired[Sequence[str]]
+    resource_quota: NotRequired[Mapping[str, str]]
+    priority_classes: NotRequired[Sequence[str]]
+    data_bucket: NotRequired[str | pulumi.Later[str] | None]
+    training_user_id: NotRequired[int]
+
+
+class ImageRepositoryConfigDict(TypedDict):
+    """:class:`ImageRepositoryConfig` as a dictionary."""
+
+    name: NotRequired[str | None]
+    kept_images: NotRequired[int]
+    untagged_days: NotRequired[int]
+
+
+class NeuronAddonsConfigDict(TypedDict):
+    """:class:`NeuronAddonsConfig` as a dictionary."""
+
+    scheduler_extension: NotRequired[bool]
+    monitor: NotRequired[bool]
+    neuron_values: NotRequired[Mapping[str, Any]]
+
+
+class GpuAddonsConfigDict(TypedDict):
+    """:class:`GpuAddonsConfig` as a dictionary."""
+
+    training_operator: NotRequired[bool]
+    dcgm_exporter: NotRequired[bool]
+    nvidia_values: NotRequired[Mapping[str, Any]]
+
+
+class StackConfigDict(TypedDict):
+    """:class:`StackConfig` as a dictionary."""
+
+    region: str
+    owner: str
+    cost_center: NotRequired[str]
+    production: NotRequired[bool]
+    allowed_account_ids: NotRequired[Sequence[str]]
+    permissions_boundary: NotRequired[str | None]
+    tags: NotRequired[Mapping[str, str]]
+    network: NotRequired[NetworkConfig | NetworkConfigDict]
+    existing_network: NotRequired[ExistingNetworkConfig | ExistingNetworkConfigDict | None]
+    cluster: NotRequired[ClusterConfig | ClusterConfigDict]
+    node_groups: NotRequired[Sequence[NodeGroupConfig | NodeGroupConfigDict]]
+    instance_types: NotRequired[Mapping[str, Mapping[str, Any]]]
+    file_system: NotRequired[FileSystemConfig | FileSystemConfigDict | None]
+    volcano: NotRequired[VolcanoConfig | VolcanoConfigDict]
+    queues: NotRequired[Sequence[QueueConfig | QueueConfigDict]]
+    namespaces: NotRequired[Sequence[NamespaceConfig | NamespaceConfigDict]]
+    image_repository: NotRequired[ImageRepositoryConfig | ImageRepositoryConfigDict | None]
+    neuron_addons: NotRequired[NeuronAddonsConfig | NeuronAddonsConfigDict]
+    gpu_addons: NotRequired[GpuAddonsConfig | GpuAddonsConfigDict]
+    waivers: NotRequired[Mapping[str, str]]

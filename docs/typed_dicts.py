@@ -1,0 +1,152 @@
+"""Writes what type checkers read: ``components/_dicts.py`` and ``docs/wheel_init.pyi``.
+
+The first has a TypedDict for each args model, so that ``Network("n", {"cidr_block": ...})`` is checked as
+``NetworkArgs(cidr_block=...)`` is. The second is the stub of the wheel's package: there the components are inside it.
+
+python docs/typed_dicts.py          writes both
+"""
+
+import ast
+import inspect
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import components
+from trainium_eks.model.config import StackConfig
+from trainium_eks.model.shape import Shape
+
+ROOT = Path(__file__).resolve().parent.parent
+DICTS = ROOT / "components" / "_dicts.py"
+STUB = ROOT / "docs" / "wheel_init.pyi"
+
+_DICTS_HEAD = '''"""The args models as TypedDicts. Written by docs/typed_dicts.py (make docs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+
+import pulumi
+
+if TYPE_CHECKING:
+{imports}
+else:
+
+    def __getattr__(name: str) -> object:
+        """A component that is new has its TypedDict once this file is written anew, for which it is imported."""
+        if name.endswith("Dict"):
+            return Mapping[str, Any]
+        raise AttributeError(name)
+'''
+
+_STUB_HEAD = """# The package as the wheel has it. Written by docs/typed_dicts.py (make docs).
+
+"""
+
+
+def dicts() -> str:
+    """The text of ``components/_dicts.py``."""
+    models = list(_models())
+    known: set[type] = set()
+    bodies = [_typed_dict(model, known) for model in models]
+    named: dict[str, set[str]] = {}
+    for each in known:
+        named.setdefault(each.__module__, set()).add(each.__name__)
+    imports = [f"    from {module} import {', '.join(sorted(names))}" for module, names in sorted(named.items())]
+    return _DICTS_HEAD.replace("{imports}", "\n".join(imports)) + "".join(f"\n\n{body}" for body in bodies)
+
+
+def stub() -> str:
+    """The text of the wheel's ``trainium_eks/__init__.pyi``."""
+    lines = [f"from .components import {name} as {name}\n" for name in components.__all__]
+    return _STUB_HEAD + "".join(lines) + "\n__version__: str\n"
+
+
+def _models() -> Iterator[type[Shape]]:
+    """The args of the components, the stack's config, and every model inside them; inner ones first."""
+    seen: dict[type[Shape], None] = {}
+
+    def visit(model: type[Shape]) -> None:
+        for field in model.model_fields.values():
+            for inner in _inside(field.annotation):
+                if inner not in seen:
+                    visit(inner)
+        seen.setdefault(model)
+
+    exported = (getattr(components, name) for name in components.__all__)
+    for model in (*(each for each in exported if inspect.isclass(each) and issubclass(each, Shape)), StackConfig):
+        visit(model)
+    return iter(seen)
+
+
+def _inside(annotation: Any) -> Iterator[type[Shape]]:
+    if inspect.isclass(annotation) and issubclass(annotation, Shape):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _inside(part)
+
+
+def _typed_dict(model: type[Shape], known: set[type]) -> str:
+    lines = [f"class {model.__name__}Dict(TypedDict):", f'    """:class:`{model.__name__}` as a dictionary."""', ""]
+    for name, field in model.model_fields.items():
+        written = _written(field.annotation, known)
+        # Which arm of a union it is, a dictionary must say.
+        required = field.is_required() or (name == "type" and get_origin(field.annotation) is Literal)
+        lines.append(f"    {name}: {written if required else f'NotRequired[{written}]'}")
+    return "\n".join(lines) + "\n"
+
+
+def _written(annotation: Any, known: set[type]) -> str:
+    """A field's type as somebody may give it: any sequence for a tuple, a dictionary for a model."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return "None"
+    if annotation is Any:
+        return "Any"
+    if origin is Annotated:
+        return _written(arguments[0], known)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(dict.fromkeys(_written(each, known) for each in arguments))
+    if origin is Literal:
+        return f"Literal[{', '.join(repr(each) for each in arguments)}]".replace("'", '"')
+    if origin is tuple:
+        return f"Sequence[{_written(arguments[0], known)}]"
+    if origin is not None and issubclass(origin, Mapping):
+        return f"Mapping[{', '.join(_written(each, known) for each in arguments)}]"
+    if origin is not None:  # Output[...]
+        return f"pulumi.{origin.__name__}[{', '.join(_written(each, known) for each in arguments)}]"
+    if inspect.isclass(annotation) and issubclass(annotation, Shape):
+        known.add(annotation)
+        return f"{annotation.__name__} | {annotation.__name__}Dict"
+    if annotation.__module__ == "builtins":
+        return str(annotation.__name__)
+    if annotation.__module__.startswith("pulumi."):
+        return f"pulumi.{annotation.__name__}"
+    known.add(annotation)
+    return str(annotation.__name__)
+
+
+def write() -> None:
+    """Writes both files."""
+    DICTS.write_text(dicts())
+    STUB.write_text(stub())
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(DICTS)], check=False)
+
+
+def stale() -> list[Path]:
+    """The files that are not what would be written, however they are laid out."""
+    pairs = ((DICTS, dicts()), (STUB, stub()))
+    return [path for path, text in pairs if not path.is_file() or _tree(path.read_text()) != _tree(text)]
+
+
+def _tree(text: str) -> str:
+    return ast.dump(ast.parse(text))
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,111 @@
+"""`trainium_eks.testing`, as the users' own tests use it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pytest
+from pulumi.runtime import settings
+
+from components import EncryptionKey, ImageRepository, Network
+from trainium_eks import testing
+
+
+class Simple(pulumi.runtime.Mocks):
+    """The mocks of Pulumi's own guide: whatever is asked for exists, and knows its inputs alone."""
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        return f"{args.name}_id", args.inputs
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:  # type: ignore[override]
+        return args.args
+
+
+@pytest.fixture
+def mocked() -> Iterator[Callable[..., None]]:
+    """Sets mocks for this test alone."""
+    root = settings.ROOT.get()
+
+    def use(mocks: pulumi.runtime.Mocks) -> None:
+        settings.ROOT.set(None)
+        pulumi.runtime.set_mocks(mocks, project="project", stack="test", preview=False)
+
+    yield use
+    settings.ROOT.set(root)
+
+
+def test_record_returns_what_a_program_registers() -> None:
+    def program() -> None:
+        network = Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]})
+        pulumi.export("vpcId", network.vpc_id)
+
+    graph = testing.record(program)
+    assert len(graph.of_type("aws:ec2/subnet:Subnet")) == 4
+    assert graph.outputs["vpcId"].startswith("vpc-sim-")
+    assert testing.record(program, preview=True).outputs["vpcId"] == testing.UNKNOWN
+    assert testing.record(program) == graph
+
+
+def test_record_refuses_look_ups_unless_it_may_assume() -> None:
+    def program() -> None:
+        pulumi.export("zones", aws.get_availability_zones().names)
+
+    with pytest.raises(testing.RecordingError, match="a plan asks nothing"):
+        testing.record(program)
+    assert len(testing.record(program, assumptions=testing.Assumptions()).outputs["zones"]) == 3
+
+
+def test_record_hands_over_config() -> None:
+    graph = testing.record(lambda: pulumi.export("x", pulumi.Config().require("size")), config={"size": "3"})
+    assert graph.outputs == {"x": "3"}
+
+
+def test_mocks_answer_as_the_simulation_does(mocked: Callable[..., None]) -> None:
+    mocked(testing.Mocks(region="eu-west-1"))
+
+    @pulumi.runtime.test
+    def check() -> pulumi.Output[None]:
+        provider = aws.Provider("p", region="eu-north-1")
+        vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=pulumi.ResourceOptions(provider=provider))
+        key = aws.kms.Key("k")
+        queue = aws.sqs.Queue("q", name="jobs")
+        account = aws.get_caller_identity().account_id
+
+        def look(found: list[Any]) -> None:
+            vpc_arn, key_arn, name = found
+            assert vpc_arn.startswith("arn:aws:ec2:eu-north-1:000000000000:vpc/vpc-sim-")
+            assert key_arn.startswith("arn:aws:kms:eu-west-1:000000000000:key/")
+            assert name == "jobs"
+            assert account == "000000000000"
+            seen.append(name)
+
+        return pulumi.Output.all(vpc.arn, key.arn, queue.name).apply(look)
+
+    seen: list[str] = []
+    check()
+    assert seen == ["jobs"]
+
+
+def test_mocks_say_what_they_cannot_answer() -> None:
+    mocks = testing.Mocks()
+    with pytest.raises(testing.SimulationError, match=r"testing\.record"):
+        mocks.new_resource(pulumi.runtime.MockResourceArgs("eks:index:Cluster", "c", {}, custom=False))
+    with pytest.raises(testing.SimulationError, match=r"override Mocks\.call"):
+        mocks.call(pulumi.runtime.MockCallArgs("aws:sqs/getQueue:getQueue", {}, ""))
+
+
+@pytest.mark.parametrize("mocks", [Simple, testing.Mocks], ids=["simple", "simulation"])
+def test_components_work_with_mocks(mocked: Callable[..., None], mocks: type[pulumi.runtime.Mocks]) -> None:
+    mocked(mocks())
+    known: list[Any] = []
+
+    @pulumi.runtime.test
+    def check() -> pulumi.Output[None]:
+        key = EncryptionKey("key", {"region": "us-west-2"})
+        network = Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]})
+        repository = ImageRepository("images", {"region": "us-west-2", "kms_key_arn": key.key_arn})
+        return pulumi.Output.all(key.key_id, network.vpc_id, repository.urn).apply(known.extend)
+
+    check()
+    assert len(known) == 3

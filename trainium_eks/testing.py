@@ -1,0 +1,147 @@
+"""Helpers for unit tests of programs that use these components. Nothing is contacted: AWS and Kubernetes are simulated.
+
+:func:`record` runs a program as ``trn plan`` does and returns everything it registers: resources with their inputs,
+options and dependencies, and the exports::
+
+    from trainium_eks.testing import record
+
+    def test_the_network_has_flow_logs():
+        graph = record(lambda: Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]}))
+        assert graph.of_type("aws:ec2/flowLog:FlowLog")
+
+:class:`Mocks` is for tests that are written with ``pulumi.runtime.set_mocks`` already.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pulumi
+
+from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Options, Resource
+from trainium_eks.graph.recording.assumptions import Assumptions
+from trainium_eks.graph.recording.backend import Registration, SimulationError, UnknownType
+from trainium_eks.graph.recording.eks_cluster import TYPE as EKS_CLUSTER
+from trainium_eks.graph.recording.lookup_answers import Lookup, placeholder
+from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut, record_program
+from trainium_eks.graph.recording.registration import provider_urn
+from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
+
+__all__ = [
+    "SECRET",
+    "UNKNOWN",
+    "Assumptions",
+    "Graph",
+    "Mocks",
+    "RecordingError",
+    "RecordingTimedOut",
+    "Resource",
+    "SimulationError",
+    "record",
+]
+
+
+def record(
+    program: Callable[[], object],
+    *,
+    project: str = "project",
+    stack: str = "test",
+    config: Mapping[str, str] | None = None,
+    preview: bool = False,
+    assumptions: Assumptions | None = None,
+    timeout_seconds: float = 60,
+) -> Graph:
+    """Everything that ``program`` registers.
+
+    Each call is on its own: no state of Pulumi's SDK is left for the next, so tests may run in any order.
+
+    Args:
+        program: called once, inside a stack. What it returns is ignored.
+        project: name of the Pulumi project.
+        stack: name of the stack.
+        config: key to text, as Pulumi stores it. Keys without namespace are the project's.
+        preview: leave what a provider computes unknown, as in the first preview of a stack.
+        assumptions: answers for look-ups; what they leave open gets a placeholder, and unknown resource types are
+            recorded as they are. When None, both are an error: components should ask nothing.
+        timeout_seconds: limit for a program that waits for something that never comes.
+
+    Raises:
+        RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
+        RecordingTimedOut: with what is pending.
+        Exception: whatever the program raises.
+    """
+    # In a thread of its own, because the caller's may have an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(
+            record_program,
+            program,
+            project=project,
+            stack=stack,
+            config=config,
+            dry_run=preview,
+            assumptions=assumptions,
+            timeout_seconds=timeout_seconds,
+        ).result()
+
+
+class Mocks(pulumi.runtime.Mocks):
+    """Mocks whose answers are those of the simulation: ids and ARNs of the right form, computed properties.
+
+    ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get placeholders; a resource type that the simulation does not know
+    answers with its inputs. ``TrainiumCluster`` needs :func:`record`: part of it is built by ``pulumi_eks`` in a
+    process of its own, which mocks cannot stand in for.
+
+    Args:
+        region: where resources are when their provider does not say.
+    """
+
+    def __init__(self, region: str = DEFAULT_REGION) -> None:
+        self._region = region
+        self._simulation = Simulation(region)
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        """The id of a resource, and its inputs with what its provider would compute."""
+        if args.typ == EKS_CLUSTER:
+            raise SimulationError(
+                f"{args.name}: mocks cannot answer for {EKS_CLUSTER}; test it with trainium_eks.testing.record"
+            )
+        if args.custom is False:
+            return "", dict(args.inputs)
+        urn = _urn(args.typ, args.name)
+        provider = provider_urn(args.provider or "")
+        asked = Registration(
+            urn=urn,
+            type=args.typ,
+            name=args.name,
+            parent="",
+            inputs=args.inputs,
+            provider=_urn(_PROVIDER, provider.rsplit("::", 1)[-1]) if provider else "",
+            dependencies=(),
+            options=Options(),
+            dry_run=False,
+        )
+        try:
+            identity, computed = self._simulation.create(asked)
+        except UnknownType:
+            identity, computed = f"sim-{hashlib.sha256(urn.encode()).hexdigest()[:8]}", {}
+        return args.resource_id or identity, {**args.inputs, **computed}
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+        """A placeholder for a look-up.
+
+        Raises:
+            SimulationError: when none is known; override this method for it.
+        """
+        answer = placeholder(Lookup(args.token, args.args, self._region))
+        if answer is None:
+            raise SimulationError(f"no placeholder is known for {args.token}: override Mocks.call")
+        return answer, []
+
+
+_PROVIDER = "pulumi:providers:aws"
+
+
+def _urn(type_: str, name: str) -> str:
+    """Without the types of the parents, which mocks are not told."""
+    return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{type_}::{name}"
