@@ -43,16 +43,16 @@ class ReservationDict(TypedDict):
     """:class:`Reservation` as a dictionary."""
 
     type: Literal["reservation"]
-    id: str | pulumi.Later[str]
+    id: str | pulumi.Output[str]
     zone_id: str
-    placement_group: NotRequired[str | pulumi.Later[str] | None]
+    placement_group: NotRequired[str | pulumi.Output[str] | None]
 
 
 class CapacityBlockDict(TypedDict):
     """:class:`CapacityBlock` as a dictionary."""
 
     type: Literal["capacity-block"]
-    id: str | pulumi.Later[str]
+    id: str | pulumi.Output[str]
     zone_id: str
 
 
@@ -69,7 +69,7 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     ]
     zone_id: NotRequired[str | None]
     interface_layout: NotRequired[Literal["catalogue", "efa-only", "ena", "efa"]]
-    placement_group: NotRequired[str | pulumi.Later[str]]
+    placement_group: NotRequired[str | pulumi.Output[str]]
     root_volume_gib: NotRequired[int | None]
     local_storage: NotRequired[Literal["raid0", "none"]]
     labels: NotRequired[Mapping[str, str]]
@@ -133,7 +133,7 @@ class S3DurabilityDict(TypedDict):
     """:class:`S3Durability` as a dictionary."""
 
     type: Literal["s3"]
-    bucket: NotRequired[str | pulumi.Later[str] | None]
+    bucket: NotRequired[str | pulumi.Output[str] | None]
     prefix: NotRequired[str]
     file_system_path: NotRequired[str]
 
@@ -242,11 +242,11 @@ class TrainingNamespaceArgsDict(TypedDict):
     """:class:`TrainingNamespaceArgs` as a dictionary."""
 
     name: str
-    queues: Sequence[str | pulumi.Later[str]]
+    queues: Sequence[str | pulumi.Output[str]]
     principals: NotRequired[Sequence[str]]
     resource_quota: NotRequired[Mapping[str, str]]
     priority_classes: NotRequired[Sequence[str]]
-    data_bucket: NotRequired[str | pulumi.Later[str] | None]
+    data_bucket: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
     region: str
     cluster_name: str | pulumi.Output[str]
@@ -304,7 +304,7 @@ class NodeGroupConfigDict(TypedDict):
     ]
     zone_id: NotRequired[str | None]
     interface_layout: NotRequired[Literal["catalogue", "efa-only", "ena", "efa"]]
-    placement_group: NotRequired[str | pulumi.Later[str]]
+    placement_group: NotRequired[str | pulumi.Output[str]]
     root_volume_gib: NotRequired[int | None]
     local_storage: NotRequired[Literal["raid0", "none"]]
     labels: NotRequired[Mapping[str, str]]
@@ -435,11 +435,11 @@ class NamespaceConfigDict(TypedDict):
     """:class:`NamespaceConfig` as a dictionary."""
 
     name: str
-    queues: Sequence[str | pulumi.Later[str]]
+    queues: Sequence[str | pulumi.Output[str]]
     principals: NotRequired[Sequence[str]]
     resource_quota: NotRequired[Mapping[str, str]]
     priority_classes: NotRequired[Sequence[str]]
-    data_bucket: NotRequired[str | pulumi.Later[str] | None]
+    data_bucket: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
 
 

@@ -16,9 +16,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import pulumi
+
 import components
 from trainium_eks.model.config import StackConfig
-from trainium_eks.model.shape import Shape
+from trainium_eks.model.shape import Later, Shape
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTS = ROOT / "components" / "_dicts.py"
@@ -118,8 +120,10 @@ def _written(annotation: Any, known: set[type]) -> str:
         return f"Sequence[{_written(arguments[0], known)}]"
     if origin is not None and issubclass(origin, Mapping):
         return f"Mapping[{', '.join(_written(each, known) for each in arguments)}]"
-    if origin is not None:  # Output[...]
-        return f"pulumi.{origin.__name__}[{', '.join(_written(each, known) for each in arguments)}]"
+    if origin is pulumi.Output or origin is Later:
+        return f"pulumi.Output[{_written(arguments[0], known)}]"
+    if origin is not None:
+        raise TypeError(f"{annotation} has no written form yet: add one to docs/typed_dicts.py")
     if inspect.isclass(annotation) and issubclass(annotation, Shape):
         known.add(annotation)
         return f"{annotation.__name__} | {annotation.__name__}Dict"
