@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 import pulumi
 
 if TYPE_CHECKING:
-    from trainium_eks.model.addons import GpuAddonsConfig, NeuronAddonsConfig
+    from trainium_eks.model.addons import AddonConfig, AddonIdentityConfig
     from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
     from trainium_eks.model.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
+    from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
     from trainium_eks.model.instances import Catalogue
     from trainium_eks.model.namespaces import NamespaceConfig
     from trainium_eks.model.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
@@ -291,6 +292,22 @@ class CpuPoolConfigDict(TypedDict):
     root_volume_gib: NotRequired[int]
 
 
+class AddonIdentityConfigDict(TypedDict):
+    """:class:`AddonIdentityConfig` as a dictionary."""
+
+    service_account: str
+    namespace: NotRequired[str]
+    policies: Mapping[str, str | pulumi.Output[str]]
+
+
+class AddonConfigDict(TypedDict):
+    """:class:`AddonConfig` as a dictionary."""
+
+    version: NotRequired[str | None]
+    settings: NotRequired[Mapping[str, Any]]
+    identity: NotRequired[AddonIdentityConfig | AddonIdentityConfigDict | None]
+
+
 class NodeGroupConfigDict(TypedDict):
     """:class:`NodeGroupConfig` as a dictionary."""
 
@@ -327,7 +344,7 @@ class TrainiumClusterArgsDict(TypedDict):
     deletion_protection: NotRequired[bool | None]
     system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
     cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
-    addon_versions: NotRequired[Mapping[str, str]]
+    addons: NotRequired[Mapping[str, AddonConfig | AddonConfigDict]]
     region: str
     vpc_id: str | pulumi.Output[str]
     subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
@@ -403,7 +420,7 @@ class ClusterConfigDict(TypedDict):
     deletion_protection: NotRequired[bool | None]
     system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
     cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
-    addon_versions: NotRequired[Mapping[str, str]]
+    addons: NotRequired[Mapping[str, AddonConfig | AddonConfigDict]]
 
 
 class FileSystemConfigDict(TypedDict):
