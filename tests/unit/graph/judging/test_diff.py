@@ -291,6 +291,19 @@ def test_lost_data_comes_first_replaced_before_deleted() -> None:
     assert _names(changes.dangerous) == ["lustre", "key"]
 
 
+def test_of_two_losses_the_worse_comes_first() -> None:
+    """`alogs` would come first by name."""
+    build = Builder()
+    for type_, name in (
+        ("aws:cloudwatch/logGroup:LogGroup", "alogs"),
+        ("aws:ec2/vpc:Vpc", "around"),
+        ("kubernetes:core/v1:PersistentVolume", "volume"),
+        ("aws:fsx/lustreFileSystem:LustreFileSystem", "zfiles"),
+    ):
+        build.add(type_, name)
+    assert _names(_compare(Builder().graph(), before=build.graph()).items) == ["zfiles", "volume", "alogs", "around"]
+
+
 def test_a_group_without_nodes_is_no_loss() -> None:
     resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
     assert not _of(_compare(changed(resting, "trn1", amiType="x"), before=resting), "trn1").stateful
@@ -355,6 +368,13 @@ def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
         "vpc": ["tagsAll.Owner"],
     }
     assert all(change.tags_only for change in changes.items)
+
+
+@pytest.mark.parametrize("given", ["[unknown]", {"tags": "[unknown]"}])
+def test_default_tags_that_are_not_known_yet_change_what_takes_tags(given: object) -> None:
+    changes = _compare(changed(_tagged("me"), "aws", defaultTags=given), before=_tagged("me"))
+    assert [(path.path, path.after) for path in _of(changes, "vpc").paths] == [("tagsAll", "[unknown]")]
+    assert "alias" not in _names(changes.items)
 
 
 def test_a_tag_of_its_own_is_told_once_and_hides_the_default_one() -> None:
