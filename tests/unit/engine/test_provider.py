@@ -347,6 +347,13 @@ def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clou
     assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 2)
 
 
+def test_a_new_version_becomes_the_default_only_where_that_is_asked_for(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    identity, _ = aws.made(TEMPLATE, {"ebsOptimized": "true"})
+    updated = aws.update(TEMPLATE, identity, {"ebsOptimized": "true"}, {"ebsOptimized": "false"})
+    assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 1)
+
+
 def test_what_is_gone_cannot_be_updated(clouds: Clouds) -> None:
     with pytest.raises(grpc.RpcError, match="vpc-gone does not exist"):
         clouds.provider().update(VPC, "vpc-gone", {"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.0.0.0/16"})
@@ -390,10 +397,12 @@ def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds: 
     elsewhere = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://elsewhere"))
     inside.made(CONFIG_MAP, config_map("a"), "inside")
     elsewhere.made(CONFIG_MAP, config_map("a"), "elsewhere")
+    addon, _ = aws.made("aws:eks/addon:Addon", {"clusterName": identity, "addonName": "coredns"})
     with pytest.raises(grpc.RpcError, match="Cluster has nodegroups attached"):
         aws.delete(CLUSTER, identity)
     aws.delete(GROUP, group)
-    aws.delete(CLUSTER, identity)
+    aws.delete(CLUSTER, identity)  # an add-on is in nobody's way
+    aws.delete("aws:eks/addon:Addon", addon)
     (left,) = json.loads(state.read_text())["things"]
     assert left["urn"] == urn(CONFIG_MAP, "elsewhere")
 
