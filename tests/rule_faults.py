@@ -101,6 +101,11 @@ def values(chart: str, path: str, value: Any) -> Change:
     return put(chart, f"values.{path}", value)
 
 
+def lustre_port(way: str, end: str, port: int) -> Change:
+    """Another range, without EFA's rule that lets everything through."""
+    return both(put(f"lustre-sg-lustre-{way}-1018", end, port), drop(f"lustre-efa-{way}"))
+
+
 def mounts(directory: str) -> Change:
     return put("volume", "spec.csi.volumeAttributes.mountname", directory)
 
@@ -464,6 +469,8 @@ STORAGE = [
     fault("R40", "odd metadata IOPS", "iops", put("file-system", "metadataConfiguration.iops", 5000)),
     fault("R41", "the other zone", "usw2-az1", put("file-system", "subnetIds", "subnet-private-az1")),
     fault("R42", "988 alone", "1018", drop("lustre-sg-lustre-ingress-1018", "lustre-efa-ingress"), "R43"),
+    fault("R42", "the last port", "1023", lustre_port("ingress", "toPort", 1022), "R43"),
+    fault("R42", "the first of the others", "1018", lustre_port("egress", "fromPort", 1019), "R43"),
     fault("R42", "no way back to clients", "sg-cluster", drop("lustre-sg-cluster-egress-988")),
     fault("R42", "the rules come after", "does not depend", late_rules),
     fault("R42", "no group", "securityGroupIds", put("file-system", "securityGroupIds", []), "R43"),

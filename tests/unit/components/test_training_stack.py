@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from components import ArgumentError, TrainingStack, read_config
-from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import node_groups
 from trainium_eks.model.problems import Problem
 
 Record = Callable[..., Graph]
+
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
 
 CONFIG: dict[str, Any] = {
     "region": "us-west-2",
@@ -56,6 +59,46 @@ def test_one_efa_plugin_serves_trainium_and_gpu_groups(record: Record) -> None:
     [plugin] = [each for each in releases if each["chart"] == "aws-efa-k8s-device-plugin"]
     assert {"trn1.32xlarge", "p4d.24xlarge"} <= set(plugin["values"]["supportedInstanceLabels"]["values"])
     assert {"nvidia-device-plugin"} <= {each["chart"] for each in releases}
+
+
+def test_a_first_mount_waits_for_the_rules_that_let_the_nodes_in_and_claims_for_the_directories(record: Record) -> None:
+    graph = record(lambda: TrainingStack("trn-dev", CONFIG))
+    rules = {
+        each.urn
+        for each in graph.of_type(
+            "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+            "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+        )
+        if each.name.startswith(("trn-dev-fsx-from-cluster", "trn-dev-fsx-on-cluster"))
+    }
+    assert len(rules) == 8
+    (job,) = graph.of_type("kubernetes:batch/v1:Job")
+    assert rules <= upstream(graph, job)
+    claims = {each.inputs["metadata"]["namespace"]: each for each in graph.of_type(CLAIM)}
+    assert job.urn in upstream(graph, claims["training"])
+    assert claims["training"].inputs["spec"]["storageClassName"] == "fsx-shared"
+
+
+def test_teams_lie_in_the_directory_that_is_linked_to_s3(record: Record) -> None:
+    storage = {"durability": {"type": "s3", "prefix": "runs", "file_system_path": "/linked"}}
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": storage}))
+    mounts = [each.inputs["spec"]["csi"]["volumeAttributes"]["mountname"] for each in graph.of_type(VOLUME)]
+    assert sorted(mount.partition("/")[2] for mount in mounts) == ["", "linked/training"]
+    policies = [str(each.inputs["policy"]) for each in graph.of_type("aws:iam/rolePolicy:RolePolicy")]
+    assert [each for each in policies if "/runs/training/*" in each]
+
+
+def upstream(graph: Graph, resource: Resource) -> set[str]:
+    """URNs of all that a resource waits for; it is registered only after the component that it is in."""
+    found: set[str] = set()
+    left = [resource.urn]
+    while left:
+        here = graph.by_urn[left.pop()]
+        for urn in (*here.dependencies, here.parent):
+            if urn and urn not in found:
+                found.add(urn)
+                left.append(urn)
+    return found
 
 
 def test_a_given_bucket_is_the_one_that_teams_may_use(record: Record) -> None:

@@ -1,0 +1,77 @@
+"""What FSx takes and refuses, on both sides of each boundary. The numbers are those of FSx' own documents."""
+
+from typing import Any
+
+import pytest
+
+from trainium_eks.model import lustre, storage
+from trainium_eks.model.storage import FileSystemConfig
+
+
+def refused(**section: Any) -> list[str]:
+    """Paths of what is wrong with a file system."""
+    return [each.path for each in storage.problems(FileSystemConfig.model_validate(section), production=False)]
+
+
+@pytest.mark.parametrize(("days", "good"), [(0, False), (1, True), (90, True), (91, False)])
+def test_backups_are_kept_1_to_90_days(days: int, good: bool) -> None:
+    assert (refused(durability={"type": "backup", "retention_days": days}) == []) is good
+
+
+@pytest.mark.parametrize(
+    ("throughput", "good"),
+    [(124, False), (125, True), (126, False), (250, True), (500, True), (999, False), (1000, True), (1001, False)],
+)
+def test_throughput_is_one_of_four(throughput: int, good: bool) -> None:
+    assert (refused(throughput_per_tib=throughput) == []) is good
+
+
+@pytest.mark.parametrize(
+    ("size", "good"),
+    [(0, False), (1199, False), (1200, True), (1201, False), (2400, True), (3600, False), (4800, True), (4801, False)],
+)
+def test_sizes_are_1200_and_multiples_of_2400(size: int, good: bool) -> None:
+    assert (refused(storage_capacity_gib=size) == []) is good
+
+
+@pytest.mark.parametrize(("throughput", "step"), [(125, 38_400), (250, 19_200), (500, 9_600), (1000, 4_800)])
+def test_with_efa_sizes_are_multiples_of_the_throughputs_step(throughput: int, step: int) -> None:
+    for size, good in ((step // 2, False), (step - 1, False), (step, True), (step + 2400, False), (2 * step, True)):
+        found = refused(efa_enabled=True, throughput_per_tib=throughput, storage_capacity_gib=size)
+        assert (found == []) is good, size
+
+
+@pytest.mark.parametrize(
+    ("iops", "good"),
+    [
+        (0, False),
+        (1499, False),
+        (1500, True),
+        (3000, True),
+        (6000, True),
+        (9000, False),
+        (12_000, True),
+        (12_001, False),
+        (24_000, True),
+        (192_000, True),
+        (204_000, False),
+    ],
+)
+def test_metadata_iops_are_those_that_can_be_provisioned(iops: int, good: bool) -> None:
+    assert (refused(metadata_iops=iops) == []) is good
+
+
+def test_ports_are_those_of_the_fsx_guide() -> None:
+    assert lustre.PORTS == ((988, 988), (1018, 1023))
+
+
+@pytest.mark.parametrize(
+    ("directory", "mounted"), [("/", "m"), ("", "m"), ("/team", "m/team"), ("/linked/team/", "m/linked/team")]
+)
+def test_a_fileset_is_the_mount_name_and_a_directory(directory: str, mounted: str) -> None:
+    assert lustre.fileset("m", directory) == mounted
+
+
+@pytest.mark.parametrize(("root", "found"), [("/", "/team"), ("/linked", "/linked/team"), ("/a/b/", "/a/b/team")])
+def test_a_teams_directory_lies_in_the_root(root: str, found: str) -> None:
+    assert lustre.team_directory(root, "team") == found
