@@ -96,3 +96,12 @@ def extend(spec: type[A], section: Shape, /, **wiring: Any) -> A:
     Values are passed through uncopied, so Outputs stay themselves.
     """
     return spec(**{**dict(section), **wiring})
+
+
+def sources(value: Text) -> list[pulumi.Input[pulumi.Resource]]:
+    """The resources that a value comes from, for ``depends_on``; none for a plain one.
+
+    Unlike a value among the inputs it makes no property depend on them, so that what waits for a resource is not
+    replaced with it.
+    """
+    return [cast(pulumi.Output[pulumi.Resource], pulumi.Output.from_input(value).apply(lambda _: None))]

@@ -246,7 +246,10 @@ class LustreVolumes(pulumi.ComponentResource):
     def _make_directories(self) -> k8s.batch.v1.Job:
         """A fresh file system belongs to root alone, and Kubernetes does not change the owner of a shared volume."""
         home = self._args.setup_namespace
-        namespace = _charts.namespace(f"{self._name}-setup", home, "baseline", SETUP_NAMESPACE_REASON, self._opts())
+        volume = self._make_volume(home, "/")
+        # After the volume, as a team's namespace: a destroy ends it, with the finished pod and its claim, before it.
+        opts = self._opts(volume)
+        namespace = _charts.namespace(f"{self._name}-setup", home, "baseline", SETUP_NAMESPACE_REASON, opts)
         k8s.networking.v1.NetworkPolicy(
             f"{self._name}-setup-network",
             metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-all", namespace=home),
@@ -259,9 +262,7 @@ class LustreVolumes(pulumi.ComponentResource):
         claim = k8s.core.v1.PersistentVolumeClaim(
             f"{self._name}-setup-claim",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=lustre.CLAIM, namespace=home),
-            spec=claim_spec(
-                self._make_volume(home, "/").metadata["name"], self._args.storage_capacity_gib, self.shared_class_name
-            ),
+            spec=claim_spec(volume.metadata["name"], self._args.storage_capacity_gib, self.shared_class_name),
             opts=claim_options(self, namespace),
         )
         return self._make_setup_job(namespace, home, claim)

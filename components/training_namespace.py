@@ -17,7 +17,7 @@ from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Whole, Word
 
 from . import _charts, _iam, _team_policies
-from ._args import Tags, Text, accept, text
+from ._args import Tags, Text, accept, sources, text
 from ._dicts import TrainingNamespaceArgsDict
 from .lustre_volumes import claim_options, claim_spec
 from .volcano_stack import ETCD_NAMESPACE
@@ -121,9 +121,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:TrainingNamespace", name, {}, opts)
         self._args = args
 
-        self._namespace = _charts.namespace(
-            f"{name}-namespace", args.name, "baseline", POD_SECURITY_REASON, pulumi.ResourceOptions(parent=self)
-        )
+        self._namespace = self._make_namespace()
         self._limit_resources()
         self._limit_network()
         guards = self._guard()
@@ -151,6 +149,13 @@ class TrainingNamespace(pulumi.ComponentResource):
     def group(self) -> str:
         """Kubernetes group of the team's researchers; access entries put their IAM roles into it."""
         return f"trainium-eks:{self._args.name}:researchers"
+
+    def _make_namespace(self) -> k8s.core.v1.Namespace:
+        """After its volume, so that a destroy ends it, with its pods and its claim, before the volume: Kubernetes keeps
+        a volume as long as its claim."""
+        volume = [] if self._args.volume_name is None else sources(self._args.volume_name)
+        opts = pulumi.ResourceOptions(parent=self, depends_on=volume)
+        return _charts.namespace(f"{self._name}-namespace", self._args.name, "baseline", POD_SECURITY_REASON, opts)
 
     def _within(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """For objects in the namespace, which go with it: until its last pod has ended, network policies hold."""

@@ -27,7 +27,9 @@ def another(config: Config) -> None:
     config["trainium-eks:fileSystem"] = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 
 
-def test_all_that_stands_on_the_file_system_goes_before_it_and_is_made_after_it(new_rig: Callable[[], Rig]) -> None:
+def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(
+    new_rig: Callable[[], Rig],
+) -> None:
     rig = new_rig()
     rig.begin("dev")
     up = rig.up("dev")
@@ -44,3 +46,13 @@ def test_all_that_stands_on_the_file_system_goes_before_it_and_is_made_after_it(
     assert [step.name for step in up.steps if step.operation == "delete-replaced"] == GOES
     done = [step.operation for step in up.steps if step.operation in ("delete-replaced", "create-replacement")]
     assert done == ["delete-replaced"] * len(GOES) + ["create-replacement"] * len(GOES)
+
+    down = rig.destroy("dev")
+    assert down.code == 0, down.messages
+    order = [step.name for step in down.steps if step.operation == "delete"]
+    for namespace, volume in (
+        ("Namespace trn-dev-training-namespace", "PersistentVolume trn-dev-volumes-training"),
+        ("Namespace trn-dev-volumes-setup", "PersistentVolume trn-dev-volumes-lustre-setup"),
+    ):
+        # Kubernetes keeps a volume as long as its claim, and the claim ends with its namespace.
+        assert order.index(namespace) < order.index(volume) < order.index(FILE_SYSTEM)

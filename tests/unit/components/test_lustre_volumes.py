@@ -106,6 +106,14 @@ def test_a_new_claim_is_a_new_job_so_that_the_engine_deletes_the_job_first(recor
     assert volume["persistentVolumeClaim"] == {"claimName": "fsx-claim"}
 
 
+def test_the_setup_namespace_goes_before_the_volume_of_its_claim(record: Record) -> None:
+    graph = volumes(record)
+    own = next(each for each in graph.of_type(VOLUME) if each.inputs["spec"]["claimRef"]["namespace"] == "lustre-setup")
+    home = one(graph, NAMESPACE)
+    assert own.urn in home.dependencies
+    assert own.urn not in {urn for urns in home.property_dependencies.values() for urn in urns}
+
+
 def test_what_is_in_the_setup_namespace_goes_with_it(record: Record) -> None:
     graph = volumes(record)
     home = one(graph, NAMESPACE).urn

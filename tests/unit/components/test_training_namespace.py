@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 from kubernetes_schemas import schema_faults
 
@@ -269,6 +270,19 @@ def test_every_object_in_the_namespace_waits_for_it(record: Record) -> None:
     # Deleted before it, a claim would wait for pods that only the namespace's end ends; and while they end, the network
     # policies still hold.
     assert [each.name for each in inside if each.options.deleted_with != home] == []
+
+
+def test_the_namespace_goes_before_its_volume_and_is_not_replaced_with_it(record: Record) -> None:
+    def program() -> None:
+        spec = {"csi": {"driver": "fsx.csi.aws.com", "volume_handle": "fs-1"}}
+        volume = k8s.core.v1.PersistentVolume("volume", spec=spec)
+        TrainingNamespace("team", {**FULL, "volume_name": volume.metadata["name"]})
+
+    for dry_run in (False, True):
+        graph = record(program, dry_run=dry_run)
+        home, volume = one(graph, NAMESPACE), one(graph, "kubernetes:core/v1:PersistentVolume")
+        assert volume.urn in home.dependencies
+        assert volume.urn not in {urn for urns in home.property_dependencies.values() for urn in urns}
 
 
 def test_a_claim_that_pods_hold_fails_within_minutes(record: Record) -> None:
