@@ -33,6 +33,8 @@ class Wiring:
     boundary: Text | None
     """ARN of the policy that bounds the add-ons' roles."""
     tags: Mapping[str, Text]
+    file_systems_on_demand: bool
+    """Whether claims may make file systems of their own."""
     catalogue: Catalogue
     """Where the taints of GPU nodes are looked up."""
     parent: pulumi.Resource
@@ -110,9 +112,12 @@ def _with_role(
     for key, given in policies.items():
         attachment = f"{name}-{key}"
         made.append(aws.iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=text(given), opts=child))
-    statements = identity.statements
-    if statements is not None:
-        document = wiring.kms_key_arn.apply(lambda key: _iam.policy(statements(key, wiring.region)))
+    granted = (identity.statements, identity.on_demand if wiring.file_systems_on_demand else None)
+    sources = [statements for statements in granted if statements is not None]
+    if sources:
+        document = wiring.kms_key_arn.apply(
+            lambda key: _iam.policy([each for statements in sources for each in statements(key, wiring.region)])
+        )
         made.append(aws.iam.RolePolicy(name, role=role.name, policy=document, opts=child))
     association = aws.eks.PodIdentityAssociation(
         name,

@@ -65,6 +65,8 @@ class TrainiumClusterArgs(ClusterConfig):
     """Key for secrets, logs and volumes; None makes one."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
+    file_systems_on_demand: Flag = False
+    """Whether the FSx driver may make and delete file systems, one for each claim of a class of its own."""
     production: Flag = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
@@ -329,6 +331,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             addons=args.addons,
             kms_key_arn=self.kms_key_arn,
             boundary=args.permissions_boundary,
+            file_systems_on_demand=args.file_systems_on_demand,
             catalogue=args.catalogue,
             tags=args.tags,
             parent=self,

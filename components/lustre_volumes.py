@@ -11,7 +11,7 @@ import pydantic
 from trainium_eks.model import formats, lustre, versions
 from trainium_eks.model.namespaces import LUSTRE_SETUP
 from trainium_eks.model.problems import Problem, join_key
-from trainium_eks.model.shape import Shape, Whole
+from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _charts
 from ._args import Text, accept
@@ -79,6 +79,8 @@ class LustreVolumesArgs(Shape):
     namespaces: dict[str, Whole] = pydantic.Field(default_factory=dict)
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
     UID does not change the owner of directories that are there."""
+    on_demand: Flag = False
+    """Whether there is a storage class of which each claim is a file system of its own."""
     throughput_per_tib: Whole = 250
     """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
     storage_class: str = lustre.STORAGE_CLASS
@@ -116,7 +118,7 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
 
 
 class LustreVolumes(pulumi.ComponentResource):
-    """A static volume and a directory for each namespace, and a storage class for volumes on demand.
+    """A static volume and a directory for each namespace; on demand, a storage class that makes file systems.
 
     A volume binds one claim, so each namespace has its own. It mounts the namespace's own directory (a fileset), so
     that a pod, root or not, sees no other team's files; a volume is made once its directory is there. The Kubernetes
@@ -125,7 +127,7 @@ class LustreVolumes(pulumi.ComponentResource):
     """
 
     storage_class_name: pulumi.Output[str]
-    """Storage class for dynamic volumes: a file system of its own for each claim."""
+    """Storage class of which each claim is a file system of its own; empty without ``on_demand``."""
     volume_names: pulumi.Output[Mapping[str, str]]
     """Persistent volume by namespace, once the namespace's directory exists."""
     shared_class_name: pulumi.Output[str]
@@ -141,7 +143,8 @@ class LustreVolumes(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:LustreVolumes", name, {}, opts)
         self._args = args
 
-        self.storage_class_name = self._make_storage_class().metadata["name"]
+        none = pulumi.Output.from_input("")
+        self.storage_class_name = self._make_storage_class().metadata["name"] if args.on_demand else none
         self.shared_class_name = self._make_shared_class().metadata["name"]
         directories = [self._make_directories()] if args.namespaces else []
         self._volumes = {

@@ -173,6 +173,7 @@ class TrainingStack(pulumi.ComponentResource):
             catalogue=self._catalogue,
             kms_key_arn=self._key.key_arn,
             permissions_boundary=config.permissions_boundary,
+            file_systems_on_demand=config.file_system is not None and config.file_system.on_demand,
             production=config.production,
             tags=default_tags(config),
             waivers=config.waivers,
@@ -249,6 +250,7 @@ class TrainingStack(pulumi.ComponentResource):
             security_group_id=file_system.security_group_id,
             kms_key_arn=self._key.key_arn,
             root=self._team_root(),
+            on_demand=config.file_system.on_demand,
             namespaces={each.name: each.training_user_id for each in config.namespaces},
         )
         return LustreVolumes(f"{self._name}-volumes", args, self._in_cluster(*file_system.client_access))

@@ -87,7 +87,7 @@ def _class(examined: Examined) -> Check:
     id_, subject = f"storage/class/{STORAGE_CLASS}", f"storage class {STORAGE_CLASS}"
     found = examined.cluster.find("StorageClass", STORAGE_CLASS)
     if found is None:
-        return failed(id_, subject, "does not exist", f"{examined.deploy} makes it again")
+        return not_applicable(id_, subject, "not there: no claim makes a file system (`fileSystem.onDemand`)")
     if found.get("provisioner") != DRIVER:
         detail = f"its provisioner is {found.get('provisioner')}, not {DRIVER}"
         return failed(id_, subject, detail, f"kubectl delete storageclass {STORAGE_CLASS}, then {examined.deploy}")

@@ -21,8 +21,20 @@ def ebs_statements(key_arn: str, region: str) -> list[Statement]:
     return _storage_key(key_arn, region, "ec2")
 
 
-def fsx_statements(key_arn: str, region: str) -> list[Statement]:
-    """Dynamic file systems: make, read and grow them; delete and change only those that the driver made.
+def fsx_statements(_key_arn: str, _region: str) -> list[Statement]:
+    """Reading: volumes of a file system that is there ask for no more."""
+    return [
+        {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"},
+        {
+            "Effect": "Allow",
+            "Action": ["ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups"],
+            "Resource": "*",
+        },
+    ]
+
+
+def fsx_on_demand_statements(key_arn: str, region: str) -> list[Statement]:
+    """File systems of claims: make and grow them; delete and change only those that the driver made.
 
     AWS' own choice is AmazonFSxFullAccess, which could delete the stack's file system. The driver tags all that it
     makes with ``CSIVolumeName`` (aws-fsx-csi-driver, pkg/cloud).
@@ -32,7 +44,6 @@ def fsx_statements(key_arn: str, region: str) -> list[Statement]:
     made_by_driver = {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
     fsx_role = f"arn:{partition}:iam::*:role/aws-service-role/fsx.amazonaws.com/*"
     return [
-        {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"},
         {
             "Effect": "Allow",
             "Action": ["fsx:CreateFileSystem", "fsx:TagResource"],
@@ -44,11 +55,6 @@ def fsx_statements(key_arn: str, region: str) -> list[Statement]:
             "Action": ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
             "Resource": file_systems,
             "Condition": made_by_driver,
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups"],
-            "Resource": "*",
         },
         {
             "Effect": "Allow",

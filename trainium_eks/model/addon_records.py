@@ -63,6 +63,8 @@ class Identity:
     """Policy that AWS maintains for it (``service-role/…`` with its path), or empty."""
     statements: Callable[[str, str], Sequence[Statement]] | None = None
     """Further statements, from the key's ARN and the region."""
+    on_demand: Callable[[str, str], Sequence[Statement]] | None = None
+    """Those besides where claims may make file systems of their own."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,11 @@ FSX_CSI_DRIVER = Addon(
     # The driver's newest release, as a public 1.35 cluster had it.
     versions={EVERY_KUBERNETES: "v1.9.0-eksbuild.1"},
     phase="after nodes",
-    identity=Identity("fsx-csi-controller-sa", statements=addon_policies.fsx_statements),
+    identity=Identity(
+        "fsx-csi-controller-sa",
+        statements=addon_policies.fsx_statements,
+        on_demand=addon_policies.fsx_on_demand_statements,
+    ),
     # No controller attaches a Lustre file system: nodes mount it by themselves.
     driver=CsiDriver(
         FSX_DRIVER,

@@ -72,6 +72,11 @@ class FileSystemConfig(Shape):
     """Lets EFA-capable clients bypass TCP. Set at creation only; larger size steps apply."""
     zone_id: str | None = None
     """Zone of the file system. Unset: the accelerator zone; another one is slow and costs traffic."""
+    on_demand: Flag = False
+    """Adds a storage class ``fsx``, of which each claim is a file system of its own (from 1200 GiB, hundreds of dollars
+    a month), and lets the driver make and delete such. A namespace's ``resource_quota`` says how many it may have
+    (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before this is
+    switched off again: without the right to, the driver leaves the file systems behind."""
     import_path: str | None = None
     """Not with PERSISTENT_2: use ``durability``. Named so that the error can say so."""
     protect: Flag | None = None

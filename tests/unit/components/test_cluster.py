@@ -339,9 +339,21 @@ def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(re
         assert {each.urn for each in prepared} <= set(addons(graph)[name].dependencies)
 
 
+def driver_statements(graph: Graph) -> list[dict[str, Any]]:
+    (permission,) = (each for each in graph.of_type(ROLE_POLICY) if each.name == "trn-aws-fsx-csi-driver")
+    found: list[dict[str, Any]] = json.loads(permission.inputs["policy"])["Statement"]
+    return found
+
+
+def test_the_file_system_driver_makes_and_deletes_nothing_unless_asked_for(record: Record) -> None:
+    granted = json.dumps(driver_statements(built(record)))
+    assert "fsx:DescribeFileSystems" in granted
+    assert "fsx:CreateFileSystem" not in granted
+    assert "fsx:DeleteFileSystem" not in granted
+
+
 def test_the_file_system_driver_deletes_only_what_it_made(record: Record) -> None:
-    (permission,) = (each for each in built(record).of_type(ROLE_POLICY) if each.name == "trn-aws-fsx-csi-driver")
-    statements = json.loads(permission.inputs["policy"])["Statement"]
+    statements = driver_statements(built(record, file_systems_on_demand=True))
     (deleting,) = (each for each in statements if "fsx:DeleteFileSystem" in each["Action"])
     assert deleting["Condition"] == {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
     assert not any("*" in action for each in statements for action in [each["Action"]] if isinstance(action, str))
@@ -373,7 +385,11 @@ def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record: Reco
 
 def test_storage_drivers_use_the_key_only_through_their_service(record: Record) -> None:
     for name, service in (("aws-ebs-csi-driver", "ec2"), ("aws-fsx-csi-driver", "fsx")):
-        (permission,) = (each for each in built(record).of_type(ROLE_POLICY) if each.name == f"trn-{name}")
+        (permission,) = (
+            each
+            for each in built(record, file_systems_on_demand=True).of_type(ROLE_POLICY)
+            if each.name == f"trn-{name}"
+        )
         about_key = [
             each for each in json.loads(permission.inputs["policy"])["Statement"] if each["Resource"] == KEY_ARN
         ]

@@ -139,7 +139,7 @@ def test_no_two_volumes_look_the_same_to_a_node(record: Record) -> None:
 
 
 def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text(record: Record) -> None:
-    inputs = dynamic_class(volumes(record)).inputs
+    inputs = dynamic_class(volumes(record, on_demand=True)).inputs
     assert inputs["provisioner"] == "fsx.csi.aws.com"
     parameters = inputs["parameters"]
     assert [value for value in parameters.values() if not isinstance(value, str)] == []
@@ -155,7 +155,7 @@ def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text
 
 
 def test_storage_class_leaves_the_key_to_fsx_when_there_is_none(record: Record) -> None:
-    assert "kmsKeyId" not in dynamic_class(volumes(record, kms_key_arn=None)).inputs["parameters"]
+    assert "kmsKeyId" not in dynamic_class(volumes(record, on_demand=True, kms_key_arn=None)).inputs["parameters"]
 
 
 def test_directories_are_made_once_in_a_namespace_of_their_own(record: Record) -> None:
@@ -218,8 +218,14 @@ def test_setup_mounts_its_own_claim_and_a_bigger_file_system_leaves_the_claim(re
     assert claim.urn in one(graph, JOB).dependencies
 
 
+def test_no_claim_makes_a_file_system_unless_asked_for(record: Record) -> None:
+    graph = volumes(record)
+    assert [each.inputs["provisioner"] for each in graph.of_type(CLASS)] == ["kubernetes.io/no-provisioner"]
+    assert one(graph, "trainium-eks:index:LustreVolumes").outputs["storage_class_name"] == ""
+
+
 def test_without_namespaces_only_the_storage_classes_are_made(record: Record) -> None:
-    graph = volumes(record, namespaces={})
+    graph = volumes(record, namespaces={}, on_demand=True)
     assert len(graph.of_type(CLASS)) == 2
     assert graph.of_type(VOLUME, CLAIM, JOB, NAMESPACE) == ()
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from iam_evaluation import Request, allowed, altered
 
-from components import _addons, _iam
+from components import _iam
 from components._data_bucket import _tls_only
 from components.encryption_key import policy as key_policy
 from components.network import _flow_log_policy
 from components.training_namespace import data_policy
+from trainium_eks.model import addon_policies
 
 ACCOUNT, OTHERS = "123456789012", "999999999999"
 REGION = "us-west-2"
@@ -108,6 +109,11 @@ def _storage_key(service: str) -> Table:
 FSX_TABLE: Table = [
     *each(True, ("fsx:DescribeFileSystems", "ec2:DescribeSubnets", "ec2:DescribeVpcs"), "*"),
     *each(True, ("ec2:DescribeSecurityGroups",), "*"),
+    *each(False, ("fsx:CreateFileSystem",), FILE_SYSTEM, aws__RequestTag___CSIVolumeName="v"),
+    *each(False, ("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), FILE_SYSTEM, aws__ResourceTag___CSIVolumeName="v"),
+]
+
+ON_DEMAND_TABLE: Table = [
     *each(True, ("fsx:CreateFileSystem", "fsx:TagResource"), FILE_SYSTEM, aws__RequestTag___CSIVolumeName="v"),
     *each(False, ("fsx:CreateFileSystem", "fsx:TagResource"), FILE_SYSTEM),
     *each(True, ("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), FILE_SYSTEM, aws__ResourceTag___CSIVolumeName="v"),
@@ -157,8 +163,9 @@ POLICIES: Mapping[str, tuple[str, Table]] = {
         _iam.pod_identity_trust(), _taken_by("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession")
     ),
     "a service's role": (_iam.service_trust("ec2.amazonaws.com"), _taken_by("ec2.amazonaws.com", "sts:AssumeRole")),
-    "volume driver": (_iam.policy(_addons._ebs_statements(KEY, REGION)), _storage_key("ec2")),
-    "file system driver": (_iam.policy(_addons._fsx_statements(KEY, REGION)), FSX_TABLE),
+    "volume driver": (_iam.policy(addon_policies.ebs_statements(KEY, REGION)), _storage_key("ec2")),
+    "file system driver": (_iam.policy(addon_policies.fsx_statements(KEY, REGION)), FSX_TABLE),
+    "file systems on demand": (_iam.policy(addon_policies.fsx_on_demand_statements(KEY, REGION)), ON_DEMAND_TABLE),
     "a team's data": (data_policy(REGION, [(BUCKET, "runs/team")], KEY), DATA_TABLE),
     "flow logs": (_flow_log_policy(LOG_GROUP), LOG_TABLE),
 }  # fmt: skip

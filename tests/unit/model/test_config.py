@@ -87,6 +87,7 @@ FULL: dict[str, Any] = {
         "durability": {"type": "backup", "retentionDays": 3},
         "metadataIops": 6000,
         "efaEnabled": True,
+        "onDemand": True,
         "zoneId": "usw2-az4",
         "importPath": None,
         "protect": True,
