@@ -157,6 +157,7 @@ class FsxLustreArgsDict(TypedDict):
     metadata_iops: NotRequired[int | None]
     efa_enabled: NotRequired[bool]
     zone_id: NotRequired[str | None]
+    on_demand: NotRequired[bool]
     import_path: NotRequired[str | None]
     protect: NotRequired[bool | None]
     region: str
@@ -206,6 +207,7 @@ class LustreVolumesArgsDict(TypedDict):
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     root: NotRequired[str]
     namespaces: NotRequired[Mapping[str, int]]
+    on_demand: NotRequired[bool]
     throughput_per_tib: NotRequired[int]
     storage_class: NotRequired[str]
     shared_class: NotRequired[str]
@@ -353,6 +355,7 @@ class TrainiumClusterArgsDict(TypedDict):
     vpc_cidr_block: NotRequired[str | pulumi.Output[str] | None]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    file_systems_on_demand: NotRequired[bool]
     production: NotRequired[bool]
     admin_principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
@@ -435,6 +438,7 @@ class FileSystemConfigDict(TypedDict):
     metadata_iops: NotRequired[int | None]
     efa_enabled: NotRequired[bool]
     zone_id: NotRequired[str | None]
+    on_demand: NotRequired[bool]
     import_path: NotRequired[str | None]
     protect: NotRequired[bool | None]
 
