@@ -482,7 +482,7 @@ ADMISSION = """
 
 
 def test_volcano_goes_on_in_a_shell_without_it_and_no_webhook_outlives_its_process(place: Place) -> None:
-    """Played by Python, in a chart that cannot be had the second time."""
+    """Played by Python, in a chart that is missing the second time."""
     programs = place.root / "bin"
     programs.mkdir()
 

@@ -104,7 +104,7 @@ def read(reader: Reader) -> Cluster:
     """Everything that checks ask for, one list call a kind, all at the same time.
 
     Raises:
-        Refused: when not even the version can be had. A kind that may not be read is told by the checks that need it.
+        Refused: when not even the version can be read. A kind that may not be read is told by the checks that need it.
     """
     version = reader.version()
     objects: dict[str, tuple[Object, ...]] = {}

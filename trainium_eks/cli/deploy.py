@@ -120,7 +120,7 @@ def refusal(operation: str, graph: Graph, arguments: Sequence[str]) -> str | Non
     if not kept:
         return None
     skipped = next((argument for argument in arguments if argument in SKIP_PREVIEW), None)
-    flag = f" {skipped} would go round Pulumi's own check, too." if skipped else ""
+    flag = f" {skipped} would also bypass Pulumi's protection check." if skipped else ""
     return (
         f"{graph.stack} protects {len(kept)} resources ({', '.join(kept[:3])}, …), so it is not destroyed.{flag}\n"
         "  To do it all the same: set `production: false` (and `fileSystem.protect: false` where it is set) in "

@@ -138,7 +138,7 @@ def _deployed(project: Path, stack: str) -> StackOutputs:
     try:
         return StackOutputs.load(stack, directory=project)
     except RuntimeError as error:
-        raise Failure(WRONG_USAGE, f"the outputs of the stack {stack} cannot be had: {error}") from None
+        raise Failure(WRONG_USAGE, f"the outputs of the stack {stack} cannot be read: {error}") from None
     except ShapeError as error:
         # The first `up` of a stack writes its outputs at the end.
         title = f"the stack {stack} has no outputs that can be used; has its `up` ended?"

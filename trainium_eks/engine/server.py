@@ -28,7 +28,7 @@ _GRACE_SECONDS = 2.0
 
 
 class CannotServe(Exception):  # noqa: N818 (what is the matter)
-    """No port can be had."""
+    """No port is free."""
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def serving(state: Path, *, failing: str = "", forgetful: bool = False) -> Itera
     Raises:
         InventoryError: when the file cannot be used.
         SimulationError: when ``failing`` is no type that is simulated.
-        CannotServe: when no port can be had.
+        CannotServe: when no port is free.
     """
     # Their import tells the SDK which types there are, and so which inputs are taken.
     for package in PACKAGES:
@@ -67,7 +67,7 @@ def _served(package: str, cloud: Cloud) -> Iterator[int]:
     try:
         port = server.add_insecure_port("127.0.0.1:0")
     except RuntimeError as error:
-        raise CannotServe(f"no port on 127.0.0.1 can be had: {error}") from None
+        raise CannotServe(f"no port on 127.0.0.1 is free: {error}") from None
     server.start()
     try:
         yield port

@@ -77,7 +77,7 @@ class Bill:
 
 
 def unknown(lines: Iterable[Line]) -> tuple[str, ...]:
-    """What has no known price among the lines, each once; what there can never be one of is left out."""
+    """What has no known price among the lines, each once; lines whose maximum is 0 are skipped."""
     return tuple(dict.fromkeys(line.what for line in lines if line.unit_hourly_usd is None and line.maximum))
 
 
@@ -176,7 +176,7 @@ CAPACITY_NOTES = {
     "reservation": "On-Demand price; a Capacity Reservation is billed whether its nodes run or not",
     "capacity-block": "On-Demand price for comparison; a Capacity Block is paid ahead, at its own price",
 }
-"""How to read the price of instances that EC2 does not sell as plain On-Demand."""
+"""How to read the price of instances that EC2 does not offer as plain On-Demand."""
 
 
 def file_system(

@@ -61,7 +61,7 @@ def problems(
     """What is wrong with one group's capacity. Paths are relative to it; ``instance`` is None for an unknown type."""
     found = []
     if instance is not None and not _sold_as(capacity) & instance.usage:
-        reason = f"EC2 does not sell {instance.name} so"
+        reason = f"EC2 does not offer {instance.name} as {capacity.type}"
         good = "capacity-block" if instance.usage == {"capacity-block"} else "on-demand"
         found.append(Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good))
     if isinstance(capacity, Spot) and (instance is None or instance.has_efa):

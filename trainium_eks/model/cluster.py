@@ -136,7 +136,7 @@ def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
         found.append(Problem("max_size", reason, value=maximum, allowed=allowed, good=good, row=27))
         maximum = formats.LARGEST_NODE_GROUP
     if minimum < 0:
-        found.append(Problem("min_size", "less than no node", value=minimum, good=0, row=25))
+        found.append(Problem("min_size", "must be 0 or more", value=minimum, good=0, row=25))
     if minimum > maximum:
         reason = f"more than `max_size` ({maximum})"
         found.append(Problem("min_size", reason, value=minimum, good=maximum, row=25))

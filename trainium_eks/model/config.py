@@ -111,7 +111,7 @@ def decode(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
-    """What else is wrong, in the sections that have their shape, when others have not: all is told at once.
+    """What else is wrong, in the sections that have their shape, when others have not: everything is reported at once.
 
     A judge that looks at a broken section has no say.
 

@@ -126,7 +126,7 @@ class InstanceType:
     zones: Mapping[str, tuple[str, ...]]
     """Region to the ids of the zones that offer the type."""
     usage: frozenset[str]
-    """How EC2 sells it: ``on-demand``, ``spot``, ``capacity-block``."""
+    """How EC2 offers it: ``on-demand``, ``spot``, ``capacity-block``."""
     hourly_usd: float | None
     """Linux On-Demand list price, or None where none was found."""
     price_date: str

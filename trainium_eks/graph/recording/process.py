@@ -127,7 +127,7 @@ def record(
 
 
 def _with_the_programs_own(project: Project, request: Request, declared: InvalidConfig, python: str) -> InvalidConfig:
-    """What Pulumi.yaml's types refuse, and what the program would refuse next: all is told at once."""
+    """What Pulumi.yaml's types refuse, and what the program would refuse next: everything is reported at once."""
     try:
         _record(project, request, python)
     except InvalidConfig as error:

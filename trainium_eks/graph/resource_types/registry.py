@@ -76,5 +76,5 @@ UNKNOWN_TYPE = ResourceType(
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
 )
-"""A type that has no row: nothing answers for it, its price is unknown, and whether a change replaces it cannot be told
+"""A type that has no row: nothing answers for it, its price is unknown, and whether a change replaces it is not known
 (:func:`find` gives None, which whoever shows a change has to say)."""

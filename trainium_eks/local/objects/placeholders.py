@@ -1,4 +1,4 @@
-"""Definitions that stand in for a chart's own while the chart cannot be had.
+"""Definitions that stand in for a chart's own while the chart is not available.
 
 Only for the kinds that the stack itself creates, so that its objects are still checked by a real API server: the
 fields are the real ones, a misspelt one is refused. They go before Helm brings the chart's own definitions.

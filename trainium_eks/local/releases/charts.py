@@ -51,7 +51,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Missing:
-    """A chart that cannot be had on this machine, which is no fault of the program."""
+    """A chart that is not available on this machine, which is no fault of the program."""
 
     name: str
     reason: str

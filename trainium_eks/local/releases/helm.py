@@ -87,7 +87,7 @@ class Releases:
     def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> Applied:
         """Makes a release what the program says, and awaits its objects as Helm does.
 
-        A chart that cannot be had is no failure: a release that is there stays as it is; otherwise definitions stand
+        A chart that is not available is no failure: a release that is there stays as it is; otherwise definitions stand
         in for the chart's kinds that the stack itself creates.
 
         Args:
@@ -95,7 +95,7 @@ class Releases:
             timeout_seconds: the most that Helm may wait for hooks, and for objects.
 
         Returns:
-            What changed; ``status`` among the outputs; ``not_installed`` for a chart that cannot be had.
+            What changed; ``status`` among the outputs; ``not_installed`` for a chart that is not available.
 
         Raises:
             LocalError: an input that is not honoured here, a chart that is nowhere, or Helm's own words and which
@@ -193,10 +193,10 @@ class Releases:
         return Applied(change, {}, _about(release, notes), missing.reason)
 
     def _kept(self, release: Wanted, missing: Missing, before: Status) -> Applied:
-        """A release whose chart cannot be had any more stays; only what the program now wants otherwise is missing."""
+        """A release whose chart is no longer available stays; only what the program now wants otherwise is missing."""
         volcano = missing.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
-        notes = [f"kept as it is, though its chart cannot be had now: {missing.reason}"]
+        notes = [f"kept as it is, although its chart is not available now: {missing.reason}"]
         if volcano:
             notes += self._run_kept_volcano(release, before.manifest, answering)
         mark = _Mark.of(before)
@@ -209,7 +209,7 @@ class Releases:
         )
 
     def _run_kept_volcano(self, release: Wanted, manifest: str, answering: webhooks.Answering) -> list[str]:
-        """Its processes as they can be had now, and its webhooks only where these answer."""
+        """Its processes as they are available now, and its webhooks only where these answer."""
         configured = [each for each in webhooks.documents(manifest) if webhooks.head(each)["kind"] in WEBHOOK_KINDS]
         if answering and all(process["url"] in manifest for process in answering.values()):
             notes = self._volcano.run(release.name, manifest)

@@ -31,12 +31,17 @@ _WAYS = ("PATH", "KUBEBUILDER_ASSETS", "cache", "download", "build")
 
 
 class Unavailable(LocalError):  # noqa: N818 - reads as what it is where it is raised
-    """Tools that cannot be had. The message says which, what was tried, why it failed, and what would enable it."""
+    """Tools that could not be found, downloaded or built.
+
+    The message says which, what was tried, why it failed, and what would enable it.
+    """
 
     def __init__(self, reasons: Mapping[str, Sequence[str]], minor: str) -> None:
         self.reasons = {tool: tuple(tried) for tool, tried in reasons.items()}
         """For each missing tool what was tried, in order, and why it failed."""
-        lines = [f"The local cloud needs programs that cannot be had here: {', '.join(self.reasons)}."]
+        lines = [
+            f"The local cloud needs programs that could not be found, downloaded or built: {', '.join(self.reasons)}."
+        ]
         for reason, tools in _by_reason(self.reasons).items():
             whose = "" if len(tools) == len(self.reasons) else f" ({', '.join(tools)})"
             first, *more = reason.splitlines()
@@ -44,7 +49,8 @@ class Unavailable(LocalError):  # noqa: N818 - reads as what it is where it is r
         super().__init__("\n".join([*lines, _enabling(minor)]))
         last = next(iter(self.reasons.values()))[-1].splitlines()[0]
         self.summary = (
-            f"no local control plane: {len(reasons)} of {len(TOOLS)} programs cannot be had ({last}); "
+            f"no local control plane: {len(reasons)} of {len(TOOLS)} programs could not be found, downloaded or built "
+            f"({last}); "
             "`python -m trainium_eks.local.toolchain` says what enables it"
         )
         """One line, for a test that is skipped."""

@@ -10,7 +10,7 @@ from trainium_eks.model.versions import KUBERNETES
 
 
 def main() -> int:
-    """0 when everything is there or was only tried, 1 when something cannot be had."""
+    """0 when everything is there or was only tried, 1 when something is missing."""
     parser = argparse.ArgumentParser(
         prog="python -m trainium_eks.local.toolchain",
         description="Finds, downloads or builds the programs of the local cloud, and shows where they are.",
@@ -20,7 +20,7 @@ def main() -> int:
         "--try",
         action="store_true",
         dest="attempt",
-        help="show progress only, and leave it to whoever needs the programs to say what cannot be had",
+        help="show progress only, and leave it to whoever needs the programs to say what is missing",
     )
     asked = parser.parse_args()
     minor = asked.kubernetes

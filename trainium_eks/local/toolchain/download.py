@@ -77,7 +77,7 @@ class Image:
 
 
 class _Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """One file cannot be had from a host that answers; the message says why."""
+    """One file is not available from a host that answers; the message says why."""
 
 
 class _Unreachable(Exception):  # noqa: N818 - reads as what it is where it is raised

@@ -1,4 +1,4 @@
-"""Which tools are taken, and what is said of those that cannot be had."""
+"""Which tools are taken, and what is said of those that are missing."""
 
 import re
 import subprocess
@@ -81,7 +81,7 @@ def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path)
     error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache")
     place = tmp_path / "cache" / "bin" / Pins("1.35", Platform.here()).key
     assert str(error).splitlines() == [
-        "The local cloud needs programs that cannot be had here: kubectl, kwok.",
+        "The local cloud needs programs that could not be found, downloaded or built: kubectl, kwok.",
         f"  PATH: {tmp_path}/bin/kubectl is 1.32.4, must be within one minor version of 1.35 (kubectl)",
         "  PATH: not there (kwok)",
         "  KUBEBUILDER_ASSETS: not set",
@@ -233,7 +233,7 @@ def test_command_shows_what_there_is(tmp_path: Path) -> None:
 def test_command_fails_when_something_cannot_be_had(tmp_path: Path) -> None:
     done = _command(offline(tmp_path, TRN_CACHE=str(tmp_path / "cache")))
     assert done.returncode == 1
-    assert "cannot be had here: etcd" in done.stderr
+    assert "could not be found, downloaded or built: etcd" in done.stderr
     assert done.stdout == ""
 
 

@@ -101,7 +101,7 @@ def _interface_summary(group: NodeGroup) -> str:
 
 def _interface_faults(group: NodeGroup) -> Iterator[str]:
     if group.instance is None:
-        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue: its EFA cannot be told"
+        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its EFA interfaces are unknown"
         return
     found = interfaces(group)
     efa = [each for each in found if each.is_efa]

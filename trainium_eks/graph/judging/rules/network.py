@@ -64,7 +64,7 @@ def ways_out(view: View) -> Iterator[Finding]:
         lacking = [service for service in NEEDED_ENDPOINTS if service not in endpoints]
         faults = []
         if lacking and "" in private | with_nat:
-            faults.append("a subnet's availabilityZoneId is unset, so its way out cannot be told")
+            faults.append("a subnet's availabilityZoneId is unset, so its way out is unknown")
         elif lacking and private - with_nat:
             zones = ", ".join(sorted(private - with_nat))
             faults.append(f"no NatGateway in {zones} (and no endpoints {', '.join(lacking)}), wanted one in each zone")

@@ -335,7 +335,7 @@ def _belongs(view: View, resource: Resource, name: str) -> bool:
 
 def _taint_faults(view: View, group: NodeGroup) -> Iterator[str]:
     if group.instance is None:
-        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue: its taint cannot be told"
+        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its taint is unknown"
         return
     found = {(at(each, "key"), at(each, "effect")) for each in items(group.resource.inputs.get("taints"))}
     for taint in view.catalogue.taints(group.type_name):
@@ -359,7 +359,7 @@ def _set_by_eks(label: str) -> bool:
 def _ami_faults(group: NodeGroup) -> Iterator[str]:
     found = group.resource.inputs.get("amiType")
     if group.instance is None:
-        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue: its AMI family cannot be told"
+        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its AMI family is unknown"
         return
     wanted = group.instance.ami_type
     bottlerocket = "BOTTLEROCKET_x86_64_NVIDIA" if group.instance.family == "nvidia" else "BOTTLEROCKET_x86_64"
