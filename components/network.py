@@ -360,7 +360,7 @@ class ExistingNetwork(pulumi.ComponentResource):
         return ()
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
-        """The (first) private subnet of a zone.
+        """The private subnet of a zone.
 
         Raises:
             ValueError: for a zone without a private subnet, naming those that have one.

@@ -189,6 +189,8 @@ def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record:
     block = kinds["BucketPublicAccessBlock"]
     switches = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
     assert all(block[switch] is True for switch in switches)
+    # Objects are the bucket owner's whoever wrote them, and no ACL can say otherwise.
+    assert kinds["BucketOwnershipControls"]["rule"] == {"objectOwnership": "BucketOwnerEnforced"}
     (encryption,) = kinds["BucketServerSideEncryptionConfiguration"]["rules"]
     assert encryption["bucketKeyEnabled"] is True
     assert encryption["applyServerSideEncryptionByDefault"] == {

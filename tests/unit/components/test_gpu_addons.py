@@ -71,6 +71,10 @@ def test_device_plugin_leaves_infiniband_to_the_efa_plugin(record: Record) -> No
     assert installed(record)["nvidia-device-plugin"].inputs["values"]["mofedEnabled"] is False
 
 
+def test_a_node_without_a_driver_says_so_and_does_not_offer_zero_devices(record: Record) -> None:
+    assert installed(record)["nvidia-device-plugin"].inputs["values"]["failOnInitError"] is True
+
+
 @pytest.mark.parametrize("name", ["nvidia-device-plugin", "dcgm-exporter"])
 def test_daemons_run_on_the_groups_types_and_tolerate_their_taint(record: Record, name: str) -> None:
     """The plugin's own affinity waits for labels that nothing on EKS sets."""

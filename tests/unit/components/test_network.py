@@ -243,6 +243,24 @@ def test_an_existing_network_is_asked_by_zone_and_waits_for_nothing(record: Reco
         record(lambda: ExistingNetwork("old", EXISTING).private_subnet_id("usw2-az2"))
 
 
+def test_nodes_wait_for_endpoints_and_for_what_lets_them_in(record: Record) -> None:
+    names: list[str] = []
+
+    def program() -> None:
+        network = Network("net", {**REGION, "interface_endpoints": ["ecr.api"]})
+        names.extend(each.pulumi_resource_name for each in network.egress)
+
+    record(program)
+    assert {"net-endpoints-tls", "net-endpoint-ecr-api", "net-s3", "net-public-internet"} <= set(names)
+
+
+def test_only_interface_endpoints_have_a_name_of_chinas_own(record: Record) -> None:
+    args = {"region": "cn-north-1", "zone_ids": ["cnn1-az1", "cnn1-az2"], "interface_endpoints": ["ecr.api"]}
+    graph = record(lambda: Network("net", args))
+    assert named(graph, "net-endpoint-ecr-api", ENDPOINT).inputs["serviceName"] == "cn.com.amazonaws.cn-north-1.ecr.api"
+    assert named(graph, "net-s3", ENDPOINT).inputs["serviceName"] == "com.amazonaws.cn-north-1.s3"
+
+
 @pytest.mark.parametrize(
     "change",
     [{"vpc_id": "vpc-1"}, {"private_subnets": EXISTING["private_subnets"][:1]}, {"cidr_block": "10.1.0.0"}],

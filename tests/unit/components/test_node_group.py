@@ -14,7 +14,7 @@ from dry_run import planned_alike
 
 from components import _launch_template as template
 from components._args import ArgumentError
-from components._user_data import is_large_lustre_client
+from components._user_data import is_large_lustre_client, logical_core_setting
 from components.node_group import AcceleratorNodeGroup
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import versions
@@ -233,6 +233,8 @@ def test_a_layout_that_takes_addresses_lowers_the_number_of_pods(
 def test_efa_nodes_let_containers_lock_memory_before_containerd_starts(record: Record, name: str) -> None:
     scripts = [text for type_, text in user_data(built(record, name)) if type_ == "text/x-shellscript"]
     assert "LimitMEMLOCK=infinity" in scripts[0]
+    # A step that fails fails the boot, and not the first job.
+    assert all(script.startswith("#!/bin/bash\nset -euo pipefail\n") for script in scripts)
     assert scripts[0].index("LimitMEMLOCK") < scripts[0].index("daemon-reload") < scripts[0].index("try-restart")
     assert "MEMLOCK" not in str(user_data(built(record, "trn1.2xlarge")))
 
@@ -281,6 +283,12 @@ def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtime
     assert "LOGICAL_NC" not in str(user_data(built(record, "trn2.48xlarge")))
     whole = CATALOGUE.with_entries({"trn2.48xlarge": {"logicalNeuronCores": 128}})
     assert "NEURON_LOGICAL_NC_CONFIG=1" in str(user_data(built(record, "trn2.48xlarge", catalogue=whole)))
+
+
+@pytest.mark.parametrize(("accelerator", "setting"), [("Trainium1", 2), ("Trainium2", 0), ("Trainium3", 0)])
+def test_the_runtime_pairs_cores_by_itself_from_trainium2_on(accelerator: str, setting: int) -> None:
+    paired = replace(CATALOGUE.find("trn2.48xlarge"), accelerator=accelerator)
+    assert logical_core_setting(paired) == setting
 
 
 def test_nothing_to_do_at_boot_is_no_user_data(record: Record) -> None:
@@ -355,7 +363,8 @@ def test_sizes_repair_and_updates_are_explicit(record: Record) -> None:
     assert found.inputs["scalingConfig"] == {"minSize": 1, "maxSize": 4, "desiredSize": 2}
     assert found.inputs["nodeRepairConfig"] == {"enabled": True}
     assert found.inputs["updateConfig"] == {"maxUnavailable": 2, "updateStrategy": "MINIMAL"}
-    assert found.options.custom_timeouts["create"] == "30m"
+    # A drain takes up to 15 minutes a node: more than the provider's hour for an update of five.
+    assert found.options.custom_timeouts == {"create": "30m", "update": "2h", "delete": "1h"}
 
 
 def test_the_desired_size_is_ignored_only_when_it_is_managed_elsewhere(record: Record) -> None:
@@ -373,6 +382,7 @@ def test_on_a_foreign_cluster_the_group_brings_its_own_role_and_waits_for_its_po
     graph = built(record, node_role_arn=None)
     (role,) = graph.of_type("aws:iam/role:Role")
     assert group(graph).inputs["nodeRoleArn"] == role.outputs["arn"]
+    assert '"Service": "ec2.amazonaws.com"' in role.inputs["assumeRolePolicy"]
     attached = graph.of_type(ATTACHMENT)
     assert {each.inputs["policyArn"].rpartition("/")[2] for each in attached} == {
         "AmazonEKSWorkerNodePolicy",

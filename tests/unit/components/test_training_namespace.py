@@ -155,6 +155,13 @@ def test_researchers_may_do_all_that_torchx_does(record: Record) -> None:
         ), (group, resource, verb)
 
 
+@pytest.mark.parametrize(("group", "kind"), [("batch.volcano.sh", "jobs"), ("kubeflow.org", "pytorchjobs")])
+def test_researchers_start_and_stop_jobs_of_either_kind(record: Record, group: str, kind: str) -> None:
+    rules = one(team(record), ROLE).inputs["rules"]
+    (verbs,) = (each["verbs"] for each in rules if each["apiGroups"] == [group] and kind in each["resources"])
+    assert {"create", "delete", "get", "list", "watch"} <= set(verbs)
+
+
 def test_researchers_read_queues_and_nodes_of_the_cluster_and_write_nothing_there(record: Record) -> None:
     graph = team(record)
     rules = one(graph, CLUSTER_ROLE).inputs["rules"]
@@ -389,6 +396,11 @@ def test_values_may_come_from_other_resources(record: Record) -> None:
     graph = team(record, bucket_arn=arn, volume_name=pulumi.Output.from_input("volume-later"))
     assert "arn:aws:s3:::later/lustre/training/*" in one(graph, IAM_POLICY).inputs["policy"]
     assert one(graph, CLAIM).inputs["spec"]["volumeName"] == "volume-later"
+
+
+def test_jobs_may_use_a_queue_whose_name_was_known_late_beside_one_that_was_not(record: Record) -> None:
+    late = team(record, queues=("test", pulumi.Output.from_input("big")))
+    assert named(late, POLICY) == named(team(record, queues=("test", "big")), POLICY)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pulumi
 import pytest
 
 from components import ArgumentError, TrainingStack, read_config
@@ -31,8 +32,31 @@ CONFIG_TEXT = {
 """The same, as Pulumi hands it to a program."""
 
 
-def test_defaults_are_the_blueprint(record: Record) -> None:
-    graph = record(lambda: TrainingStack("trn-dev", CONFIG))
+@pytest.fixture(scope="module")
+def blueprint(record: Record) -> Graph:
+    """A stack of defaults, recorded once."""
+    return record(lambda: TrainingStack("trn-dev", CONFIG))
+
+
+def one(graph: Graph, type_: str) -> Resource:
+    (found,) = graph.of_type(type_)
+    return found
+
+
+def upstream(graph: Graph, resource: Resource) -> set[str]:
+    """URNs of all that a resource waits for: it is registered after its parent, and that after what it depends on."""
+    seen: set[str] = set()
+    waiting = [resource.urn]
+    while waiting:
+        last = graph.by_urn[waiting.pop()]
+        new = ({*last.dependencies, last.parent} & graph.by_urn.keys()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def test_defaults_are_the_blueprint(blueprint: Graph) -> None:
+    graph = blueprint
     groups = {each.inputs["labels"]["trainium-eks/pool"] for each in graph.of_type("aws:eks/nodeGroup:NodeGroup")}
     assert groups == {"system", "cpu", "trn1-32xl-ng1", "trn1n-32xl-ng"}
 
@@ -59,6 +83,23 @@ def test_one_efa_plugin_serves_trainium_and_gpu_groups(record: Record) -> None:
     [plugin] = [each for each in releases if each["chart"] == "aws-efa-k8s-device-plugin"]
     assert {"trn1.32xlarge", "p4d.24xlarge"} <= set(plugin["values"]["supportedInstanceLabels"]["values"])
     assert {"nvidia-device-plugin"} <= {each["chart"] for each in releases}
+    operator = one(graph, "kubernetes:kustomize/v2:Directory")
+    assert operator.inputs["directory"].endswith("/training-operator-volcano"), "PyTorchJobs are no gangs"
+
+
+def test_the_tools_are_told_no_size_that_is_managed_elsewhere(record: Record) -> None:
+    groups = [
+        {"name": "fixed", "instance_type": "trn1.32xlarge"},
+        {"name": "scaled", "instance_type": "trn1.32xlarge", "size_managed_elsewhere": True},
+    ]
+
+    def program() -> None:
+        exports = TrainingStack("trn-dev", {**CONFIG, "node_groups": groups}).exports()
+        pulumi.export("nodeGroups", exports["nodeGroups"])
+
+    sizes = {each["name"]: each["desiredSize"] for each in record(program).outputs["nodeGroups"]}
+    assert sizes["scaled"] is None
+    assert sizes["fixed"] is not None
 
 
 def test_a_first_mount_waits_for_the_rules_that_let_the_nodes_in_and_claims_for_the_directories(record: Record) -> None:
@@ -147,3 +188,89 @@ def test_each_group_is_judged_once(record: Record, monkeypatch: pytest.MonkeyPat
     values = {f"trainium-eks:{key}": text for key, text in CONFIG_TEXT.items()}
     record(program, project="trainium-eks", config=values)
     assert judged == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
+
+
+def test_all_that_lives_in_kubernetes_goes_by_the_clusters_own_provider(blueprint: Graph) -> None:
+    (provider,) = (each for each in blueprint.of_type("pulumi:providers:kubernetes") if "kubernetes" in each.name)
+    inside = [each for each in blueprint.resources if each.type.startswith("kubernetes:")]
+    assert len(inside) > 20
+    assert [each.name for each in inside if each.provider != provider.urn] == []
+
+
+def test_charts_and_queues_wait_for_system_nodes_and_names(blueprint: Graph) -> None:
+    (nodes,) = (each for each in blueprint.of_type("aws:eks/nodeGroup:NodeGroup") if "system" in each.name)
+    (names,) = (each for each in blueprint.of_type("aws:eks/addon:Addon") if each.inputs["addonName"] == "coredns")
+    releases = blueprint.of_type("kubernetes:helm.sh/v3:Release")
+    assert releases
+    for release in releases:
+        assert {nodes.urn, names.urn} <= upstream(blueprint, release), release.name
+
+
+def test_nodes_wait_for_the_ways_out(blueprint: Graph) -> None:
+    ways = {each.urn for each in blueprint.of_type("aws:ec2/route:Route", "aws:ec2/vpcEndpoint:VpcEndpoint")}
+    for group in blueprint.of_type("aws:eks/nodeGroup:NodeGroup"):
+        assert ways <= upstream(blueprint, group), group.name
+
+
+def test_the_first_mount_waits_for_the_file_system_to_let_the_nodes_in(blueprint: Graph) -> None:
+    rules = {
+        each.urn
+        for each in blueprint.of_type(
+            "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+            "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+        )
+        if "cluster-in" in each.name or "cluster-out" in each.name
+    }
+    # Two ranges of ports, both ways, on both sides.
+    assert len(rules) == 8
+    assert rules <= upstream(blueprint, one(blueprint, "kubernetes:batch/v1:Job"))
+
+
+def test_an_environment_has_one_key(blueprint: Graph) -> None:
+    key = one(blueprint, "aws:kms/key:Key").outputs["arn"]
+    repository = one(blueprint, "aws:ecr/repository:Repository")
+    assert repository.inputs["encryptionConfigurations"] == [{"encryptionType": "KMS", "kmsKey": key}]
+    assert one(blueprint, "aws:fsx/lustreFileSystem:LustreFileSystem").inputs["kmsKeyId"] == key
+
+
+def test_what_node_groups_launch_has_the_environments_tags(blueprint: Graph) -> None:
+    for template in blueprint.of_type("aws:ec2/launchTemplate:LaunchTemplate"):
+        for launched in template.inputs["tagSpecifications"]:
+            assert launched["tags"].get("Owner", launched["tags"].get("owner")) == "me", template.name
+
+
+def test_teams_have_a_claim_of_the_shared_file_system(blueprint: Graph) -> None:
+    claims = blueprint.of_type("kubernetes:core/v1:PersistentVolumeClaim")
+    assert {"training"} <= {each.inputs["metadata"]["namespace"] for each in claims}
+
+
+def test_directories_of_teams_lie_in_what_is_linked_to_s3(record: Record) -> None:
+    storage = {"durability": {"type": "s3", "file_system_path": "/linked"}}
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": storage}))
+    (volume,) = (
+        each
+        for each in graph.of_type("kubernetes:core/v1:PersistentVolume")
+        if each.inputs["spec"]["claimRef"]["namespace"] == "training"
+    )
+    assert volume.inputs["spec"]["csi"]["volumeAttributes"]["mountname"].endswith("/linked/training")
+
+
+def test_what_holds_data_is_protected_in_production_and_so_is_the_control_plane(record: Record) -> None:
+    production = {"production": True, "network": {"nat_gateways": "per-zone"}}
+    graph = record(lambda: TrainingStack("trn-prod", {**CONFIG, **production}))
+    for type_ in ("aws:fsx/lustreFileSystem:LustreFileSystem", "aws:eks/cluster:Cluster"):
+        assert one(graph, type_).options.protect, type_
+
+
+def test_a_private_api_is_reached_from_the_vpc(record: Record) -> None:
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "cluster": {"endpoint": {"way_in": "VPN"}}}))
+    rules = graph.of_type("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
+    (rule,) = (each for each in rules if each.name.endswith("-api-from-vpc"))
+    assert rule.inputs["cidrIpv4"] == one(graph, "aws:ec2/vpc:Vpc").inputs["cidrBlock"]
+
+
+def test_a_rendezvous_by_etcd_is_open_to_the_teams(record: Record) -> None:
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "volcano": {"rendezvous": "etcd"}}))
+    policies = graph.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
+    inside = [each.inputs["metadata"] for each in policies]
+    assert ("training", "rendezvous") in {(each["namespace"], each["name"]) for each in inside}

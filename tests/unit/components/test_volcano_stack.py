@@ -8,7 +8,7 @@ import yaml
 from components._args import ArgumentError
 from components.volcano_stack import VolcanoStack, VolcanoStackArgs, problems
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import versions
+from trainium_eks.model import priorities, versions
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -222,6 +222,12 @@ def test_volcanos_namespace_is_held_to_the_baseline(record: Record) -> None:
     assert home.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
     assert home.urn in releases(graph)["volcano"].dependencies
     assert outputs(graph)["namespace"] == "volcano-system"
+
+
+def test_priorities_order_what_waits_and_stop_nothing_that_runs(record: Record) -> None:
+    levels = built(record).of_type("kubernetes:scheduling.k8s.io/v1:PriorityClass")
+    assert {each.inputs["metadata"]["name"] for each in levels} == set(priorities.NAMES)
+    assert {(each.inputs["preemptionPolicy"], each.inputs["globalDefault"]) for each in levels} == {("Never", False)}
 
 
 def test_only_webhook_and_metrics_ports_are_open(record: Record) -> None:
