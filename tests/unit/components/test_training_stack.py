@@ -43,18 +43,6 @@ def one(graph: Graph, type_: str) -> Resource:
     return found
 
 
-def upstream(graph: Graph, resource: Resource) -> set[str]:
-    """URNs of all that a resource waits for: it is registered after its parent, and that after what it depends on."""
-    seen: set[str] = set()
-    waiting = [resource.urn]
-    while waiting:
-        last = graph.by_urn[waiting.pop()]
-        new = ({*last.dependencies, last.parent} & graph.by_urn.keys()) - seen
-        seen |= new
-        waiting += new
-    return seen
-
-
 def test_defaults_are_the_blueprint(blueprint: Graph) -> None:
     graph = blueprint
     groups = {each.inputs["labels"]["trainium-eks/pool"] for each in graph.of_type("aws:eks/nodeGroup:NodeGroup")}
