@@ -240,3 +240,16 @@ def test_names_of_buckets(count: int, taken: bool) -> None:
 )
 def test_names_that_s3_keeps_for_itself(name: str) -> None:
     assert paths(formats.bucket("bucket", name)) == ["bucket"]
+
+
+@pytest.mark.parametrize(("throughput", "step"), [(125, 38_400), (250, 19_200), (500, 9_600), (1000, 4_800)])
+def test_steps_of_sizes_with_efa(throughput: int, step: int) -> None:
+    def told(size: int) -> list[str]:
+        return of_files(efa_enabled=True, throughput_per_tib=throughput, storage_capacity_gib=size)
+
+    assert [told(step), told(2 * step)] == [[], []]
+    assert [told(1200), told(step // 2), told(step + 2400)] == [["storage_capacity_gib"]] * 3
+
+
+def test_one_zone_is_told_once_and_nothing_is_judged_by_it() -> None:
+    assert paths(of_stack(network={"zoneIds": ["usw2-az1"]})) == ["network.zone_ids"]
