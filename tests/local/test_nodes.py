@@ -272,3 +272,27 @@ def test_the_csi_node_of_a_node_that_comes_back_is_the_new_ones(api: Api, nodes:
     for node in live(api, pool).values():
         owner = csi_nodes(api, pool)[node["metadata"]["name"]]["metadata"]["ownerReferences"]
         assert [each["uid"] for each in owner] == [node["metadata"]["uid"]]
+
+
+def test_a_pod_whose_readiness_kubernetes_took_is_ready_again(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    """As after a pause in which its node showed no sign of life."""
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    name, node = f"pod-{uuid.uuid4().hex[:8]}", live(api, pool)[1]["metadata"]["name"]
+    path = f"/api/v1/namespaces/default/pods/{name}"
+    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+    def is_ready() -> bool:
+        conditions = api.request("GET", path)["status"].get("conditions") or []
+        return {"Ready": "True"}.items() <= {each["type"]: each["status"] for each in conditions}.items()
+
+    for _ in range(2):
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not is_ready():
+            assert time.monotonic() < deadline, api.request("GET", path)["status"]
+            time.sleep(0.1)
+        # What the controller of nodes' lives does.
+        taken = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        content = "application/strategic-merge-patch+json"
+        api.request("PATCH", f"{path}/status", taken, content_type=content)
+    api.request("DELETE", path)

@@ -382,7 +382,8 @@ class Api:
         try:
             return self.create(manifest)
         except ApiError as error:
-            if error.reason != "AlreadyExists":
+            # A server too busy to answer in a minute may have created it all the same.
+            if error.reason not in ("AlreadyExists", "Timeout"):
                 raise
             return self.apply(manifest)
 

@@ -22,5 +22,12 @@ def test_a_stage_of_a_pod_ends_what_it_begins_with(stage: str, begins: str, ends
     assert f"phase: {ends}\n" in spec["next"]["statusTemplate"]
 
 
+def test_a_pod_that_is_made_ready_again_is_so_once() -> None:
+    spec = BY_NAME["pod-ready-again"]["spec"]
+    ready = '.status.conditions.[] | select( .type == "Ready" ) | .status'
+    assert {"key": ready, "operator": "In", "values": ["False"]} in spec["selector"]["matchExpressions"]
+    assert '- type: Ready\n  status: "True"\n' in spec["next"]["statusTemplate"]
+
+
 def test_nodes_say_that_they_live_by_leases_and_seldom_by_their_status() -> None:
     assert BY_NAME["node-heartbeat"]["spec"]["delay"]["durationMilliseconds"] >= 600_000

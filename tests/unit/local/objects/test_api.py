@@ -284,6 +284,12 @@ def test_what_exists_is_applied_and_what_is_refused_is_not(play: Any) -> None:
     assert [method for method, _ in client.asked[1:]] == ["POST", "PATCH", "POST"]
 
 
+def test_what_a_busy_server_may_have_created_all_the_same_is_applied(play: Any) -> None:
+    api, client = play(CONFIG_MAPS, refusal(504, "Timeout", "request did not complete"), {"done": True})
+    assert api.create_or_apply(CONFIG_MAP) == {"done": True}
+    assert [method for method, _ in client.asked[1:]] == ["POST", "PATCH"]
+
+
 def test_a_manifest_without_name_or_kind_is_refused(play: Any) -> None:
     api, _ = play()
     for manifest, field in (
