@@ -173,7 +173,7 @@ class FsxLustreArgsDict(TypedDict):
 class GpuAddonsArgsDict(TypedDict):
     """:class:`GpuAddonsArgs` as a dictionary."""
 
-    training_operator: NotRequired[bool]
+    trainers: NotRequired[Sequence[Literal["v1", "v2"]]]
     dcgm_exporter: NotRequired[bool]
     nvidia_values: NotRequired[Mapping[str, Any]]
     region: str
@@ -483,7 +483,7 @@ class NeuronAddonsConfigDict(TypedDict):
 class GpuAddonsConfigDict(TypedDict):
     """:class:`GpuAddonsConfig` as a dictionary."""
 
-    training_operator: NotRequired[bool]
+    trainers: NotRequired[Sequence[Literal["v1", "v2"]]]
     dcgm_exporter: NotRequired[bool]
     nvidia_values: NotRequired[Mapping[str, Any]]
 

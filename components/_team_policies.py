@@ -17,6 +17,7 @@ RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("bus.volcano.sh", ("commands",), (*READ, "create", "delete")),
     ("scheduling.volcano.sh", ("podgroups",), READ),
     ("kubeflow.org", ("pytorchjobs",), WRITE),
+    ("trainer.kubeflow.org", ("trainjobs",), WRITE),
     # Staging and other work without accelerators.
     ("batch", ("jobs",), WRITE),
     ("", ("pods",), WRITE),

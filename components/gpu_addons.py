@@ -7,6 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
+from trainium_eks.fetched import Unfetched
 from trainium_eks.model import namespaces, versions
 from trainium_eks.model.device_addons import GpuAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
@@ -14,7 +15,6 @@ from trainium_eks.model.problems import Problem
 
 from ._args import accept
 from ._charts import (
-    CHARTS_DIRECTORY,
     CRITICAL_ADDONS,
     SYSTEM_NAMESPACE,
     at,
@@ -24,7 +24,6 @@ from ._charts import (
     on_instance_types,
     overlay,
     plain_problems,
-    relative,
     release,
     tolerations,
 )
@@ -32,14 +31,15 @@ from ._dicts import GpuAddonsArgsDict
 from ._efa_plugin import CHART as EFA_CHART
 from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
 from ._efa_plugin import efa_plugin, efa_problems, efa_types
+from ._training_operator import MIRROR_VARIABLE, kustomization
 
 PLUGIN_CHART = "nvidia-device-plugin"
 EXPORTER_CHART = "dcgm-exporter"
 EXPORTER_NAMESPACE = namespaces.DCGM_EXPORTER
 EXPORTER_PORT = 9400
 EXPORTER_REASON = "mounts the kubelet's pod-resources socket and needs SYS_ADMIN for profiling metrics"
-OPERATOR_DIRECTORY = CHARTS_DIRECTORY / "training-operator"
-OPERATOR_WITH_VOLCANO_DIRECTORY = CHARTS_DIRECTORY / "training-operator-volcano"
+TRAINER_CHART = "kubeflow-trainer"
+TRAINER_REASON = "the chart's Job that installs the runtimes runs as root and says nothing of its privileges"
 
 
 class GpuAddonsArgs(GpuAddonsConfig):
@@ -60,10 +60,10 @@ class GpuAddonsArgs(GpuAddonsConfig):
 
 
 class GpuAddons(pulumi.ComponentResource):
-    """NVIDIA device plugin, EFA device plugin, DCGM exporter and Kubeflow Training Operator.
+    """NVIDIA device plugin, EFA device plugin, DCGM exporter, and Kubeflow's controllers for training jobs.
 
-    The Kubernetes provider comes by ``opts.providers``. The operator is fetched from GitHub with ``git`` when the
-    cluster is known, that is at ``up`` and at every preview after the first.
+    The Kubernetes provider comes by ``opts.providers``. The Training Operator's manifests are fetched from GitHub once
+    on each machine, by their hashes, and kept in the user's cache; ``TRN_TRAINING_OPERATOR_URL`` names a mirror.
     """
 
     release_versions: pulumi.Output[Mapping[str, str]]
@@ -71,7 +71,7 @@ class GpuAddons(pulumi.ComponentResource):
     exporter_namespace: pulumi.Output[str]
     """Namespace of the DCGM exporter's Service, port 9400; empty when the exporter is off."""
     training_operator_version: pulumi.Output[str]
-    """Git tag of the Training Operator's manifests (``v1.9.3``); empty when it is off."""
+    """Git tag of the Training Operator's manifests (``v1.9.3``); empty without it."""
 
     def __init__(
         self, name: str, args: GpuAddonsArgs | GpuAddonsArgsDict, opts: pulumi.ResourceOptions | None = None
@@ -95,13 +95,16 @@ class GpuAddons(pulumi.ComponentResource):
         if args.dcgm_exporter:
             self._exporter()
             installed[EXPORTER_CHART] = chart(EXPORTER_CHART).version
-        if args.training_operator:
+        if "v1" in args.trainers:
             self._training_operator()
+        if "v2" in args.trainers:
+            self._trainer()
+            installed[TRAINER_CHART] = chart(TRAINER_CHART).version
 
         self.release_versions = pulumi.Output.from_input(installed)
         self.exporter_namespace = pulumi.Output.from_input(EXPORTER_NAMESPACE if args.dcgm_exporter else "")
         self.training_operator_version = pulumi.Output.from_input(
-            versions.TRAINING_OPERATOR if args.training_operator else ""
+            versions.TRAINING_OPERATOR if "v1" in args.trainers else ""
         )
         self.register_outputs(
             {
@@ -144,10 +147,36 @@ class GpuAddons(pulumi.ComponentResource):
         """After Volcano: an operator that is told of gangs ends at once where there are no PodGroups yet (v1.9.3,
         ``validateCRD``)."""
         volcano = self._args.volcano
+        try:
+            directory = kustomization(gangs=volcano is not None)
+        except Unfetched as error:
+            raise pulumi.RunError(
+                f"GpuAddons {self._name}: the Training Operator's manifests are not on this machine and could not be "
+                f"fetched: {error}. Try again, name a mirror in {MIRROR_VARIABLE}, or leave v1 out of `trainers`"
+            ) from None
         return k8s.kustomize.v2.Directory(
             f"{self._name}-training-operator",
-            directory=relative(OPERATOR_DIRECTORY if volcano is None else OPERATOR_WITH_VOLCANO_DIRECTORY),
+            directory=str(directory),
             opts=pulumi.ResourceOptions(parent=self, depends_on=None if volcano is None else [volcano]),
+        )
+
+    def _trainer(self) -> k8s.helm.v3.Release:
+        """After Volcano, whose PodGroups its controller watches where they are defined when it starts."""
+        home = namespace(
+            f"{self._name}-trainer",
+            namespaces.TRAINER,
+            "baseline",
+            TRAINER_REASON,
+            pulumi.ResourceOptions(parent=self),
+        )
+        volcano = self._args.volcano
+        return release(
+            f"{self._name}-trainer",
+            chart(TRAINER_CHART),
+            release_name=TRAINER_CHART,
+            namespace=namespaces.TRAINER,
+            values=trainer_values(),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home, *([] if volcano is None else [volcano])]),
         )
 
 
@@ -166,6 +195,16 @@ def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
             "requests": {"cpu": "20m", "memory": "64Mi"},
             "limits": {"cpu": "200m", "memory": "256Mi"},
         },
+    }
+
+
+def trainer_values() -> dict[str, Any]:
+    """Values of kubeflow-trainer: its runtimes, and what its pods may take."""
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}}
+    return {
+        "runtimes": {"defaultEnabled": True, "installer": {"resources": resources}},
+        "manager": {"resources": resources},
+        "jobset": {"controller": {"resources": resources}},
     }
 
 

@@ -8,6 +8,6 @@ from trainium_eks import GpuAddons
 cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require("kubeconfig"))
 GpuAddons(
     "gpu",
-    {"region": "us-west-2", "instance_types": ["p5.48xlarge"], "training_operator": False},
+    {"region": "us-west-2", "instance_types": ["p5.48xlarge"], "trainers": []},
     pulumi.ResourceOptions(providers=[cluster]),
 )

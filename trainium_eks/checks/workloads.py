@@ -22,6 +22,7 @@ OPTIONAL: Mapping[str, str] = {
     "neuron-monitor": NEURON_RESOURCE,
     "dcgm-exporter": NVIDIA_RESOURCE,
     "training-operator": NVIDIA_RESOURCE,
+    "kubeflow-trainer": NVIDIA_RESOURCE,
 }
 """Those that the config can turn off, which the outputs do not tell: each has a namespace of its own that does."""
 

@@ -355,8 +355,8 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
 
 
 def _kustomizations(graph: Graph) -> dict[str, str]:
-    """What Pulumi's Kubernetes provider fetches itself while it runs, and nothing here does."""
-    reason = "its manifests are fetched from GitHub by Pulumi's Kubernetes provider; not made here"
+    """What Pulumi's Kubernetes provider builds itself while it runs, and nothing here does."""
+    reason = "Pulumi's Kubernetes provider builds it from files that it fetches; not made here"
     return {each.name: reason for each in graph.of_type("kubernetes:kustomize/v2:Directory")}
 
 

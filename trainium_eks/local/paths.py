@@ -1,9 +1,11 @@
 """Where the local cloud keeps what it knows: everything of a stack in one directory, binaries in the user's cache."""
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from trainium_eks.fetched import cache
+
+__all__ = ["Paths", "cache"]
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,3 @@ class Paths:
     def volcano(self) -> Path:
         """Configuration and certificates of Volcano's processes."""
         return self.root / "volcano"
-
-
-def cache(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's cache directory for binaries and charts, which several clones share.
-
-    ``TRN_CACHE`` when set; otherwise ``trainium-eks`` where the platform keeps caches (``~/.cache`` and
-    ``XDG_CACHE_HOME``, ``~/Library/Caches``).
-    """
-    if chosen := environment.get("TRN_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    # Here, for whoever only asks where a stack's files are may not have what the local cloud needs.
-    import platformdirs
-
-    return platformdirs.user_cache_path("trainium-eks", appauthor=False)

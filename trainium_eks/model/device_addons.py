@@ -1,6 +1,8 @@
 """The sections for the accelerators' Kubernetes add-ons."""
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import pydantic
 
@@ -21,11 +23,17 @@ class NeuronAddonsConfig(Shape):
 
 
 class GpuAddonsConfig(Shape):
-    """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow Training Operator."""
+    """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow's controllers for training jobs."""
 
-    training_operator: Flag = True
-    """Kubeflow Training Operator v1.9.3 (PyTorchJob, MPIJob). Jobs run as Volcano gangs: they name their queue in
-    ``runPolicy.schedulingPolicy.queue``."""
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"training_operator": "`trainers` names Kubeflow's controllers: [v1] is the Training Operator, [] is none"}
+    )
+
+    trainers: tuple[Literal["v1", "v2"], ...] = ("v1",)
+    """Kubeflow's controllers. ``v1``: Training Operator v1.9.3 (PyTorchJob, MPIJob); its jobs run as Volcano gangs and
+    name their queue in ``runPolicy.schedulingPolicy.queue``. ``v2``: Kubeflow Trainer 2.3 (TrainJob over JobSet) with
+    its runtimes, for new work; a runtime for a team's namespace names Volcano in ``podGroupPolicy``. Both side by side
+    while jobs move over; empty for neither."""
     dcgm_exporter: Flag = True
     """GPU metrics on port 9400."""
     nvidia_values: dict[str, Any] = pydantic.Field(default_factory=dict)

@@ -15,7 +15,8 @@ LUSTRE_SETUP = "lustre-setup"
 NEURON_MONITOR = "neuron-monitor"
 DCGM_EXPORTER = "dcgm-exporter"
 TRAINING_OPERATOR = "kubeflow"
-STACK = (VOLCANO, ETCD, LUSTRE_SETUP, NEURON_MONITOR, DCGM_EXPORTER, TRAINING_OPERATOR)
+TRAINER = "kubeflow-system"
+STACK = (VOLCANO, ETCD, LUSTRE_SETUP, NEURON_MONITOR, DCGM_EXPORTER, TRAINING_OPERATOR, TRAINER)
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 
 TAKEN = ("default", "amazon-cloudwatch", *STACK)

@@ -95,6 +95,8 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         # plugin exists too; 0.19 is the line that EKS' guide describes (MOFED must be off).
         "aws-efa-k8s-device-plugin": Chart("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
         "nvidia-device-plugin": Chart("https://nvidia.github.io/k8s-device-plugin", "nvidia-device-plugin", "0.19.3"),
+        # From its release page. Earlier lines must be upgraded to 2.3 before any later one.
+        "kubeflow-trainer": Chart("", "oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.3.0"),
         "dcgm-exporter": Chart("https://nvidia.github.io/dcgm-exporter/helm-charts", "dcgm-exporter", "4.8.2"),
     }
 )
@@ -116,6 +118,9 @@ IMAGES: Mapping[str, str] = MappingProxyType(
 
 TRAINING_OPERATOR = "v1.9.3"
 """Tag of Kubeflow's training operator, for its kustomization: the last line with PyTorchJob, and without a chart."""
+
+TRAINING_OPERATOR_COMMIT = "c77ee3ff4d21aa8e5027580d83361c1a426ee789"
+"""Commit of that tag in kubeflow/trainer: a tag can be moved."""
 
 AMI_RELEASES: Mapping[str, str] = MappingProxyType(
     {

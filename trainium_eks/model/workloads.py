@@ -132,6 +132,15 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "PyTorchJobs get no pods: check its log; with gangs on it ends at once while Volcano is not installed",
             ),
         ),
+        "kubeflow-trainer": (
+            Workload(
+                "Deployment",
+                namespaces.TRAINER,
+                "kubeflow-trainer-controller-manager",
+                "none",
+                "TrainJobs get no pods: check its log, and that of JobSet's controller beside it",
+            ),
+        ),
     }
 )
 """Chart, or kustomization, to what it runs."""

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from components import _charts
-from components.gpu_addons import OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY
+from components._training_operator import OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY, source
 from components.neuron_addons import monitor_values
 from trainium_eks.model import versions
 from trainium_eks.model.instances import CATALOGUE
@@ -175,9 +175,10 @@ def test_etcd_is_open_to_its_own_and_the_named_namespaces_alone(tmp_path: Path) 
 
 def test_the_training_operator_is_pinned_as_the_versions_table_says() -> None:
     kustomization = yaml.safe_load((OPERATOR_DIRECTORY / "kustomization.yaml").read_text())
-    (base,) = kustomization["resources"]
-    repository = "https://github.com/kubeflow/training-operator//manifests/overlays/standalone"
-    assert base == f"{repository}?ref={versions.TRAINING_OPERATOR}"
+    assert kustomization["resources"] == ["../upstream/overlays/standalone"]
+    assert versions.TRAINING_OPERATOR in (OPERATOR_DIRECTORY / "upstream.sha256").read_text().splitlines()[0]
+    assert versions.TRAINING_OPERATOR_COMMIT in (OPERATOR_DIRECTORY / "upstream.sha256").read_text().splitlines()[0]
+    assert f"/{versions.TRAINING_OPERATOR_COMMIT}/" in source().url
     (image,) = kustomization["images"]
     assert f"{image['name']}:{image['newTag']}" == versions.IMAGES["training-operator"]
     assert [patch["path"] for patch in kustomization["patches"]] == ["namespace.yaml", "deployment.yaml"]
@@ -201,8 +202,8 @@ def test_the_operator_that_starts_gangs_is_the_same_with_one_flag_more() -> None
 @pytest.mark.parametrize("flags", [[], ["--gang-scheduler-name=volcano"]])
 def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path, flags: list[str]) -> None:
     """Upstream's objects, reduced to what the patches aim at; the real ones are fetched at `up`."""
-    base = tmp_path / "base"
-    base.mkdir()
+    base = tmp_path / "upstream" / "overlays" / "standalone"
+    base.mkdir(parents=True)
     image, _, tag = versions.IMAGES["training-operator"].rpartition(":")
     container = {"name": "training-operator", "image": f"{image}:other"}
     labels = {"control-plane": "kubeflow-training-operator"}
@@ -220,8 +221,6 @@ def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path, fla
     (base / "kustomization.yaml").write_text("resources: [objects.yaml]\n")
     for directory in (OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY):
         shutil.copytree(directory, tmp_path / directory.name)
-    kustomization = tmp_path / OPERATOR_DIRECTORY.name / "kustomization.yaml"
-    kustomization.write_text(re.sub(r"https://\S+", "../base", kustomization.read_text()))
 
     wanted = OPERATOR_WITH_VOLCANO_DIRECTORY if flags else OPERATOR_DIRECTORY
     command = ["kubectl", "kustomize", str(tmp_path / wanted.name)]

@@ -115,8 +115,8 @@ def test_exporter_can_be_left_out(record: Record) -> None:
 
 def test_training_operator_comes_from_our_own_pinned_kustomization(record: Record) -> None:
     (operator,) = record(lambda: GpuAddons("gpu", args())).of_type(DIRECTORY)
-    assert operator.inputs["directory"].endswith("charts/training-operator")
-    assert not operator.inputs["directory"].startswith("/"), "absolute paths differ between machines"
+    assert operator.inputs["directory"].endswith("/training-operator")
+    assert operator.inputs["directory"].startswith("<cache>/"), "a plan fetches nothing, and is the same everywhere"
 
 
 def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record: Record) -> None:
@@ -129,14 +129,34 @@ def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record: Re
     graph = record(program)
     (operator,) = graph.of_type(DIRECTORY)
     (scheduler,) = (each for each in graph.of_type(NAMESPACE) if each.name == "scheduler")
-    assert operator.inputs["directory"].endswith("charts/training-operator-volcano")
+    assert operator.inputs["directory"].endswith("/training-operator-volcano")
     assert scheduler.urn in operator.dependencies
 
 
-def test_training_operator_can_be_left_out(record: Record) -> None:
-    graph = record(lambda: GpuAddons("gpu", args(training_operator=False)))
+def test_no_trainer_is_installed_where_none_is_named(record: Record) -> None:
+    graph = record(lambda: GpuAddons("gpu", args(trainers=())))
     assert graph.of_type(DIRECTORY) == ()
+    assert "kubeflow-trainer" not in releases(graph)
     assert outputs(graph)["training_operator_version"] == ""
+
+
+@pytest.mark.parametrize("trainers", [("v2",), ("v1", "v2")])
+def test_trainer_v2_comes_by_its_chart_with_its_runtimes_after_volcano(
+    record: Record, trainers: tuple[str, ...]
+) -> None:
+    def program() -> None:
+        scheduler = k8s.core.v1.Namespace("scheduler")
+        GpuAddons("gpu", args(volcano=scheduler, trainers=trainers))
+
+    graph = record(program)
+    trainer = releases(graph)["kubeflow-trainer"]
+    chart = versions.CHARTS["kubeflow-trainer"]
+    assert (trainer.inputs["chart"], trainer.inputs["version"]) == (chart.chart, "2.3.0")
+    assert trainer.inputs["values"]["runtimes"]["defaultEnabled"] is True
+    assert trainer.inputs["atomic"] is True
+    waited = {each.name for each in graph.of_type(NAMESPACE) if each.urn in trainer.dependencies}
+    assert waited == {"scheduler", "gpu-trainer"}
+    assert bool(graph.of_type(DIRECTORY)) is ("v1" in trainers)
 
 
 def test_no_efa_plugin_where_another_component_installs_it(record: Record) -> None:

@@ -117,7 +117,7 @@ FULL: dict[str, Any] = {
     ],
     "imageRepository": {"name": "team/images", "keptImages": 5, "untaggedDays": 1},
     "neuronAddons": {"schedulerExtension": False, "monitor": False, "neuronValues": {"npd": {"enabled": False}}},
-    "gpuAddons": {"trainingOperator": False, "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
+    "gpuAddons": {"trainers": ["v2"], "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
     "waivers": {"R06": "torn down every night"},
 }
 """Every key with a value that is not its default, and nothing wrong."""

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
+from trainium_eks import fetched
 from trainium_eks.graph.graph import SECRET, Graph
 from trainium_eks.graph.recording import sdk
 from trainium_eks.graph.recording.assumptions import Assumptions
@@ -103,6 +104,8 @@ def _drive(
     def main() -> None:
         program()
 
+    # In this copy of the context alone: the program names what it would fetch, and fetches nothing.
+    fetched.PLANNING.set(True)
     loop = asyncio.new_event_loop()
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="registration")
     loop.set_default_executor(executor)

@@ -1,0 +1,151 @@
+"""The Training Operator's manifests are fetched once, checked, and read from the cache ever after."""
+
+import hashlib
+import http.server
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from components import _training_operator
+from components._training_operator import MIRROR_VARIABLE, kustomization
+from components.gpu_addons import GpuAddons
+from trainium_eks import fetched
+from trainium_eks.fetched import Source, Unfetched, fetch
+from trainium_eks.graph.graph import Graph
+
+FILES = {"base/service.yaml": b"kind: Service\n", "overlays/standalone/kustomization.yaml": b"resources: []\n"}
+
+
+@dataclass
+class Server:
+    """A web server of this machine, and what it was asked for."""
+
+    root: Path
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def source(self, **other: bytes) -> Source:
+        pins = {path: hashlib.sha256(content).hexdigest() for path, content in {**FILES, **other}.items()}
+        return Source("operator-v1", self.url, pins)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path / "web")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            made.asked.append(self.path.lstrip("/"))
+
+    for path, content in FILES.items():
+        (made.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (made.root / path).write_bytes(content)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(made.root))) as web:
+        made.url = f"http://127.0.0.1:{web.server_address[1]}"
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield made
+        web.shutdown()
+
+
+def environment(tmp_path: Path, **other: str) -> dict[str, str]:
+    return {"TRN_CACHE": str(tmp_path / "cache"), **other}
+
+
+def kept(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir())
+
+
+def test_files_are_fetched_once_and_nobody_is_asked_again(tmp_path: Path, server: Server) -> None:
+    home = fetch(server.source(), tmp_path / "kept")
+    assert {str(each.relative_to(home)): each.read_bytes() for each in home.rglob("*.yaml")} == FILES
+    assert sorted(server.asked) == sorted(FILES)
+    assert fetch(server.source(), tmp_path / "kept") == home
+    assert len(server.asked) == len(FILES)
+    assert kept(tmp_path / "kept") == [home.name]
+
+
+def test_a_file_that_is_not_the_pinned_one_is_refused_and_nothing_is_kept(tmp_path: Path, server: Server) -> None:
+    pinned = server.source()
+    (server.root / "base/service.yaml").write_bytes(b"kind: Secret\n")
+    with pytest.raises(Unfetched, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
+        fetch(pinned, tmp_path / "kept")
+    assert kept(tmp_path / "kept") == []
+
+
+def test_a_file_that_is_missing_says_so(tmp_path: Path, server: Server) -> None:
+    with pytest.raises(Unfetched, match=r"no\.yaml: 404"):
+        fetch(server.source(**{"no.yaml": b""}), tmp_path / "kept")
+
+
+def test_a_kept_file_that_was_changed_is_fetched_again(tmp_path: Path, server: Server) -> None:
+    home = fetch(server.source(), tmp_path / "kept")
+    (home / "base/service.yaml").write_bytes(b"changed")
+    assert fetch(server.source(), tmp_path / "kept") == home
+    assert (home / "base/service.yaml").read_bytes() == FILES["base/service.yaml"]
+    assert kept(tmp_path / "kept") == [home.name]
+
+
+def test_many_may_fetch_at_the_same_time(tmp_path: Path, server: Server) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        homes = list(pool.map(lambda _: fetch(server.source(), tmp_path / "kept"), range(6)))
+    assert len(set(homes)) == 1
+    assert kept(tmp_path / "kept") == [homes[0].name]
+    assert fetched.wrong(server.source(), homes[0]) == ()
+
+
+def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, server: Server) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unfetched, match="file/kept cannot be written: Not a directory"):
+        fetch(server.source(), tmp_path / "file" / "kept")
+
+
+def test_the_kustomization_stands_beside_upstreams_files(tmp_path: Path, server: Server) -> None:
+    directory = kustomization(gangs=True, pinned=server.source(), environment=environment(tmp_path))
+    assert directory.name == "training-operator-volcano"
+    assert (directory.parent / "training-operator" / "kustomization.yaml").exists()
+    assert (directory.parent / "upstream" / "overlays/standalone/kustomization.yaml").exists()
+    plain = kustomization(gangs=False, pinned=server.source(), environment=environment(tmp_path))
+    assert plain == directory.parent / "training-operator"
+    assert len(server.asked) == len(FILES)
+
+
+def test_an_update_without_a_network_goes_on_with_what_is_kept(tmp_path: Path, server: Server) -> None:
+    before = kustomization(gangs=True, pinned=server.source(), environment=environment(tmp_path))
+    gone = Source("operator-v1", "http://127.0.0.1:1", server.source().sha256)
+    assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == before
+
+
+def test_a_mirror_serves_the_same_files(tmp_path: Path, server: Server) -> None:
+    gone = Source("operator-v1", "http://127.0.0.1:1", server.source().sha256)
+    mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
+    assert kustomization(gangs=True, pinned=gone, environment=mirror).exists()
+
+
+def test_a_program_that_cannot_fetch_ends_with_what_to_do(
+    record: Callable[..., Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Source("operator-v1", "http://127.0.0.1:1", {"base/service.yaml": "0" * 64})
+    monkeypatch.setenv("TRN_CACHE", str(tmp_path))
+    monkeypatch.setattr(_training_operator, "source", lambda: gone)
+
+    def up() -> None:
+        fetched.PLANNING.set(False)
+        GpuAddons("gpu", {"region": "us-west-2", "instance_types": ("p5.48xlarge",)})
+
+    with pytest.raises(pulumi.RunError, match=rf"127.0.0.1:1/base/service\.yaml.*{MIRROR_VARIABLE}.*leave v1 out"):
+        record(up)
+
+
+def test_every_file_of_upstream_is_pinned() -> None:
+    pins = _training_operator.source().sha256
+    assert {"overlays/standalone/kustomization.yaml", "base/kustomization.yaml", "base/deployment.yaml"} <= set(pins)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", sha) for sha in pins.values())
+    assert sum(path.startswith("base/crds/kubeflow.org_") for path in pins) == 6

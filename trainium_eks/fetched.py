@@ -1,0 +1,154 @@
+"""Files of others that a program needs and this repository does not hold: fetched once, checked, and kept.
+
+Pinned by the SHA-256 of each file, so what is read on any machine and any day is the same, and an update that changes
+nothing asks nobody.
+"""
+
+import contextlib
+import contextvars
+import hashlib
+import http.client
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT_SECONDS = 30.0
+"""For each answer of the server."""
+
+SCRATCH = ".fetching-"
+"""What begins so is in the making, or was left behind."""
+
+_ATTEMPTS = 5
+
+PLANNING: contextvars.ContextVar[bool] = contextvars.ContextVar("trainium_eks_planning", default=False)
+"""True while a plan is recorded, which asks nobody: a program then names the files that it would fetch."""
+
+
+class Unfetched(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """A file is neither kept nor to be had; the message says which, from where, and why."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files at one fixed state of a project."""
+
+    name: str
+    """What they are and of which version (``training-operator-v1.9.3``)."""
+    url: str
+    """What the paths are relative to, without a slash at the end."""
+    sha256: Mapping[str, str]
+    """Path (``base/service.yaml``) to the SHA-256 of the file's bytes."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all paths and hashes: another one as soon as anything is pinned anew."""
+        lines = "".join(f"{sha}  {path}\n" for path, sha in sorted(self.sha256.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def cache(environment: Mapping[str, str] = os.environ) -> Path:
+    """The user's cache directory, which several clones share.
+
+    ``TRN_CACHE`` when set; otherwise ``trainium-eks`` where the platform keeps caches (``~/.cache`` and
+    ``XDG_CACHE_HOME``, ``~/Library/Caches``).
+    """
+    if chosen := environment.get("TRN_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    # Here, for most programs never ask.
+    import platformdirs
+
+    return platformdirs.user_cache_path("trainium-eks", appauthor=False)
+
+
+def place(source: Source, directory: Path) -> Path:
+    """Where :func:`fetch` keeps the files of a source."""
+    return directory / f"{source.name}-{source.digest[:12]}"
+
+
+def fetch(source: Source, directory: Path, url: str = "") -> Path:
+    """The directory with all files of a source, each as pinned; what is there and right is not asked for again.
+
+    Safe beside other processes: the directory appears whole or not at all.
+
+    Args:
+        source: what to have.
+        directory: where to keep it, below which it gets a name of its own.
+        url: where to fetch from instead of the source's own: a mirror with the same files.
+
+    Raises:
+        Unfetched: a file cannot be had, or is not the pinned one, or cannot be written.
+    """
+    home = place(source, directory)
+    if not wrong(source, home):
+        return home
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=directory, prefix=SCRATCH))
+    except OSError as error:
+        raise Unfetched(f"{directory} cannot be written: {error.strerror or error}") from error
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for _ in pool.map(lambda path: _save(source, path, url or source.url, scratch), sorted(source.sha256)):
+                pass
+        _put(source, scratch, home)
+    except OSError as error:
+        raise Unfetched(f"{directory} cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return home
+
+
+def wrong(source: Source, home: Path) -> tuple[str, ...]:
+    """Paths of files that are not there, or not the pinned ones."""
+    return tuple(path for path, sha in sorted(source.sha256.items()) if _sha256(home / path) != sha)
+
+
+def _sha256(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _save(source: Source, path: str, url: str, scratch: Path) -> None:
+    content = _get(f"{url}/{path}")
+    found = hashlib.sha256(content).hexdigest()
+    if found != source.sha256[path]:
+        raise Unfetched(f"{url}/{path} has SHA-256 {found}, and {source.name} is pinned to {source.sha256[path]}")
+    file = scratch / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+
+
+def _put(source: Source, scratch: Path, home: Path) -> None:
+    """Moves a whole directory to its place. What stands there is wrong and goes, unless another process was faster."""
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(OSError):
+            scratch.rename(home)
+        if not wrong(source, home):
+            return
+        discarded = Path(tempfile.mkdtemp(dir=home.parent, prefix=SCRATCH))
+        with contextlib.suppress(OSError):
+            home.rename(discarded / "old")
+        shutil.rmtree(discarded, ignore_errors=True)
+    raise Unfetched(f"{home} changes while it is written; remove it and try again")
+
+
+def _get(url: str) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": "trainium-eks"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            content: bytes = response.read()
+            return content
+    except urllib.error.HTTPError as error:
+        raise Unfetched(f"{url}: {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        raise Unfetched(f"{url}: {error.reason}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Unfetched(f"{url}: {error or type(error).__name__}") from None
