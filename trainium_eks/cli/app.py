@@ -47,6 +47,8 @@ def _show_version(asked: bool) -> None:
 
 
 def _kinds(text: str) -> tuple["Kind", ...]:
+    if not text.strip():
+        return ()
     from trainium_eks.graph.judging.changes import KINDS
 
     asked = [part.strip() for part in text.split(",") if part.strip()]

@@ -1,5 +1,6 @@
 """``trn plan``: record, judge, compare, show."""
 
+import importlib
 import json
 import sys
 import threading
@@ -9,11 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trainium_eks.cli import baseline, output, recording, report
+from trainium_eks.cli import output, recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
-from trainium_eks.cli.report import Plan
-from trainium_eks.graph.judging.changes import Kind
+
+if TYPE_CHECKING:
+    from trainium_eks.cli.report import Plan
+    from trainium_eks.graph.judging.changes import Kind
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Request:
     directory: Path | None = None
     stub: Path | None = None
     """File with answers for what the program asks."""
-    fail_on: tuple[Kind, ...] = ()
+    fail_on: "tuple[Kind, ...]" = ()
     """Kinds of change that fail the command."""
 
 
@@ -39,6 +43,8 @@ def run(asked: Request) -> int:
             raise Failure(WRONG_USAGE, "--fail-on needs --against: without it nothing changes")
         plan = _make(asked)
         if asked.save is not None:
+            from trainium_eks.cli import report
+
             report.save(plan, asked.save)
     except Failure as failure:
         if asked.as_json:
@@ -55,8 +61,10 @@ def run(asked: Request) -> int:
     return FAILED if plan.failed or unwanted else 0
 
 
-def _show(plan: Plan, asked: Request) -> None:
+def _show(plan: "Plan", asked: Request) -> None:
     if asked.as_json:
+        from trainium_eks.cli import report
+
         output.write(report.text(plan))
         return
     from trainium_eks.cli import render
@@ -64,7 +72,7 @@ def _show(plan: Plan, asked: Request) -> None:
     render.show(plan, no_color=asked.no_color)
 
 
-def _unwanted(plan: Plan, kinds: Sequence[Kind]) -> str:
+def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
     """The changes of these kinds, counted; empty when there are none."""
     if plan.comparison is None:
         return ""
@@ -89,19 +97,34 @@ def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequen
     return real.run(operation, graph, project, arguments)
 
 
-def _make(asked: Request) -> Plan:
+def _make(asked: Request) -> "Plan":
     project = recording.find_project(asked.directory)
     recording.check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
     if asked.against is None:
-        with _progress(f"Recording {asked.stack}"):
-            return report.make(recording.record(project, asked.stack, given))
+        with _progress(f"Recording {asked.stack}"), _judges(asked):
+            graph = recording.record(project, asked.stack, given)
+        from trainium_eks.cli import report
+
+        return report.make(graph)
+    from trainium_eks.cli import baseline, report
+
     earlier = baseline.find(asked.against, project, asked.stack, given)
     # Both programs run in processes of their own, so two threads that wait for them are enough.
     with _progress(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
         now = pool.submit(recording.record, project, asked.stack, given)
         return report.against(report.make(now.result()), earlier.name, before.result())
+
+
+@contextmanager
+def _judges(asked: Request) -> Iterator[None]:
+    """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
+    module = f"trainium_eks.cli.{'report' if asked.as_json else 'render'}"
+    importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
+    importing.start()
+    yield
+    importing.join()
 
 
 @contextmanager
