@@ -1,7 +1,6 @@
 """The resource monitor that writes down what a program registers, in the engine's place."""
 
 import hashlib
-import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from google.protobuf.message import Message  # type: ignore[import-untyped]
 from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
 from trainium_eks.graph.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
-from trainium_eks.graph.recording import eks_cluster, registration, sdk, wire
+from trainium_eks.graph.recording import eks_cluster, registration, sdk, values, wire
 from trainium_eks.graph.recording.assumptions import Assumptions
 from trainium_eks.graph.recording.backend import Backend, Registration, SimulationError, UnknownType
 from trainium_eks.graph.recording.engine_log import Engine
@@ -26,9 +25,6 @@ _GET_RESOURCE = "pulumi:pulumi:getResource"
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
 _PROVIDERS = "pulumi:providers:"
-
-# Shorter secrets ("1", "on") are words that appear everywhere; replacing them in messages would only garble those.
-_SHORTEST_HIDDEN = 6
 
 
 class RecordingError(Exception):
@@ -221,8 +217,8 @@ class Monitor(sdk.BaseMonitor):
             project=self.project,
             stack=self.stack,
             resources=tuple(resources),
-            outputs=_sorted(self._hide(self._outputs.get(stack_urn, {}))),
-            config=_sorted(config),
+            outputs=values.ordered(self._hide(self._outputs.get(stack_urn, {}))),
+            config=values.ordered(config),
             simulated=tuple(sorted(simulated - {"pulumi"})),
             warnings=tuple(sorted({str(self._hide(message)) for message in self.engine.messages})),
             placeholders=tuple(sorted(str(self._hide(each)) for each in placeholders)),
@@ -246,8 +242,8 @@ class Monitor(sdk.BaseMonitor):
         outputs = {**resource.outputs, **self._outputs.get(resource.urn, {})}
         return replace(
             resource,
-            inputs=_sorted(self._hide(resource.inputs)),
-            outputs=_sorted(self._hide(outputs)),
+            inputs=values.ordered(self._hide(resource.inputs)),
+            outputs=values.ordered(self._hide(outputs)),
             options=options,
             # What the program read belongs to somebody else, and is there already.
             dependencies=tuple(urn for urn in resource.dependencies if urn not in self._read),
@@ -379,10 +375,7 @@ class Monitor(sdk.BaseMonitor):
 
     def _hide(self, value: Any) -> Any:
         """The value without any text that the program declared secret, wherever it travelled."""
-        hidden = sorted((text for text in self._secrets if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
-        if not hidden:
-            return value
-        return _replaced(value, re.compile("|".join(re.escape(text) for text in hidden)))
+        return values.hidden(value, self._secrets)
 
 
 def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -405,22 +398,3 @@ def _package(type_: str) -> str:
 def _place(uri: str) -> str:
     path = Path(unquote(urlparse(uri).path))
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def _replaced(value: Any, secrets: re.Pattern[str]) -> Any:
-    if isinstance(value, str):
-        return secrets.sub(SECRET, value)
-    if isinstance(value, Mapping):
-        return {key: _replaced(item, secrets) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replaced(item, secrets) for item in value]
-    return value
-
-
-def _sorted(value: Any) -> Any:
-    """Objects with their keys in order: two runs must not differ by who came first."""
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
