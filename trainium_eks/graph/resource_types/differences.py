@@ -48,7 +48,8 @@ def differences(
     As JSON and Pulumi see it: 1 and 1.0 are the same, 1 and true are not, and a null is as good as nothing.
 
     Args:
-        resource: as it is to be; what its ``ignore_changes`` cover is left out.
+        resource: as it is to be; what is within its ``ignore_changes`` is left out. An object that changes as a whole
+            (it is unknown, or new) is not ignored because a part of it is.
         before: its inputs so far.
         tags_all: what its provider laid over it so far, and what it is going to: see
             :func:`~trainium_eks.graph.resource_types.default_tags.laid_over`. A tag that the resource's own ``tags``
@@ -63,7 +64,7 @@ def differences(
     return tuple(
         Difference(steps, old, new, replacements.replaces(resource, _dotted(steps), old, new))
         for steps, old, new in found
-        if not any(replacements.covers(ignored, _dotted(steps)) for ignored in resource.options.ignore_changes)
+        if not any(replacements.within(ignored, _dotted(steps)) for ignored in resource.options.ignore_changes)
     )
 
 

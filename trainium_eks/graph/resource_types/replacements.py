@@ -71,6 +71,11 @@ def replaces(resource: Resource, path: str, before: object, after: object) -> bo
     return any(covers(each, path) for each in resource.options.replace_on_changes)
 
 
+def within(under: str, path: str) -> bool:
+    """Whether ``path`` is ``under`` or inside it."""
+    return path == under or path.startswith((f"{under}.", f"{under}["))
+
+
 def covers(under: str, path: str) -> bool:
     """Whether ``path`` is ``under`` or inside it, or is an object that holds it and changes as a whole."""
-    return path == under or path.startswith((f"{under}.", f"{under}[")) or under.startswith(f"{path}.")
+    return within(under, path) or under.startswith(f"{path}.")

@@ -39,6 +39,13 @@ def test_the_smallest_parts_are_named() -> None:
     assert paths(before, after) == [("a.c[0].d", 1, 3), ("e", [1], [1, 2]), ("f", None, "new")]
 
 
+def test_an_object_of_which_a_part_is_ignored_may_still_change_as_a_whole() -> None:
+    """A claim whose volume is replaced: the engine knows nothing of its ``spec`` any more."""
+    spec = {"volumeName": "v", "resources": {"requests": {"storage": "1Ti"}}}
+    assert paths({"spec": spec}, {"spec": "[unknown]"}, "spec.resources") == [("spec", spec, "[unknown]")]
+    assert paths({"spec": spec}, {"spec": {**spec, "resources": {}}}, "spec.resources") == []
+
+
 def test_what_is_ignored_is_left_out() -> None:
     sizes = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}}, {"scalingConfig": {"desiredSize": 3, "maxSize": 4}}
     assert paths(*sizes, "scalingConfig.desiredSize") == [("scalingConfig.maxSize", 2, 4)]
