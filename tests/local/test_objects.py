@@ -10,7 +10,7 @@ import pytest
 
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.objects import api as api_module
-from trainium_eks.local.objects.api import Api, ApiError, Reference, in_parallel
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference, in_parallel
 from trainium_eks.local.objects.apply import Objects
 
 Manifest = dict[str, Any]
@@ -30,11 +30,11 @@ def objects(api: Api) -> Objects:
 @pytest.fixture
 def unnamespaced(api: Api, namespace: str) -> Iterator[Callable[[Manifest], Manifest]]:
     """Names an object outside namespaces after the test's namespace, and deletes it at the end."""
-    made: list[Reference] = []
+    made: list[ObjectReference] = []
 
     def named(manifest: Manifest) -> Manifest:
         result = {**manifest, "metadata": {**manifest.get("metadata", {}), "name": namespace}}
-        made.append(Reference(manifest["apiVersion"], manifest["kind"], "", namespace))
+        made.append(ObjectReference(manifest["apiVersion"], manifest["kind"], "", namespace))
         return result
 
     yield named
@@ -59,7 +59,7 @@ def node(api: Api, namespace: str) -> Iterator[str]:
         }
     )
     yield namespace
-    api.delete(Reference("v1", "Node", "", namespace))
+    api.delete(ObjectReference("v1", "Node", "", namespace))
 
 
 def config_map(namespace: str, name: str = "a", **data: str) -> Manifest:
@@ -94,7 +94,7 @@ def refusal(objects: Objects, manifest: Mapping[str, Any], seconds: float = SECO
     return str(caught.value)
 
 
-def hold(api: Api, manifest: Manifest) -> Reference:
+def hold(api: Api, manifest: Manifest) -> ObjectReference:
     """Makes an object that a finalizer keeps, and asks for its deletion."""
     held = {**manifest, "metadata": {**manifest["metadata"], "finalizers": ["trn.test/held"]}}
     reference = api.reference(held)
@@ -103,7 +103,7 @@ def hold(api: Api, manifest: Manifest) -> Reference:
     return reference
 
 
-def release(api: Api, reference: Reference) -> None:
+def release(api: Api, reference: ObjectReference) -> None:
     path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
     body = {"metadata": {"finalizers": None}}
     api.request("PATCH", path, body, content_type="application/merge-patch+json")
@@ -120,7 +120,7 @@ def test_an_object_is_created_then_the_same_then_updated(objects: Objects, api: 
     time.sleep(1.1)  # managedFields count in seconds: an apply that touched the object would show
     assert change_of(objects, config_map(namespace, one="1", two="2")) is Change.SAME
     assert change_of(objects, config_map(namespace, one="one")) is Change.UPDATED
-    live = api.get(Reference("v1", "ConfigMap", namespace, "a"))
+    live = api.get(ObjectReference("v1", "ConfigMap", namespace, "a"))
     assert live is not None
     assert live["data"] == {"one": "one"}, "what left the manifest leaves the object"
 
@@ -308,7 +308,7 @@ def test_what_cannot_be_made_again_is_not_deleted(objects: Objects, api: Api, na
         f'Job {namespace}/train: Job.batch "train" is invalid: '
         "spec.parallelism: Invalid value: -1: must be greater than or equal to 0"
     )
-    live = api.get(Reference("batch/v1", "Job", namespace, "train"))
+    live = api.get(ObjectReference("batch/v1", "Job", namespace, "train"))
     assert live is not None
     assert live["metadata"]["uid"] == uid
     assert "deletionTimestamp" not in live["metadata"]
@@ -486,7 +486,7 @@ def test_a_volume_and_its_claim_are_awaited_until_bound(
     objects.apply(volume, timeout_seconds=SECONDS)
     assert objects.apply(claim, timeout_seconds=SECONDS).outputs["status"]["phase"] == "Bound"
     assert change_of(objects, volume) is Change.SAME, "the binder's part of claimRef is not ours"
-    objects.delete(Reference("v1", "PersistentVolumeClaim", namespace, "data"), timeout_seconds=SECONDS)
+    objects.delete(ObjectReference("v1", "PersistentVolumeClaim", namespace, "data"), timeout_seconds=SECONDS)
     text = refusal(objects, volume)
     assert f"it is Released: it still names the claim {namespace}/data that is gone" in text
 
@@ -530,7 +530,7 @@ def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: A
         },
     }
     queue = {"apiVersion": f"{group}/v1", "kind": "Queue", "metadata": {"name": "q"}, "spec": {"weight": 1}}
-    reference = Reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", f"queues.{group}")
+    reference = ObjectReference("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", f"queues.{group}")
     try:
         assert "nor anything else of that" in refusal(objects, queue)
         objects.apply(definition, timeout_seconds=SECONDS)
@@ -540,7 +540,7 @@ def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: A
         assert "weigth" in refusal(objects, {**queue, "spec": {"weigth": 1}})
     finally:
         objects.delete(reference, timeout_seconds=SECONDS)
-    objects.delete(Reference(f"{group}/v1", "Queue", "", "q"), timeout_seconds=SECONDS)  # gone with its kind
+    objects.delete(ObjectReference(f"{group}/v1", "Queue", "", "q"), timeout_seconds=SECONDS)  # gone with its kind
 
 
 def test_a_wait_ends_when_all_is_stopped(api: Api, namespace: str) -> None:
@@ -584,7 +584,7 @@ def test_a_namespace_that_ends_is_awaited_and_made_anew(objects: Objects, api: A
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     uid = objects.apply(manifest, timeout_seconds=SECONDS).outputs["metadata"]["uid"]
     reference = hold(api, config_map(name))
-    api.delete(Reference("v1", "Namespace", "", name))
+    api.delete(ObjectReference("v1", "Namespace", "", name))
     threading.Timer(0.5, release, (api, reference)).start()
     # What is in it fails after it, in the API server's words, not half-way.
     text = refusal(objects, config_map(name, "other"), seconds=SECONDS)
@@ -592,13 +592,13 @@ def test_a_namespace_that_ends_is_awaited_and_made_anew(objects: Objects, api: A
     anew = objects.apply(manifest, timeout_seconds=SECONDS)
     assert anew.change is Change.CREATED
     assert anew.outputs["metadata"]["uid"] != uid
-    objects.delete(Reference("v1", "Namespace", "", name), timeout_seconds=SECONDS)
-    assert api.get(Reference("v1", "Namespace", "", name)) is None
+    objects.delete(ObjectReference("v1", "Namespace", "", name), timeout_seconds=SECONDS)
+    assert api.get(ObjectReference("v1", "Namespace", "", name)) is None
 
 
 def test_a_deletion_waits_for_what_the_object_owns(objects: Objects, api: Api, namespace: str, node: str) -> None:
     objects.apply(deployment(namespace, replicas=3, template=on_node(node)), timeout_seconds=SECONDS)
-    reference = Reference("apps/v1", "Deployment", namespace, "web")
+    reference = ObjectReference("apps/v1", "Deployment", namespace, "web")
     objects.delete(reference, timeout_seconds=SECONDS)
     assert api.get(reference) is None
     assert api.list("v1", "Pod", namespace=namespace) == []
@@ -626,7 +626,7 @@ def test_a_claim_in_use_says_by_which_pods(objects: Objects, api: Api, namespace
     objects.apply(claim, timeout_seconds=SECONDS, wait=False)
     objects.apply(pod, timeout_seconds=SECONDS, wait=False)
     with pytest.raises(LocalError) as caught:
-        objects.delete(Reference("v1", "PersistentVolumeClaim", namespace, "data"), timeout_seconds=1)
+        objects.delete(ObjectReference("v1", "PersistentVolumeClaim", namespace, "data"), timeout_seconds=1)
     lines = str(caught.value).split("\n")
     assert lines[0] == f"PersistentVolumeClaim {namespace}/data was not gone after 1 s"
     assert "kubernetes.io/pvc-protection" in lines[1]

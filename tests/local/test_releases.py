@@ -21,7 +21,7 @@ import pytest
 from components.volcano_stack import VolcanoStackArgs, volcano_values
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.objects.api import Api, ApiError, Reference
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "http://127.0.0.1:9"
 SECONDS = 60.0
 DEFINITIONS = "apiextensions.k8s.io/v1"
-QUEUES = Reference(DEFINITIONS, "CustomResourceDefinition", "", "queues.scheduling.volcano.sh")
+QUEUES = ObjectReference(DEFINITIONS, "CustomResourceDefinition", "", "queues.scheduling.volcano.sh")
 
 CONFIG_MAP = """
     apiVersion: v1
@@ -142,7 +142,7 @@ class Place:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def get(self, kind: str, name: str, api_version: str = "v1") -> dict[str, Any] | None:
-        return self.api.get(Reference(api_version, kind, self.namespace, name))
+        return self.api.get(ObjectReference(api_version, kind, self.namespace, name))
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def place(api: Api, paths: Paths, binaries: Mapping[str, Path], namespace: str, 
     yield made
     for name in ("r", "volcano"):
         made.releases().delete(name, namespace)
-    api.delete(Reference("v1", "Node", "", namespace), propagation="Background")
+    api.delete(ObjectReference("v1", "Node", "", namespace), propagation="Background")
 
 
 def until(done: Callable[[], object], seconds: float = 30.0) -> None:
@@ -199,7 +199,7 @@ def test_what_changed_is_upgraded(place: Place, what: str) -> None:
 def test_an_object_that_somebody_deleted_comes_back(place: Place) -> None:
     write_chart(place.root / "thing", it=CONFIG_MAP)
     place.apply()
-    place.api.delete(Reference("v1", "ConfigMap", place.namespace, "it"))
+    place.api.delete(ObjectReference("v1", "ConfigMap", place.namespace, "it"))
     assert place.apply().change is Change.UPDATED
     assert place.get("ConfigMap", "it") is not None
 
@@ -499,7 +499,7 @@ def test_volcano_goes_on_in_a_shell_without_it_and_no_webhook_outlives_its_proce
     write_chart(place.root / "charts" / "volcano", queue=QUEUE_DEFINITION, admission=ADMISSION, webhook=webhook)
     inputs = {"name": "volcano", "repositoryOpts": {"repo": NOBODY}, "version": "1.0.0"}
     with_it = {"PATH": str(programs), "TRN_CHARTS": str(place.root / "charts")}
-    configuration = Reference(
+    configuration = ObjectReference(
         "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", f"{place.namespace}-it"
     )
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": place.namespace}}
@@ -552,7 +552,7 @@ def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(pla
         "containers": [{"name": "c", "image": "x"}],
     }
     task = {"name": "w", "replicas": 2, "template": {"spec": pod}}
-    job = Reference("batch.volcano.sh/v1alpha1", "Job", place.namespace, "gang")
+    job = ObjectReference("batch.volcano.sh/v1alpha1", "Job", place.namespace, "gang")
     metadata = {"name": "gang", "namespace": place.namespace}
     spec = {"queue": "q", "minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
     place.api.apply({"apiVersion": job.api_version, "kind": "Job", "metadata": metadata, "spec": spec})

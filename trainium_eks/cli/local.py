@@ -57,7 +57,7 @@ def up(target: Target, nodes: int | None) -> int:
         from trainium_eks.cli import render_local
         from trainium_eks.local import deployment
 
-        asked = deployment.Request(target.project(), target.stack, nodes)
+        asked = deployment.UpRequest(target.project(), target.stack, nodes)
         with render_local.reporter(no_color=target.no_color) as reporter:
             result = deployment.up(asked, reporter)
         render_local.show(result, target.stack, no_color=target.no_color)

@@ -57,7 +57,7 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
+class UpRequest:
     """What ``trn local up`` was asked for."""
 
     project: Path
@@ -163,7 +163,7 @@ class UpFailed(LocalError):  # noqa: N818 (what happened)
         super().__init__(message)
 
 
-def up(asked: Request, reporter: Reporter) -> Result:
+def up(asked: UpRequest, reporter: Reporter) -> Result:
     """Brings a stack to what its program says. Run again after whatever happened, it goes on.
 
     Raises:
@@ -258,7 +258,7 @@ def _csi_drivers(graph: Graph) -> tuple[str, ...]:
     return tuple(each.driver.name for each in ADDONS.values() if each.driver and each.name in names)
 
 
-def _adjustment(asked: Request) -> Callable[..., Any]:
+def _adjustment(asked: UpRequest) -> Callable[..., Any]:
     if asked.nodes is None:
         return lambda settings: settings
     return with_nodes(asked.nodes, load_project(asked.project).name)
@@ -292,7 +292,7 @@ class _Tally:
         self.changes.setdefault(kind, Counter())[change] += 1
 
 
-def _run_program(asked: Request, adjust: Callable[..., Any], options: BackendOptions, tally: _Tally) -> Graph:
+def _run_program(asked: UpRequest, adjust: Callable[..., Any], options: BackendOptions, tally: _Tally) -> Graph:
     def heard(event: Mapping[str, Any]) -> None:
         tally(from_json(event))
 

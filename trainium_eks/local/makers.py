@@ -17,7 +17,7 @@ from trainium_eks.local.nodes.addon_workloads import AddonWorkloads
 from trainium_eks.local.nodes.node_pools import pool_key, pool_of
 from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.objects.api import Api
-from trainium_eks.local.objects.apply import Objects, Reference
+from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.model.instances import CATALOGUE, Catalogue
@@ -129,7 +129,9 @@ class _Objects:
     def reference(self, asked: Asked) -> Mapping[str, Any]:
         manifest = _manifest(asked)
         metadata = manifest["metadata"]
-        reference = Reference(manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"])
+        reference = ObjectReference(
+            manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+        )
         return reference.to_json()
 
     def apply(self, asked: Asked) -> Applied:
@@ -142,7 +144,7 @@ class _Objects:
         return self._objects.apply(_manifest(asked), timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
 
     def delete(self, reference: Mapping[str, Any]) -> None:
-        self._objects.delete(Reference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)
+        self._objects.delete(ObjectReference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)
 
 
 def _manifest(asked: Asked) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes.node_pools import SIMULATED
-from trainium_eks.local.objects.apply import Objects, Reference
+from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.model import addons
 from trainium_eks.model.addon_records import AddonWorkload, Pod
 from trainium_eks.model.instances import CATALOGUE, DEVICE_RESOURCES
@@ -62,7 +62,9 @@ class AddonWorkloads:
         """Takes away what the add-on runs; fine when it is not there."""
         for each in reversed(manifests(addon, "", "")):
             metadata = each["metadata"]
-            reference = Reference(each["apiVersion"], each["kind"], metadata.get("namespace", ""), metadata["name"])
+            reference = ObjectReference(
+                each["apiVersion"], each["kind"], metadata.get("namespace", ""), metadata["name"]
+            )
             self._objects.delete(reference, timeout_seconds=timeout_seconds)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainium_eks.local.nodes.node_pools import POOL_LABEL, NodePool
-from trainium_eks.local.objects.api import Api, Reference, in_parallel
+from trainium_eks.local.objects.api import Api, ObjectReference, in_parallel
 from trainium_eks.model.instances import InstanceType
 from trainium_eks.model.workloads import EBS_DRIVER
 
@@ -42,7 +42,7 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
     def make(each: Mapping[str, Any]) -> None:
         if each["metadata"]["name"] in live:
             # What a driver said cannot be changed, and the one of a node that was deleted is about to go.
-            reference = Reference(_API_VERSION, _KIND, "", each["metadata"]["name"])
+            reference = ObjectReference(_API_VERSION, _KIND, "", each["metadata"]["name"])
             api.delete(reference, propagation="Background")
         api.create_or_apply(each)
 

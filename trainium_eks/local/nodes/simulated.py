@@ -8,7 +8,7 @@ from typing import Any
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
-from trainium_eks.local.objects.api import FIELD_MANAGER, Api, Reference, in_parallel
+from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
 
 __all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
 
@@ -209,8 +209,8 @@ def _notes(new: int, changed: int, surplus: int, drivers_told: int) -> tuple[str
     return ("nodes: " + ", ".join(f"{count} {what}" for count, what in parts if count),)
 
 
-def _reference(name: str) -> Reference:
-    return Reference("v1", "Node", "", name)
+def _reference(name: str) -> ObjectReference:
+    return ObjectReference("v1", "Node", "", name)
 
 
 def _number(name: str) -> int:

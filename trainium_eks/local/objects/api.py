@@ -22,9 +22,9 @@ from kubernetes.client.exceptions import ApiException  # type: ignore[import-unt
 from kubernetes.config import ConfigException, new_client_from_config  # type: ignore[import-untyped]
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.objects.api_types import ApiError, Cause, Kind, NoSuchKind, Reference
+from trainium_eks.local.objects.api_types import ApiError, Cause, Kind, NoSuchKind, ObjectReference
 
-__all__ = ["FIELD_MANAGER", "Api", "ApiError", "Cause", "Kind", "NoSuchKind", "Reference", "in_parallel"]
+__all__ = ["FIELD_MANAGER", "Api", "ApiError", "Cause", "Kind", "NoSuchKind", "ObjectReference", "in_parallel"]
 
 FIELD_MANAGER = "trn"
 """Who owns the fields that are applied (``metadata.managedFields``)."""
@@ -248,7 +248,7 @@ class Api:
 
     # --- Objects --------------------------------------------------------------------------------------------------
 
-    def get(self, reference: Reference) -> dict[str, Any] | None:
+    def get(self, reference: ObjectReference) -> dict[str, Any] | None:
         """The object, or nothing when it (or its kind) is not there."""
         try:
             kind = self.kind(reference.api_version, reference.kind)
@@ -321,7 +321,7 @@ class Api:
         path = self.kind(reference.api_version, reference.kind).path(reference.namespace)
         return self.request("POST", path, manifest, query=query)
 
-    def delete(self, reference: Reference, *, propagation: str = "Foreground") -> bool:
+    def delete(self, reference: ObjectReference, *, propagation: str = "Foreground") -> bool:
         """Asks for an object's deletion; does not wait for its end. Whether it was there.
 
         Args:
@@ -340,7 +340,7 @@ class Api:
             raise
         return True
 
-    def reference(self, manifest: Mapping[str, Any]) -> Reference:
+    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
         """Names the object of a manifest; without a namespace, a namespaced kind is in ``default``."""
         metadata = manifest.get("metadata") or {}
         for field, value in (
@@ -352,7 +352,7 @@ class Api:
                 raise LocalError(f"an object without {field} cannot be applied: {json.dumps(manifest)[:300]}")
         kind = self.kind(manifest["apiVersion"], manifest["kind"])
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        return Reference(kind.api_version, kind.kind, namespace, metadata["name"])
+        return ObjectReference(kind.api_version, kind.kind, namespace, metadata["name"])
 
     # --- Bulk -----------------------------------------------------------------------------------------------------
 

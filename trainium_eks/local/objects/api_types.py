@@ -89,7 +89,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ObjectReference:
     """Names one object."""
 
     api_version: str
@@ -106,6 +106,6 @@ class Reference:
         return {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name}
 
     @staticmethod
-    def from_json(data: Mapping[str, str]) -> "Reference":
+    def from_json(data: Mapping[str, str]) -> "ObjectReference":
         """The opposite of :meth:`to_json`."""
-        return Reference(data["apiVersion"], data["kind"], data["namespace"], data["name"])
+        return ObjectReference(data["apiVersion"], data["kind"], data["namespace"], data["name"])

@@ -15,11 +15,11 @@ from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.objects import awaits
-from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, Reference
+from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, ObjectReference
 from trainium_eks.local.objects.awaits import Failed, Readiness, Ready, Related, Waiting
 from trainium_eks.local.objects.holders import holding
 
-__all__ = ["Objects", "Reference"]
+__all__ = ["ObjectReference", "Objects"]
 
 SHORTEST_SECONDS = 0.05
 """Between two looks at an object that is awaited; grows."""
@@ -88,7 +88,7 @@ class Objects:
             live = self._await_ready(reference, live, patience)
         return Applied(change, _without_managed_fields(live))
 
-    def delete(self, reference: Reference, *, timeout_seconds: float) -> None:
+    def delete(self, reference: ObjectReference, *, timeout_seconds: float) -> None:
         """Deletes an object and what it owns, and waits until it is gone. One that is absent is fine.
 
         Raises:
@@ -107,7 +107,7 @@ class Objects:
 
     # --- Applying -------------------------------------------------------------------------------------------------
 
-    def _reference(self, manifest: Mapping[str, Any]) -> Reference:
+    def _reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
         try:
             return self._api.reference(manifest)
         except NoSuchKind as error:
@@ -121,7 +121,7 @@ class Objects:
 
     def _apply(
         self,
-        reference: Reference,
+        reference: ObjectReference,
         wanted: Mapping[str, Any],
         patience: "_Patience",
         make_room: Callable[[], None],
@@ -145,14 +145,14 @@ class Objects:
             return Change.REPLACED, self._create(reference, wanted, patience)
         return Change.SAME if _is_same(wanted, before, after) else Change.UPDATED, after
 
-    def _is_ending(self, reference: Reference, live: Mapping[str, Any]) -> bool:
+    def _is_ending(self, reference: ObjectReference, live: Mapping[str, Any]) -> bool:
         """Whether an object is being deleted, or will be with its namespace."""
         if live["metadata"].get("deletionTimestamp"):
             return True
         namespace = self._api.get(_namespace(reference)) if reference.namespace else None
         return namespace is not None and bool(namespace["metadata"].get("deletionTimestamp"))
 
-    def _create(self, reference: Reference, wanted: Mapping[str, Any], patience: "_Patience") -> dict[str, Any]:
+    def _create(self, reference: ObjectReference, wanted: Mapping[str, Any], patience: "_Patience") -> dict[str, Any]:
         try:
             return self._api.apply(wanted)
         except ApiError as error:
@@ -163,7 +163,7 @@ class Objects:
             self._await_gone(namespace, live, patience)
         return self._api.apply(wanted)
 
-    def _check_not_held(self, reference: Reference) -> None:
+    def _check_not_held(self, reference: ObjectReference) -> None:
         """A claim is not deleted while pods hold it: it would go only after them, and there would be no way back."""
         if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
             return
@@ -186,7 +186,7 @@ class Objects:
 
     # --- Awaiting -------------------------------------------------------------------------------------------------
 
-    def _await_ready(self, reference: Reference, live: dict[str, Any], patience: "_Patience") -> dict[str, Any]:
+    def _await_ready(self, reference: ObjectReference, live: dict[str, Any], patience: "_Patience") -> dict[str, Any]:
         while True:
             state = self._readiness(live)
             if isinstance(state, Ready):
@@ -207,7 +207,7 @@ class Objects:
         metadata, spec = live["metadata"], live.get("spec") or {}
         if relation == "StorageClass":
             name = spec.get("storageClassName")
-            reference = Reference("storage.k8s.io/v1", "StorageClass", "", name or "")
+            reference = ObjectReference("storage.k8s.io/v1", "StorageClass", "", name or "")
             return awaits.readiness(live, Related(storage_class=self._api.get(reference) if name else None))
         if relation == "EndpointSlice":
             slices = self._api.list(
@@ -219,7 +219,9 @@ class Objects:
             return awaits.readiness(live, Related(endpoint_slices=slices))
         return awaits.readiness(live, Related(pods=self._pods(live)))
 
-    def _not_ready(self, reference: Reference, live: Mapping[str, Any], state: Waiting, patience: "_Patience") -> str:
+    def _not_ready(
+        self, reference: ObjectReference, live: Mapping[str, Any], state: Waiting, patience: "_Patience"
+    ) -> str:
         lines = [f"{reference} {patience.ended('was not ready')}: {state.reason}"]
         lines += awaits.pods_wait_for(self._pods(live))
         events = self._api.list("v1", "Event", namespace=reference.namespace or "default", fields="type!=Normal")
@@ -232,7 +234,7 @@ class Objects:
         selector = _selector(workload)
         return self._api.list("v1", "Pod", namespace=namespace, labels=selector) if namespace and selector else []
 
-    def _await_gone(self, reference: Reference, before: Mapping[str, Any], patience: "_Patience") -> None:
+    def _await_gone(self, reference: ObjectReference, before: Mapping[str, Any], patience: "_Patience") -> None:
         while True:
             live = self._api.get(reference)
             # One with another uid was made anew since, by a controller for instance.
@@ -340,7 +342,7 @@ def _is_immutable(error: ApiError) -> bool:
     return error.reason == "Invalid" and any(_IMMUTABLE.search(cause.message) for cause in error.causes)
 
 
-def _about(reference: Reference, error: ApiError, doing: str = "") -> ApiError:
+def _about(reference: ObjectReference, error: ApiError, doing: str = "") -> ApiError:
     """The same error, saying which object it is about."""
     return ApiError(error.status, error.reason, f"{reference}: {doing}{error.message}", error.causes)
 
@@ -350,8 +352,8 @@ def _name(manifest: Mapping[str, Any]) -> str:
     return "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
 
 
-def _namespace(reference: Reference) -> Reference:
-    return Reference("v1", "Namespace", "", reference.namespace)
+def _namespace(reference: ObjectReference) -> ObjectReference:
+    return ObjectReference("v1", "Namespace", "", reference.namespace)
 
 
 def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:

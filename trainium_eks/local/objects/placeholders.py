@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.local.changes import Change
-from trainium_eks.local.objects.api import Api, Reference
+from trainium_eks.local.objects.api import Api, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 
 LABEL = "trainium-eks/placeholder"
@@ -42,7 +42,7 @@ def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_secon
     changed = []
     for definition in definitions(chart):
         name = definition["metadata"]["name"]
-        there = api.get(Reference(_API_VERSION, _KIND, "", name))
+        there = api.get(ObjectReference(_API_VERSION, _KIND, "", name))
         # A chart's own definition outlives its release (`helm.sh/resource-policy: keep`), and is better.
         if there is not None and LABEL not in (there["metadata"].get("labels") or {}):
             continue
@@ -67,7 +67,7 @@ def remove(api: Api, objects: Objects, release: str, *, timeout_seconds: float) 
     found = api.list(_API_VERSION, _KIND, labels=f"{LABEL}=true,{RELEASE_LABEL}={release}")
     names = [item["metadata"]["name"] for item in found]
     for name in names:
-        objects.delete(Reference(_API_VERSION, _KIND, "", name), timeout_seconds=timeout_seconds)
+        objects.delete(ObjectReference(_API_VERSION, _KIND, "", name), timeout_seconds=timeout_seconds)
     return names
 
 

@@ -36,7 +36,7 @@ _NOT_THERE = re.compile(
 
 
 @dataclass(frozen=True)
-class Chart:
+class FoundChart:
     """A chart that is on this machine."""
 
     name: str
@@ -75,7 +75,7 @@ class Charts:
         self._hosts: dict[str, _Host] = {}
         self._hosts_lock = threading.Lock()
 
-    def find(self, wanted: Wanted) -> Chart | Missing:
+    def find(self, wanted: Wanted) -> FoundChart | Missing:
         """The chart of a release.
 
         Raises:
@@ -94,7 +94,7 @@ class Charts:
                 return found
         return self._cached(wanted, name) or self._pulled(wanted, name)
 
-    def _local(self, wanted: Wanted) -> Chart:
+    def _local(self, wanted: Wanted) -> FoundChart:
         path = (self._project / wanted.chart).resolve()
         if not path.exists():
             raise LocalError(
@@ -108,7 +108,7 @@ class Charts:
         directory = re.sub(r"[^A-Za-z0-9.-]+", "_", source.partition("://")[2])
         return self._cache / directory / f"{name}-{wanted.version}.tgz"
 
-    def _cached(self, wanted: Wanted, name: str) -> Chart | None:
+    def _cached(self, wanted: Wanted, name: str) -> FoundChart | None:
         package = self._place(wanted, name)
         if not package.is_file():
             return None
@@ -118,7 +118,7 @@ class Charts:
             return None  # pulled anew, over it
         return chart if _is_version(chart, name, wanted.version) else None
 
-    def _pulled(self, wanted: Wanted, name: str) -> Chart | Missing:
+    def _pulled(self, wanted: Wanted, name: str) -> FoundChart | Missing:
         source = wanted.repository.get("repo") or wanted.chart
         host = self._host(urlsplit(source).netloc)
         with host.lock:
@@ -135,7 +135,7 @@ class Charts:
                 host.unreachable = _last_words(str(error))
         return _unreachable(source, name, wanted.version, host.unreachable)
 
-    def _pull(self, wanted: Wanted, name: str) -> Chart:
+    def _pull(self, wanted: Wanted, name: str) -> FoundChart:
         flags = [f"{REPOSITORY_FLAGS[key]}={value}" for key, value in wanted.repository.items()]
         if wanted.devel:
             flags.append("--devel")
@@ -156,7 +156,7 @@ class Charts:
         except OSError as error:
             where = f"{package.parent}: {error.strerror or error}"
             raise LocalError(f"charts cannot be kept: {where}. Free space there, or set TRN_CACHE") from error
-        return Chart(chart.name, chart.version, package, chart.digest, chart.origin)
+        return FoundChart(chart.name, chart.version, package, chart.digest, chart.origin)
 
     def _host(self, name: str) -> "_Host":
         with self._hosts_lock:
@@ -171,7 +171,7 @@ class _Host:
         self.unreachable = ""
 
 
-def _in_directory(directory: Path, name: str, version: str) -> Chart | Missing | None:
+def _in_directory(directory: Path, name: str, version: str) -> FoundChart | Missing | None:
     """The chart in the directory that the user gave; nothing when no version of it is there."""
     if not directory.is_dir():
         raise LocalError(f"{VARIABLE} is {directory}, which is no directory")
@@ -195,7 +195,7 @@ def _is_chart(directory: Path) -> bool:
     return (directory / "Chart.yaml").is_file()
 
 
-def _read(path: Path, origin: str) -> Chart:
+def _read(path: Path, origin: str) -> FoundChart:
     """Name, version and digest of the chart in a directory or package.
 
     Raises:
@@ -207,7 +207,7 @@ def _read(path: Path, origin: str) -> Chart:
         else:
             text, digest = _chart_yaml(path), hashlib.sha256(path.read_bytes()).hexdigest()
         metadata: Any = yaml.safe_load(text)
-        return Chart(str(metadata["name"]), str(metadata["version"]), path, digest, origin)
+        return FoundChart(str(metadata["name"]), str(metadata["version"]), path, digest, origin)
     except (OSError, EOFError, tarfile.TarError, yaml.YAMLError, KeyError, TypeError, zlib.error) as error:
         raise LocalError(f"{path} is no Helm chart: {error}") from error
 
@@ -231,7 +231,7 @@ def _directory_digest(directory: Path) -> str:
     return sha.hexdigest()
 
 
-def _is_version(chart: Chart, name: str, version: str) -> bool:
+def _is_version(chart: FoundChart, name: str, version: str) -> bool:
     """Helm itself takes ``v0.5.30`` and ``0.5.30`` for the same."""
     return chart.name == name and chart.version.removeprefix("v") == version.removeprefix("v")
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.objects import placeholders
-from trainium_eks.local.objects.api import Api, NoSuchKind, Reference, in_parallel
+from trainium_eks.local.objects.api import Api, NoSuchKind, ObjectReference, in_parallel
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import webhooks
-from trainium_eks.local.releases.charts import Chart, Charts, Missing
-from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, Status, python_file
+from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
+from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, ReleaseStatus, python_file
 from trainium_eks.local.releases.release_inputs import Wanted, wanted
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Volcano
@@ -47,7 +47,7 @@ class _Mark:
         return f"[trn chart {self.chart} inputs {self.inputs}]"
 
     @staticmethod
-    def of(status: Status | None) -> "_Mark | None":
+    def of(status: ReleaseStatus | None) -> "_Mark | None":
         found = _MARK.search(status.description) if status else None
         return _Mark(*found.groups()) if found else None
 
@@ -147,7 +147,7 @@ class Releases:
 
     # --- One release ----------------------------------------------------------------------------------------------
 
-    def _settled(self, release: Wanted) -> Status | None:
+    def _settled(self, release: Wanted) -> ReleaseStatus | None:
         """The release as it is, after undoing what was begun and not done: Helm refuses to touch such a release."""
         name, namespace, seconds = release.name, release.namespace, release.timeout_seconds
         status = self._helm.status(name, namespace)
@@ -164,7 +164,7 @@ class Releases:
             raise LocalError(f"Helm release {_name(release)} was left {status.status}: {error}") from error
         return self._helm.status(name, namespace)
 
-    def _is_current(self, release: Wanted, status: Status, mark: _Mark) -> bool:
+    def _is_current(self, release: Wanted, status: ReleaseStatus, mark: _Mark) -> bool:
         """Whether nothing is to do: made from the same, complete, and its objects still there."""
         if status.status != "deployed" or _Mark.of(status) != mark:
             return False
@@ -177,9 +177,9 @@ class Releases:
         except NoSuchKind:
             return False
         place = (top["metadata"].get("namespace") or namespace) if kind.namespaced else ""
-        return self._api.get(Reference(kind.api_version, kind.kind, place, top["metadata"]["name"])) is not None
+        return self._api.get(ObjectReference(kind.api_version, kind.kind, place, top["metadata"]["name"])) is not None
 
-    def _without_chart(self, release: Wanted, missing: Missing, before: Status | None) -> Applied:
+    def _without_chart(self, release: Wanted, missing: Missing, before: ReleaseStatus | None) -> Applied:
         if before is not None and before.status == "deployed":
             return self._kept(release, missing, before)
         if before is not None:
@@ -192,7 +192,7 @@ class Releases:
         change = Change.CREATED if made else Change.SAME
         return Applied(change, {}, _about(release, notes), missing.reason)
 
-    def _kept(self, release: Wanted, missing: Missing, before: Status) -> Applied:
+    def _kept(self, release: Wanted, missing: Missing, before: ReleaseStatus) -> Applied:
         """A release whose chart is no longer available stays; only what the program now wants otherwise is missing."""
         volcano = missing.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
@@ -222,7 +222,7 @@ class Releases:
 
     # --- Helm -----------------------------------------------------------------------------------------------------
 
-    def _upgrade(self, release: Wanted, chart: Chart, answering: webhooks.Answering, mark: _Mark) -> list[str]:
+    def _upgrade(self, release: Wanted, chart: FoundChart, answering: webhooks.Answering, mark: _Mark) -> list[str]:
         """Has Helm install or upgrade it; what to tell the user."""
         removed = placeholders.remove(self._api, self._objects, release.key, timeout_seconds=release.timeout_seconds)
         pods = _Pods(self._api, release.namespace, self._waiting, self._stopping)
@@ -245,14 +245,14 @@ class Releases:
             notes.append(f"the chart's own definitions took the place of placeholders: {', '.join(removed)}")
         return notes
 
-    def _without_hook_webhooks(self, status: Status) -> list[str]:
+    def _without_hook_webhooks(self, status: ReleaseStatus) -> list[str]:
         """Deletes webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891)."""
         return self._delete_webhooks(webhooks.head(each) for hook in status.hooks for each in webhooks.documents(hook))
 
     def _delete_webhooks(self, heads: Iterable[Mapping[str, Any]]) -> list[str]:
         gone = []
         for top in heads:
-            reference = Reference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
+            reference = ObjectReference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
             if top["kind"] in WEBHOOK_KINDS and self._api.delete(reference):
                 gone.append(f"{top['kind']} {top['metadata']['name']}")
         return [f"deleted, for no process is behind a simulated pod: {', '.join(gone)}"] if gone else []
@@ -308,7 +308,7 @@ class _Pods:
         return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})
 
 
-def _outputs(release: Wanted, status: Status, chart: str, version: str) -> dict[str, Any]:
+def _outputs(release: Wanted, status: ReleaseStatus, chart: str, version: str) -> dict[str, Any]:
     return {
         "status": {
             "name": release.name,
@@ -329,7 +329,7 @@ def _name(release: Wanted) -> str:
     return f"{release.namespace}/{release.name}"
 
 
-def _is_volcano(name: str, status: Status) -> bool:
+def _is_volcano(name: str, status: ReleaseStatus) -> bool:
     heads = (webhooks.head(document) for document in webhooks.documents(status.manifest))
     wanted_name = f"{name}-scheduler"
     return any(top.get("kind") == "Deployment" and top["metadata"]["name"] == wanted_name for top in heads)

@@ -35,7 +35,7 @@ class HelmTimedOut(HelmError):  # noqa: N818 - reads as what it is where it is r
 
 
 @dataclass(frozen=True)
-class Status:
+class ReleaseStatus:
     """The newest revision of a release."""
 
     revision: int
@@ -81,7 +81,7 @@ class HelmCli:
             "DOCKER_CONFIG": str(home / "docker"),
         }
 
-    def status(self, name: str, namespace: str) -> Status | None:
+    def status(self, name: str, namespace: str) -> ReleaseStatus | None:
         """The newest revision of a release; nothing when there is none."""
         try:
             release = json.loads(self._on_cluster("status", name, namespace, "--output", "json"))
@@ -91,7 +91,7 @@ class HelmCli:
             raise
         info: Mapping[str, Any] = release["info"]
         hooks = tuple(str(hook["manifest"]) for hook in release.get("hooks") or [])
-        return Status(
+        return ReleaseStatus(
             int(release["version"]), info["status"], info.get("description", ""), release.get("manifest", ""), hooks
         )
 

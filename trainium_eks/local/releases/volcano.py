@@ -26,7 +26,7 @@ from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.ports import is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
-from trainium_eks.local.objects.api import Api, ApiError, Reference
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
 
@@ -227,7 +227,7 @@ class Volcano:
                 return f"{name} is not healthy"
         if SCHEDULER in running:
             for queue in OWN_QUEUES:
-                if self._api.get(Reference(QUEUE_API, "Queue", "", queue)) is None:
+                if self._api.get(ObjectReference(QUEUE_API, "Queue", "", queue)) is None:
                     return f"{SCHEDULER} has not made the queue {queue}"
         if WEBHOOK_MANAGER not in running:
             return ""

@@ -15,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.objects import api as api_module
-from trainium_eks.local.objects.api import Api, ApiError, Kind, NoSuchKind, Reference, in_parallel
+from trainium_eks.local.objects.api import Api, ApiError, Kind, NoSuchKind, ObjectReference, in_parallel
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
@@ -304,13 +304,13 @@ def test_a_manifest_without_name_or_kind_is_refused(play: Any) -> None:
 def test_without_a_namespace_an_object_is_in_default(play: Any) -> None:
     api, _ = play(CONFIG_MAPS)
     reference = api.reference({**CONFIG_MAP, "metadata": {"name": "a"}})
-    assert reference == Reference("v1", "ConfigMap", "default", "a")
+    assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
     assert str(reference) == "ConfigMap default/a"
 
 
 def test_a_reference_survives_the_ledger() -> None:
-    reference = Reference("v1", "Node", "", "n")
-    assert Reference.from_json(json.loads(json.dumps(reference.to_json()))) == reference
+    reference = ObjectReference("v1", "Node", "", "n")
+    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference
 
 
 def test_a_list_that_grew_too_old_starts_again(play: Any) -> None:
@@ -327,7 +327,7 @@ def test_a_list_that_grew_too_old_starts_again(play: Any) -> None:
 def test_what_is_absent_is_nothing_to_get_or_delete(play: Any) -> None:
     gone = refusal(404, "NotFound", "not found")
     api, _ = play(CONFIG_MAPS, gone, gone, CONFIG_MAPS, {"items": []}, CONFIG_MAPS, {"items": []})
-    reference, unknown = Reference("v1", "ConfigMap", "ns", "a"), Reference("v1", "Queue", "", "q")
+    reference, unknown = ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")
     assert api.get(reference) is None
     assert api.delete(reference) is False
     assert api.get(unknown) is None

@@ -12,7 +12,7 @@ import pytest
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts as module
-from trainium_eks.local.releases.charts import Chart, Charts, Missing
+from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli
 from trainium_eks.local.releases.release_inputs import Wanted, wanted
 
@@ -68,11 +68,11 @@ def test_a_local_chart_is_relative_to_the_project(place: Place) -> None:
     directory.mkdir(parents=True)
     (directory / "Chart.yaml").write_text("name: own\nversion: 0.1.0\n")
     found = place.charts().find(release(chart="./charts/own"))
-    assert isinstance(found, Chart)
+    assert isinstance(found, FoundChart)
     assert (found.name, found.path) == ("own", directory.resolve())
     (directory / "values.yaml").write_text("a: 1\n")
     again = place.charts().find(release(chart="./charts/own"))
-    assert isinstance(again, Chart)
+    assert isinstance(again, FoundChart)
     assert again.digest != found.digest
 
 
@@ -87,7 +87,7 @@ def test_the_users_directory_comes_first_with_or_without_the_v(place: Place, wan
     package(given / f"thing-{has}.tgz", "thing", has)
     package(given / "thing-0.9.0.tgz", "thing", "0.9.0")
     found = place.charts(TRN_CHARTS=str(given)).find(release(wants))
-    assert isinstance(found, Chart)
+    assert isinstance(found, FoundChart)
     assert (found.version, place.pulls) == (has, 0)
 
 
@@ -96,7 +96,7 @@ def test_an_unpacked_chart_in_the_users_directory_is_taken(place: Place) -> None
     directory.mkdir(parents=True)
     (directory / "Chart.yaml").write_text("name: thing\nversion: 1.0.0\n")
     found = place.charts(TRN_CHARTS=str(place.root / "given")).find(release(chart="oci://example.com/x/thing"))
-    assert isinstance(found, Chart)
+    assert isinstance(found, FoundChart)
     assert found.path == directory
 
 
@@ -117,8 +117,8 @@ def test_a_chart_is_pulled_once_and_kept(place: Place) -> None:
     pull = f"cp {place.root}/served.tgz $2/thing-1.0.0.tgz"
     first = place.charts(pull).find(release())
     second = place.charts().find(release())
-    assert isinstance(first, Chart)
-    assert isinstance(second, Chart)
+    assert isinstance(first, FoundChart)
+    assert isinstance(second, FoundChart)
     assert (first.digest, place.pulls) == (second.digest, 1)
     assert "--version 1.0.0" in place.calls.read_text()
     assert f"--repo={REPOSITORY}" in place.calls.read_text()
@@ -136,9 +136,9 @@ def test_a_broken_package_in_the_cache_is_pulled_anew(place: Place) -> None:
     package(place.root / "served.tgz", "thing", "1.0.0")
     charts = place.charts(f"cp {place.root}/served.tgz $2/thing-1.0.0.tgz")
     found = charts.find(release())
-    assert isinstance(found, Chart)
+    assert isinstance(found, FoundChart)
     found.path.write_bytes(found.path.read_bytes()[:40])
-    assert isinstance(charts.find(release()), Chart)
+    assert isinstance(charts.find(release()), FoundChart)
     assert place.pulls == 2
 
 
