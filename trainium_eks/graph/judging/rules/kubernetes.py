@@ -332,7 +332,9 @@ def _trust_faults(role: Resource) -> Iterator[str]:
 
 def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterator[Finding]:
     """Add-ons that call AWS have a role by Pod Identity, in the add-on or by an association of their own."""
-    stated = {(each.inputs.get("namespace"), each.inputs.get("serviceAccount")) for each in view.of(ASSOCIATION)}
+    stated = {
+        (text(each.inputs.get("namespace")), text(each.inputs.get("serviceAccount"))) for each in view.of(ASSOCIATION)
+    }
     identities = {name: record.identity for name, record in ADDONS.items() if record.identity is not None}
     for name, identity in identities.items():
         for addon in view.addons(name):
