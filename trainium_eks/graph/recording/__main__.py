@@ -44,7 +44,6 @@ def main() -> None:
         return
     answer_file, program = Path(request.answer), Path(request.program)
     sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
-    _watch(answer_file, program, request.timeout_seconds)
     _recorded(request, program).write(answer_file)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -55,6 +54,8 @@ def main() -> None:
 def _recorded(request: Request, program: Path) -> Answer:
     from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut, record_program
 
+    # From now on the program's time runs; importing Pulumi's SDK takes as long as the machine lets it.
+    _watch(Path(request.answer), program, request.timeout_seconds)
     # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]

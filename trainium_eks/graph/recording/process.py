@@ -22,7 +22,7 @@ from trainium_eks.model.problems import Problem, config_path
 __all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
 
 # The child ends itself and says what is pending; only one that cannot even do that is killed, after this long.
-_GRACE_SECONDS = 10.0
+_GRACE_SECONDS = 30.0
 
 # No line of JSON contains this character.
 _LAST_LINE = b"\0\n"
