@@ -15,6 +15,8 @@ from trainium_eks.graph.graph import Graph
 
 SDK = (pulumi.Resource, pulumi.CustomResource, pulumi.ComponentResource, pulumi.ProviderResource)
 MODULES = sorted(Path(components.__file__).parent.glob("*.py"))
+DICTIONARIES = "_dicts.py"
+"""Types of args in dictionaries: keys, not attributes of a resource."""
 
 
 def assigned(tree: ast.AST) -> Iterator[str]:
@@ -64,7 +66,9 @@ def test_the_sdks_own_attributes_are_found() -> None:
     } <= of_the_sdk()
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.name))
+@pytest.mark.parametrize(
+    "module", [path for path in MODULES if path.name != DICTIONARIES], ids=lambda module: str(module.name)
+)
 def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module: Path) -> None:
     tree = ast.parse(module.read_text())
     assert {*assigned(tree), *defined(tree)} & of_the_sdk() == set()
