@@ -6,6 +6,7 @@ command must not pay for importing pulumi_aws (0.5 s).
 """
 
 import importlib
+import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -56,7 +57,8 @@ def _components() -> ModuleType:
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("_"):
+    # `from trainium_eks import fetched` asks here before it imports the module of that name.
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _components()
     if name not in module.__all__:
