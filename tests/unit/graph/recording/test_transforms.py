@@ -1,5 +1,7 @@
 """Transforms, which the engine calls back: in its order, on everything that is registered."""
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording.assumptions import Assumptions
-from trainium_eks.graph.recording.program import RecordingTimedOut
+from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut
 
 Record = Callable[..., Graph]
 Transform = Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult | None]
@@ -49,6 +51,18 @@ def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record: Rec
 
     graph = record(program)
     assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"order": "own parent stack "}
+
+
+class Building(pulumi.ComponentResource):
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("test:index:Building", name, {}, opts)
+        Outer(f"{name}-outer", pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
+
+
+def test_a_components_reach_everything_below_it(record: Record) -> None:
+    graph = record(lambda: Building("b", pulumi.ResourceOptions(transforms=[tagging("above ")])))
+    assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"order": "own above "}
 
 
 def test_what_was_registered_before_the_stacks_transform_is_left_alone(record: Record) -> None:
@@ -162,10 +176,23 @@ def test_an_error_in_a_transform_is_the_programs(record: Record) -> None:
 
 def test_a_transform_that_never_answers_does_not_keep_the_recording(record: Record) -> None:
     async def never(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
-        import asyncio
-
         await asyncio.Event().wait()
         raise AssertionError
 
     with pytest.raises(RecordingTimedOut, match="Eip e"):
         record(lambda: aws.ec2.Eip("e", opts=pulumi.ResourceOptions(transforms=[never])), timeout_seconds=1)
+
+
+def test_a_failure_elsewhere_does_not_wait_for_a_transform(record: Record) -> None:
+    async def never(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def program() -> None:
+        aws.ec2.Eip("waits", opts=pulumi.ResourceOptions(transforms=[never]))
+        aws.sqs.Queue("unknown")
+
+    started = time.monotonic()
+    with pytest.raises(RecordingError, match="aws:sqs/queue:Queue"):
+        record(program, timeout_seconds=50)
+    assert time.monotonic() - started < 50
