@@ -4,6 +4,8 @@ import ast
 import asyncio
 import importlib
 import inspect
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from pulumi.runtime import resource, settings
+from pulumi.runtime.proto import resource_pb2
 
 from trainium_eks.graph.recording import sdk
 
@@ -117,3 +120,19 @@ def test_no_other_module_touches_private_parts() -> None:
                 private = node.attr.startswith("_") and node.value.id in {*imported, "pulumi"}
                 found += [f"{file.relative_to(ROOT)}:{node.lineno}"] if private else []
     assert found == []
+
+
+def test_nobody_waits_for_a_loop_that_has_stopped() -> None:
+    loop = asyncio.new_event_loop()  # it never runs
+    callbacks = sdk.Callbacks(sdk.BaseMonitor(), loop)
+    request = resource_pb2.TransformRequest()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(callbacks.run, "token", request)
+        while not callbacks._running:
+            time.sleep(0.01)
+        callbacks.close()
+        with pytest.raises(CancelledError):
+            waits.result(timeout=20)
+    with pytest.raises(CancelledError):
+        callbacks.run("token", request)
+    loop.close()
