@@ -308,7 +308,9 @@ def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:
     return pulumi.Output.from_input(gib).apply(lambda size: f"{int(size)}Gi")
 
 
-def claim_options(parent: pulumi.Resource, namespace: k8s.core.v1.Namespace) -> pulumi.ResourceOptions:
+def claim_options(
+    parent: pulumi.Resource, namespace: k8s.core.v1.Namespace, *after: pulumi.Resource
+) -> pulumi.ResourceOptions:
     """How a claim of a static volume lives and ends.
 
     It goes with its namespace: deleted before it, the claim would wait for pods that only the namespace's end ends, and
@@ -316,7 +318,7 @@ def claim_options(parent: pulumi.Resource, namespace: k8s.core.v1.Namespace) -> 
     """
     return pulumi.ResourceOptions(
         parent=parent,
-        depends_on=[namespace],
+        depends_on=[namespace, *after],
         deleted_with=namespace,
         custom_timeouts=CLAIM_TIMEOUTS,
         # A file system can grow, and its volume with it, but nothing resizes a static claim, and a volume never binds a

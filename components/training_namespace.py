@@ -122,13 +122,13 @@ class TrainingNamespace(pulumi.ComponentResource):
         self._args = args
 
         self._namespace = self._make_namespace()
-        self._limit_resources()
+        quota = self._limit_resources()
         self._limit_network()
         guards = self._guard()
         self._let_researchers_in(guards)
         self._service_account = self._make_service_account()
         role = self._give_data_access() if self._buckets() else None
-        claim = self._claim_volume()
+        claim = self._claim_volume(quota)
 
         self.namespace = self._namespace.metadata["name"]
         self.service_account = self._service_account.metadata["name"]
@@ -164,8 +164,8 @@ class TrainingNamespace(pulumi.ComponentResource):
     def _metadata(self, name: str) -> k8s.meta.v1.ObjectMetaArgs:
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self._args.name)
 
-    def _limit_resources(self) -> None:
-        k8s.core.v1.ResourceQuota(
+    def _limit_resources(self) -> k8s.core.v1.ResourceQuota:
+        quota = k8s.core.v1.ResourceQuota(
             f"{self._name}-quota",
             metadata=self._metadata("team"),
             spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=self._quota()),
@@ -179,6 +179,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             ),
             opts=self._within(),
         )
+        return quota
 
     def _quota(self) -> dict[str, str]:
         args = self._args
@@ -334,14 +335,15 @@ class TrainingNamespace(pulumi.ComponentResource):
         )
         return role
 
-    def _claim_volume(self) -> k8s.core.v1.PersistentVolumeClaim | None:
+    def _claim_volume(self, quota: k8s.core.v1.ResourceQuota) -> k8s.core.v1.PersistentVolumeClaim | None:
+        """After the quota: where a file system is added to a team, the quota must have room for the claim first."""
         if self._args.volume_name is None:
             return None
         return k8s.core.v1.PersistentVolumeClaim(
             f"{self._name}-claim",
             metadata=self._metadata(lustre.CLAIM),
             spec=claim_spec(self._args.volume_name, self._args.volume_gib, self._args.volume_class),
-            opts=claim_options(self, self._namespace),
+            opts=claim_options(self, self._namespace, quota),
         )
 
 

@@ -56,6 +56,9 @@ def claim(api: Api, namespace: str) -> Iterator[str]:
         },
     }
     spec["csi"]["volumeHandle"] = f"{FILE_SYSTEM}::{namespace}"
+    shared = outputs().shared_volume
+    assert shared is not None
+    spec["csi"]["volumeAttributes"]["mountname"] = f"{shared.mount_name}/{namespace}"
     api.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
     wants = {
         "accessModes": ["ReadWriteMany"],
