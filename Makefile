@@ -87,8 +87,8 @@ $(VENV)/.runtime: requirements.txt | $(VENV)/.created
 	@touch $@
 
 # The little that providing the programs needs comes first, so that the rest is installed beside it.
-$(VENV)/.toolchain: requirements-local.txt | $(VENV)/.created
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(filelock|platformdirs)' $<)
+$(VENV)/.toolchain: requirements.txt requirements-local.txt | $(VENV)/.created
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -hE '^(filelock|platformdirs)' $^)
 	@touch $@
 
 $(VENV)/.local: requirements-local.txt requirements.txt | $(VENV)/.created $(VENV)/.toolchain
