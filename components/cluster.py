@@ -18,6 +18,7 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, join_key, nearest, under
 from trainium_eks.model.shape import Flag, judged
+from trainium_eks.model.workloads import EBS_DRIVER
 
 from . import _addons, _iam
 from ._args import Tags, Text, accept, extend, waivers_of
@@ -406,7 +407,7 @@ class TrainiumCluster(pulumi.ComponentResource):
                 "name": "gp3",
                 "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
             },
-            provisioner="ebs.csi.aws.com",
+            provisioner=EBS_DRIVER,
             volume_binding_mode="WaitForFirstConsumer",
             allow_volume_expansion=True,
             reclaim_policy="Delete",

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from trainium_eks.model import addon_policies, addresses
+from trainium_eks.model import addon_policies, addresses, lustre
 from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.instances import Catalogue
-from trainium_eks.model.workloads import EBS_DRIVER, FSX_DRIVER, SYSTEM_NAMESPACE, Where, Workload
+from trainium_eks.model.workloads import EBS_DRIVER, SYSTEM_NAMESPACE, Where, Workload
 
 EVERY_KUBERNETES = "*"
 """Key of :attr:`Addon.versions` for a build that serves all the minor versions that have pins here."""
@@ -295,7 +295,7 @@ FSX_CSI_DRIVER = Addon(
     ),
     # No controller attaches a Lustre file system: nodes mount it by themselves.
     driver=CsiDriver(
-        FSX_DRIVER,
+        lustre.DRIVER,
         {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
     ),
     workloads=(

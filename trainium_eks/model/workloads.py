@@ -17,7 +17,7 @@ Where = Literal["all", "neuron", "nvidia", "efa", "none"]
 SYSTEM_NAMESPACE = "kube-system"
 
 EBS_DRIVER = "ebs.csi.aws.com"
-FSX_DRIVER = "fsx.csi.aws.com"
+"""Name of the EBS CSI driver, in storage classes and on nodes; that of Lustre is ``lustre.DRIVER``."""
 
 
 @dataclass(frozen=True)
