@@ -5,7 +5,8 @@ import pulumi_aws as aws
 
 from trainium_eks import FsxLustre
 
-provider = aws.Provider("aws", region="us-west-2")
+tags = {"Owner": "ml-platform", "CostCenter": "training", "Environment": "dev"}
+provider = aws.Provider("aws", region="us-west-2", allowed_account_ids=["111122223333"], default_tags={"tags": tags})
 file_system = FsxLustre(
     "scratch",
     {

@@ -5,7 +5,8 @@ import pulumi_kubernetes as kubernetes
 
 from trainium_eks import GpuAddons
 
-cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require("kubeconfig"))
+clusters = pulumi.StackReference("organization/clusters/dev")
+cluster = kubernetes.Provider("cluster", kubeconfig=clusters.require_output("kubeconfig"))
 GpuAddons(
     "gpu",
     {"region": "us-west-2", "instance_types": ["p5.48xlarge"], "trainers": []},

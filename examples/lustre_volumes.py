@@ -5,7 +5,8 @@ import pulumi_kubernetes as kubernetes
 
 from trainium_eks import LustreVolumes
 
-cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require("kubeconfig"))
+clusters = pulumi.StackReference("organization/clusters/dev")
+cluster = kubernetes.Provider("cluster", kubeconfig=clusters.require_output("kubeconfig"))
 volumes = LustreVolumes(
     "volumes",
     {

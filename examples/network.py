@@ -3,9 +3,12 @@
 import pulumi
 import pulumi_aws as aws
 
-from trainium_eks import Network
+from trainium_eks import EncryptionKey, Network
 
-provider = aws.Provider("aws", region="us-west-2")
+tags = {"Owner": "ml-platform", "CostCenter": "training", "Environment": "dev"}
+provider = aws.Provider("aws", region="us-west-2", allowed_account_ids=["111122223333"], default_tags={"tags": tags})
+options = pulumi.ResourceOptions(providers=[provider])
+key = EncryptionKey("ml", {"region": "us-west-2"}, options)
 network = Network(
     "ml",
     {
@@ -14,7 +17,8 @@ network = Network(
         "zone_ids": ["usw2-az4", "usw2-az1"],
         "nat_gateways": "per-zone",
         "interface_endpoints": ["ecr.api", "ecr.dkr"],
+        "kms_key_arn": key.key_arn,
     },
-    pulumi.ResourceOptions(providers=[provider]),
+    options,
 )
 pulumi.export("acceleratorSubnet", network.accelerator_subnet_id)

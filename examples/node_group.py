@@ -5,7 +5,8 @@ import pulumi_aws as aws
 
 from trainium_eks import AcceleratorNodeGroup
 
-provider = aws.Provider("aws", region="us-west-2")
+tags = {"Owner": "ml-platform", "CostCenter": "training", "Environment": "dev"}
+provider = aws.Provider("aws", region="us-west-2", allowed_account_ids=["111122223333"], default_tags={"tags": tags})
 pool = AcceleratorNodeGroup(
     "pool",
     {
@@ -20,6 +21,7 @@ pool = AcceleratorNodeGroup(
         "kubernetes_version": "1.35",
         "vpc_id": "vpc-0a1b2c3d4e5f60718",
         "subnet_id": "subnet-0a1b2c3d4e5f60711",
+        "tags": tags,
     },
     pulumi.ResourceOptions(providers=[provider]),
 )

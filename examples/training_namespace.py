@@ -6,8 +6,10 @@ import pulumi_kubernetes as kubernetes
 
 from trainium_eks import TrainingNamespace
 
-provider = aws.Provider("aws", region="us-west-2")
-cluster = kubernetes.Provider("cluster", kubeconfig=pulumi.Config().require("kubeconfig"))
+tags = {"Owner": "ml-platform", "CostCenter": "training", "Environment": "dev"}
+provider = aws.Provider("aws", region="us-west-2", allowed_account_ids=["111122223333"], default_tags={"tags": tags})
+clusters = pulumi.StackReference("organization/clusters/dev")
+cluster = kubernetes.Provider("cluster", kubeconfig=clusters.require_output("kubeconfig"))
 team = TrainingNamespace(
     "vision",
     {
@@ -17,6 +19,7 @@ team = TrainingNamespace(
         "data_bucket": "my-training-data",
         "region": "us-west-2",
         "cluster_name": "my-cluster",
+        "room": {"cpu": "512", "memory": "1800Gi", "pods": "400"},
         "queue_capability": {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32},
     },
     pulumi.ResourceOptions(providers=[provider, cluster]),

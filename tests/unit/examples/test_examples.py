@@ -1,25 +1,33 @@
-"""Every example is a program that runs; every component has one, and a page that shows it."""
+"""Every example plans green in a project of its own; every component has one, and a page that shows it."""
 
-import runpy
-from collections.abc import Callable
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from trainium_eks.graph.graph import STACK_TYPE, Graph
+from trainium_eks.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-KUBECONFIG = '{"apiVersion": "v1", "kind": "Config"}'
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(path: Path, record: Callable[..., Graph]) -> None:
-    graph = record(lambda: runpy.run_path(str(path), run_name="__main__"), config={"kubeconfig": KUBECONFIG})
-    ours = [each for each in graph.resources if each.type.startswith("trainium-eks:index:")]
-    assert ours
-    [stack] = graph.of_type(STACK_TYPE)
-    assert [each.name for each in ours if each.parent == stack.urn], "the component stands under the stack"
+def test_example_plans_green_in_a_bare_project(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (tmp_path / "__main__.py").write_text(path.read_text())
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    shown = CliRunner().invoke(app, ["plan", "--json", "--directory", str(tmp_path)], catch_exceptions=False)
+
+    plan = json.loads(shown.stdout)
+    broken = {each["id"]: each["findings"] for each in plan["rules"] if each["status"] == "fail"}
+    assert broken == {}
+    assert shown.exit_code == 0
+    ours = [each for each in plan["resources"] if each["type"].startswith("trainium-eks:index:")]
+    [stack] = [each["urn"] for each in plan["resources"] if each["type"] == "pulumi:pulumi:Stack"]
+    assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
 
 
 def test_every_component_has_an_example() -> None:

@@ -211,6 +211,10 @@ class View:
             return text(subnet.inputs.get("cidrBlock"))
         return text(at(self._existing_subnets.get(text(subnet_id)), "cidrBlock"))
 
+    def is_ours(self, subnet_id: Json) -> bool:
+        """Whether a subnet is made here or named by the config."""
+        return self.named(subnet_id, SUBNET) is not None or text(subnet_id) in self._existing_subnets
+
     def public(self, subnet: Resource) -> bool:
         """Whether a subnet routes to an internet gateway; without routes of its own, what its role tag says."""
         tables = [

@@ -104,7 +104,8 @@ def subnet_tags(view: View) -> Iterator[Finding]:
 @rule("R37", "Keep address ranges apart and large enough", "high", "EKS network requirements, EC2 address limits")
 def address_ranges(view: View) -> Iterator[Finding]:
     """The VPC, Kubernetes services and peers do not overlap; subnets lie in the VPC, side by side; and each group's
-    subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI."""
+    subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI. A subnet of another
+    program, whose range stands in neither this one nor its config, is not counted."""
     yield from _vpc_findings(view)
     yield from _budget_findings(view)
 
@@ -192,6 +193,8 @@ def _budget_findings(view: View) -> Iterator[Finding]:
         for subnet_id in items(group.resource.inputs.get("subnetIds")) or ("",):
             groups.setdefault(text(subnet_id), []).append(group)
     for subnet_id, members in groups.items():
+        if subnet_id and not view.is_ours(subnet_id):
+            continue
         block = _range(view.range_of(subnet_id))
         wanted, faults = 0, []
         for group in members:

@@ -269,6 +269,15 @@ def enqueue_without_resting_pools(program: Program) -> None:
     program.put("volcano", "values.custom.scheduler_config_override", 'actions: "enqueue, allocate"')
 
 
+def test_a_subnet_of_another_program_is_not_counted() -> None:
+    program = environment()
+    for group in ("system", "base", "block"):
+        program.put(group, "subnetIds", ["subnet-of-nobody"])
+    program.put("base", "scalingConfig.maxSize", 2000)
+    [verdict] = [each for each in judge(program.graph()) if each.id == "R37"]
+    assert {finding.urn for finding in verdict.findings} == {program.graph().of_type("aws:ec2/vpc:Vpc")[0].urn}
+
+
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
