@@ -1,4 +1,4 @@
-# Two commands matter: `make local` brings the dev environment up on this machine, `make test` checks the library.
+# The two main commands: `make local` brings the dev environment up on this machine, `make test` checks the library.
 # Both set everything up first, in .venv, on a machine with Python 3.11+ and make.
 
 STACK ?= dev
@@ -24,7 +24,7 @@ local: ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
 	@$(SIDE_BY_SIDE) $(VENV)/.local
 	@$(BIN)/python -m trainium_eks.cli local up --stack $(LOCAL) $(ARGS)
 
-local-down: $(VENV)/.local ## End what `make local` started and remove all of it but the cache
+local-down: $(VENV)/.local ## Stop what `make local` started and remove everything but the cache
 	@$(BIN)/python -m trainium_eks.cli local down --stack $(LOCAL)
 
 verify: $(VENV)/.local ## Check the cluster, local or on AWS, against its stack's outputs
@@ -33,7 +33,7 @@ verify: $(VENV)/.local ## Check the cluster, local or on AWS, against its stack'
 plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no AWS account and no Pulumi CLI
 	@$(BIN)/python -m trainium_eks.cli plan --stack $(STACK) $(ARGS)
 
-test: ## Lint, types and tests
+test: ## Run lint, type checks and tests
 	@$(SIDE_BY_SIDE) checked
 	@$(MAKE) --no-print-directory unit
 
@@ -56,25 +56,25 @@ unit: $(VENV)/.dev
 test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
 	@$(BIN)/pytest -n 0 tests/engine $(ARGS)
 
-test-engine-full: $(VENV)/.dev ## There, fail one resource of each type and let the next run converge (most of an hour)
+test-engine-full: $(VENV)/.dev ## The same, with one failure of each resource type (most of an hour)
 	@$(BIN)/pytest -n 2 --dist=load -m engine_full tests/engine $(ARGS)
 
-mutants: $(VENV)/.dev ## Plant the faults of tests/mutants one by one: do the tests notice? (most of half an hour)
+mutants: $(VENV)/.dev ## Check that the tests notice each fault of tests/mutants (almost half an hour)
 	@$(BIN)/python tests/mutate.py $(ARGS)
 
 format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/.runtime ## Write what is generated: Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
+docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
 	@$(BIN)/python -m trainium_eks.model.schema write
 	@$(BIN)/python -m trainium_eks.graph.judging.rules > docs/rules.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
-golden: $(VENV)/.runtime ## Show what changes in the golden plans (URNs, replacing inputs, edges, options), and accept it
+golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 
-preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after checking what it needs
+preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after checking the tools it needs
 	@$(BIN)/python -m trainium_eks.cli deploy $@ --stack $(STACK) $(if $(ARGS),-- $(ARGS))
 
 clean: ## Remove the virtual environment and caches

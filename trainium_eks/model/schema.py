@@ -34,6 +34,7 @@ class Kind(enum.Enum):
     STRING = "string"
     BOOLEAN = "boolean"
     INTEGER = "integer"
+    NUMBER = "number"
     ARRAY = "array"
     OBJECT = "object"
 
@@ -120,7 +121,7 @@ def kind_of(annotation: Any) -> Kind:
         return Kind.INTEGER if all(isinstance(word, int) for word in get_args(annotation)) else Kind.STRING
     if origin is tuple or origin is list:
         return Kind.ARRAY
-    return {bool: Kind.BOOLEAN, int: Kind.INTEGER, str: Kind.STRING, float: Kind.INTEGER}.get(annotation, Kind.OBJECT)
+    return {bool: Kind.BOOLEAN, int: Kind.INTEGER, str: Kind.STRING, float: Kind.NUMBER}.get(annotation, Kind.OBJECT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
