@@ -1,18 +1,27 @@
-"""Pulumi components that make an AWS account ready for distributed training with Amazon EKS."""
+"""Pulumi components that make an AWS account ready for distributed training with Amazon EKS.
 
-from ._args import ArgumentError
-from .cluster import TrainiumCluster, TrainiumClusterArgs
-from .encryption_key import EncryptionKey, EncryptionKeyArgs
-from .fsx_lustre import FsxLustre, FsxLustreArgs
-from .gpu_addons import GpuAddons, GpuAddonsArgs
-from .image_repository import ImageRepository, ImageRepositoryArgs
-from .lustre_volumes import LustreVolumes, LustreVolumesArgs
-from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
-from .neuron_addons import NeuronAddons, NeuronAddonsArgs
-from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs
-from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
-from .training_stack import TrainingStack, default_tags, read_config
-from .volcano_stack import VolcanoStack, VolcanoStackArgs
+Each loads on first use: a program with one component does not wait for the SDK modules of all others (1 s).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from trainium_eks.model.problems import snake
+
+if TYPE_CHECKING:
+    from ._args import ArgumentError
+    from .cluster import TrainiumCluster, TrainiumClusterArgs
+    from .encryption_key import EncryptionKey, EncryptionKeyArgs
+    from .fsx_lustre import FsxLustre, FsxLustreArgs
+    from .gpu_addons import GpuAddons, GpuAddonsArgs
+    from .image_repository import ImageRepository, ImageRepositoryArgs
+    from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+    from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
+    from .neuron_addons import NeuronAddons, NeuronAddonsArgs
+    from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs
+    from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
+    from .training_stack import TrainingStack, default_tags, read_config
+    from .volcano_stack import VolcanoStack, VolcanoStackArgs
 
 __all__ = [
     "AcceleratorNodeGroup",
@@ -44,3 +53,25 @@ __all__ = [
     "default_tags",
     "read_config",
 ]
+
+# Where a name lives, when that is not the module called like the class.
+_ELSEWHERE = {
+    "AcceleratorNodeGroup": "node_group",
+    "ArgumentError": "_args",
+    "ExistingNetwork": "network",
+    "TrainiumCluster": "cluster",
+    "default_tags": "training_stack",
+    "read_config": "training_stack",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    described = name.removesuffix("Args")
+    module = _ELSEWHERE.get(described) or snake(described).lstrip("_")
+    return getattr(import_module(f".{module}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
