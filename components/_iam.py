@@ -97,6 +97,16 @@ def bucket_arn(region: str, name: Text) -> Text:
     return f"{prefix}{name}" if isinstance(name, str) else pulumi.Output.concat(prefix, name)
 
 
+def principal_key(arn: str) -> str:
+    """A part of a resource's name that no other principal has: account, kind, path and name.
+
+    Args:
+        arn: of a role or user; ``arn:aws:iam::111122223333:role/ops/admin`` is ``111122223333-role/ops/admin``.
+    """
+    account, resource = arn.split(":", 5)[4:]
+    return f"{account}-{resource}"
+
+
 def account_root(arn: str) -> str:
     """The root principal of the account that owns ``arn``, in its partition.
 

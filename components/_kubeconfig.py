@@ -2,6 +2,8 @@
 
 import json
 
+from trainium_eks.model.kubeconfig import document
+
 EXEC_API = "client.authentication.k8s.io/v1beta1"
 """Version of the exec plugin's answer that ``aws eks get-token`` gives."""
 
@@ -19,15 +21,5 @@ def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str
         region: passed by value, so that the caller's own default region does not matter.
     """
     token = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {"name": name, "cluster": {"server": endpoint, "certificate-authority-data": certificate_authority}}
-            ],
-            "users": [{"name": name, "user": {"exec": {"apiVersion": EXEC_API, "command": "aws", "args": token}}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-        }
-    )
+    credentials = {"exec": {"apiVersion": EXEC_API, "command": "aws", "args": token}}
+    return json.dumps(document(name, endpoint, certificate_authority, name, credentials))

@@ -302,7 +302,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         """Administrators beside the deployer, whom EKS lets in by itself."""
         args = self._args
         policy = f"arn:{regions.partition(args.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        principals = {_key_of(arn): arn for arn in args.admin_principals}
+        principals = {_iam.principal_key(arn): arn for arn in args.admin_principals}
         for name, principal in {**principals, **args.admin_principal_arns}.items():
             key = f"{self._name}-admin-{name}"
             entry = aws.eks.AccessEntry(
@@ -432,9 +432,3 @@ def _name_problems(name: str, args: TrainiumClusterArgs) -> list[Problem]:
         reason = f"the component's name {name!r} becomes the cluster's, which takes letters, digits, - and _ only"
         found.append(Problem("", reason, "rename the component"))
     return found
-
-
-def _key_of(principal_arn: str) -> str:
-    """A key that no other principal has: account, kind, path and name (``123456789012-role/ops/admin``)."""
-    account, resource = principal_arn.split(":", 5)[4:]
-    return f"{account}-{resource}"

@@ -7,16 +7,13 @@ import pulumi_aws as aws
 import pydantic
 
 from trainium_eks.model import formats, regions
-from trainium_eks.model.addon_policies import Statement
+from trainium_eks.model.addon_policies import KEY_USE_ACTIONS, Statement
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _iam
 from ._args import Tags, accept
 from ._dicts import EncryptionKeyArgsDict
-
-USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
-"""What it takes to write and read encrypted data (KMS developer guide, key users)."""
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr")
 """Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images.
@@ -123,7 +120,7 @@ def policy(key_arn: str, region: str) -> str:
                 "Action": "kms:*",
                 "Resource": "*",
             },
-            _for_principals("NodeVolumesByAutoScaling", account, autoscaling, USE_ACTIONS),
+            _for_principals("NodeVolumesByAutoScaling", account, autoscaling, KEY_USE_ACTIONS),
             _for_principals(
                 "NodeVolumeGrantsByAutoScaling",
                 account,
@@ -131,12 +128,12 @@ def policy(key_arn: str, region: str) -> str:
                 ("kms:CreateGrant",),
                 {"Bool": {"kms:GrantIsForAWSResource": "true"}},
             ),
-            _for_principals("BucketLinksByFsx", account, fsx_to_s3, USE_ACTIONS),
+            _for_principals("BucketLinksByFsx", account, fsx_to_s3, KEY_USE_ACTIONS),
             {
                 "Sid": "LogsOfThisRegion",
                 "Effect": "Allow",
                 "Principal": {"Service": f"logs.{region}.{regions.dns_suffix(region)}"},
-                "Action": list(USE_ACTIONS),
+                "Action": list(KEY_USE_ACTIONS),
                 "Resource": "*",
                 "Condition": {
                     "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:{partition}:logs:{region}:{account}:*"}
@@ -146,7 +143,7 @@ def policy(key_arn: str, region: str) -> str:
                 "Sid": "ServicesForTheirCallers",
                 "Effect": "Allow",
                 "Principal": {"AWS": "*"},
-                "Action": [*USE_ACTIONS, "kms:CreateGrant", "kms:ListGrants"],
+                "Action": [*KEY_USE_ACTIONS, "kms:CreateGrant", "kms:ListGrants"],
                 "Resource": "*",
                 "Condition": {
                     "StringEquals": {

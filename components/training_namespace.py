@@ -269,7 +269,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             subjects=[subject],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        principals = {principal_key(arn): arn for arn in self._args.principals}
+        principals = {_iam.principal_key(arn): arn for arn in self._args.principals}
         for key, principal in {**principals, **self._args.principal_arns}.items():
             aws.eks.AccessEntry(
                 f"{self._name}-access-{key}",
@@ -345,12 +345,6 @@ class TrainingNamespace(pulumi.ComponentResource):
             spec=claim_spec(self._args.volume_name, self._args.volume_gib, self._args.volume_class),
             opts=claim_options(self, self._namespace, quota),
         )
-
-
-def principal_key(arn: str) -> str:
-    """A short, stable part of a resource name for an IAM principal: account, then its path and name."""
-    _, _, _, _, account, principal = arn.split(":", 5)
-    return f"{account}-{principal.partition('/')[2].replace('/', '-')}"
 
 
 def data_policy(region: str, buckets: Iterable[tuple[str, str]], kms_key_arn: str | None) -> str:

@@ -7,13 +7,8 @@ from trainium_eks.model import regions
 Statement = Mapping[str, object]
 """One statement of a policy document, in IAM's own spelling (``Effect``, ``Action``, ``Resource``, ``Condition``)."""
 
-STORAGE_KEY_ACTIONS = (
-    "kms:Encrypt",
-    "kms:Decrypt",
-    "kms:ReEncrypt*",
-    "kms:GenerateDataKey*",
-    "kms:DescribeKey",
-)
+KEY_USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
+"""What it takes to write and read encrypted data (KMS developer guide, key users)."""
 
 
 def ebs_statements(key_arn: str, region: str) -> list[Statement]:
@@ -72,7 +67,7 @@ def _storage_key(key_arn: str, region: str, service: str) -> list[Statement]:
     return [
         {
             "Effect": "Allow",
-            "Action": list(STORAGE_KEY_ACTIONS),
+            "Action": list(KEY_USE_ACTIONS),
             "Resource": key_arn,
             "Condition": {"StringEquals": through},
         },

@@ -58,9 +58,7 @@ class Taint:
     @property
     def eks_effect(self) -> str:
         """The effect as EKS' node group API spells it (``NO_SCHEDULE``)."""
-        return {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}[
-            self.effect
-        ]
+        return EKS_EFFECTS[self.effect]
 
 
 @dataclass(frozen=True)

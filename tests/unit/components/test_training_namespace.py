@@ -10,7 +10,7 @@ import pytest
 from kubernetes_schemas import schema_faults
 
 from components import ArgumentError, TrainingNamespace
-from components.training_namespace import data_policy, principal_key
+from components.training_namespace import data_policy
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import admission, priorities, quotas
 
@@ -186,14 +186,16 @@ def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to(record: R
     assert one(graph, ROLE_BINDING).inputs["roleRef"]["name"] == one(graph, ROLE).inputs["metadata"]["name"]
 
 
-def test_principals_of_two_accounts_and_paths_have_names_of_their_own() -> None:
+def test_principals_of_two_accounts_paths_and_kinds_have_an_entry_each(record: Record) -> None:
     arns = [
         "arn:aws:iam::000000000000:role/bert",
         "arn:aws:iam::111111111111:role/bert",
         "arn:aws:iam::111111111111:role/teams/bert",
+        "arn:aws:iam::111111111111:role/teams-bert",
+        "arn:aws:iam::111111111111:user/bert",
     ]
-    keys = [principal_key(arn) for arn in arns]
-    assert keys == ["000000000000-bert", "111111111111-bert", "111111111111-teams-bert"]
+    entries = team(record, principals=arns, principal_arns={}).of_type("aws:eks/accessEntry:AccessEntry")
+    assert sorted(each.inputs["principalArn"] for each in entries) == sorted(arns)
 
 
 def test_nobody_gets_in_before_the_admission_policies_stand(record: Record) -> None:

@@ -246,7 +246,7 @@ def _came_from(component: Resource, role_urns: tuple[str, ...]) -> dict[str, tup
 
 
 def _kubeconfig(cluster: Mapping[str, Any]) -> dict[str, Any] | str:
-    """The kubeconfig that the component makes, or unknown as a whole, as in a preview."""
+    """The kubeconfig that pulumi-eks makes, in its own words, or unknown as a whole, as in a preview."""
     certificate = _within(cluster.get("certificateAuthority"), "data")
     parts = (cluster.get("name"), cluster.get("endpoint"), cluster.get("arn"), certificate)
     if UNKNOWN in parts:

@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.kubeconfig import document
 
 VALID = timedelta(days=365)
 """How long a certificate is valid."""
@@ -359,31 +360,14 @@ def _keep_kubeconfig(paths: Paths, file: Path, server: str, certified: str, user
 
 
 def _kubeconfig_text(paths: Paths, server: str, certified: str, user: str, namespace: str) -> str:
-    cluster = f"trn-{paths.root.name}"
-    context = f"{cluster}-{namespace}" if namespace else cluster
-    place = {"cluster": cluster, "user": user, **({"namespace": namespace} if namespace else {})}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": context,
-        "clusters": [
-            {
-                "name": cluster,
-                "cluster": {"server": server, "certificate-authority-data": certificate_authority_data(paths)},
-            }
-        ],
-        "contexts": [{"name": context, "context": place}],
-        "users": [
-            {
-                "name": user,
-                "user": {
-                    "client-certificate-data": _base64(certificate(paths, certified)),
-                    "client-key-data": _base64(key(paths, certified)),
-                },
-            }
-        ],
+    credentials = {
+        "client-certificate-data": _base64(certificate(paths, certified)),
+        "client-key-data": _base64(key(paths, certified)),
     }
-    return json.dumps(document, indent=2) + "\n"
+    made = document(
+        f"trn-{paths.root.name}", server, certificate_authority_data(paths), user, credentials, namespace=namespace
+    )
+    return json.dumps(made, indent=2) + "\n"
 
 
 def _base64(file: Path) -> str:
