@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
 
-from trainium_eks.cli.verify import Request, run
+from trainium_eks.cli.verify import VerifyOptions, run
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
@@ -81,7 +81,7 @@ def trn_verify(paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         file.write_text(json.dumps({**outputs().model_dump(by_alias=True), **changes}))
         capsys.readouterr()
         waits = timeout_seconds > 0
-        asked = Request(
+        asked = VerifyOptions(
             "dev",
             outputs=file,
             kubeconfig=paths.kubeconfig,

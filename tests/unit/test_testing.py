@@ -1,6 +1,9 @@
 """`trainium_eks.testing`, as the users' own tests use it."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -10,6 +13,9 @@ from pulumi.runtime import settings
 
 from components import EncryptionKey, ImageRepository, Network
 from trainium_eks import testing
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "cluster.py"
 
 
 class Simple(pulumi.runtime.Mocks):
@@ -85,6 +91,23 @@ def test_mocks_answer_as_the_simulation_does(mocked: Callable[..., None]) -> Non
     seen: list[str] = []
     check()
     assert seen == ["jobs"]
+
+
+def test_a_cluster_under_simple_mocks_names_what_works_instead() -> None:
+    program = f"""
+import runpy, pulumi
+class Simple(pulumi.runtime.Mocks):
+    def new_resource(self, args):
+        return args.name + "_id", args.inputs
+    def call(self, args):
+        return args.args
+pulumi.runtime.set_mocks(Simple(), preview=False)
+pulumi.runtime.test(lambda: runpy.run_path({str(EXAMPLE)!r}, run_name="__main__"))()
+"""
+    # In a process of its own: what goes on in Pulumi's event loop after the error would speak into other tests.
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "test the program with trainium_eks.testing.record" in done.stderr.strip().splitlines()[-1]
 
 
 def test_mocks_say_what_they_cannot_answer() -> None:

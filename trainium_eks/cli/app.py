@@ -97,7 +97,7 @@ def plan(
     """
     from trainium_eks.cli import plan as command
 
-    asked = command.Request(
+    asked = command.PlanOptions(
         stack,
         as_json=as_json,
         save=save,
@@ -148,7 +148,7 @@ def verify(
     """
     from trainium_eks.cli import verify as command
 
-    asked = command.Request(
+    asked = command.VerifyOptions(
         stack,
         outputs=outputs,
         kubeconfig=kubeconfig,

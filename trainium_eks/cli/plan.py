@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class PlanOptions:
     """The options of one call."""
 
     stack: str
@@ -36,7 +36,7 @@ class Request:
     """Kinds of change that fail the command."""
 
 
-def run(asked: Request) -> int:
+def run(asked: PlanOptions) -> int:
     """Shows the plan; the exit code."""
     try:
         if asked.fail_on and asked.against is None:
@@ -61,7 +61,7 @@ def run(asked: Request) -> int:
     return FAILED if plan.failed or unwanted else 0
 
 
-def _show(plan: "Plan", asked: Request) -> None:
+def _show(plan: "Plan", asked: PlanOptions) -> None:
     if asked.as_json:
         from trainium_eks.cli import report
 
@@ -97,7 +97,7 @@ def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequen
     return real.run(operation, graph, project, arguments)
 
 
-def _make(asked: Request) -> "Plan":
+def _make(asked: PlanOptions) -> "Plan":
     project = recording.find_project(asked.directory)
     recording.check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
@@ -118,7 +118,7 @@ def _make(asked: Request) -> "Plan":
 
 
 @contextmanager
-def _judges(asked: Request) -> Iterator[None]:
+def _judges(asked: PlanOptions) -> Iterator[None]:
     """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
     module = f"trainium_eks.cli.{'report' if asked.as_json else 'render'}"
     importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)

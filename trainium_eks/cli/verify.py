@@ -26,7 +26,7 @@ PAUSE_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Request:
+class VerifyOptions:
     """The options of one call."""
 
     stack: str
@@ -63,7 +63,7 @@ Raises:
 """
 
 
-def run(asked: Request) -> int:
+def run(asked: VerifyOptions) -> int:
     """Shows what is as the stack says and what is not; the exit code: 0, 1 when something failed, 2 for wrong usage."""
     try:
         source = _find(asked)
@@ -83,7 +83,7 @@ def run(asked: Request) -> int:
     return FAILED if found.failed else 0
 
 
-def _find(asked: Request) -> _Source:
+def _find(asked: VerifyOptions) -> _Source:
     """The outputs: of the file given, of the local cloud where the stack has one, else of the deployed stack."""
     if asked.kubeconfig is not None and not asked.kubeconfig.is_file():
         raise Failure(WRONG_USAGE, f"there is no kubeconfig {asked.kubeconfig}")
@@ -182,7 +182,7 @@ def _looks(source: _Source, kubeconfig: Path) -> Look:
     return look
 
 
-def _until_well(asked: Request, look: Look) -> Verification:
+def _until_well(asked: VerifyOptions, look: Look) -> Verification:
     """The first look, or with ``wait`` the first at which nothing fails, or the last.
 
     Raises:
@@ -211,7 +211,7 @@ def _until_well(asked: Request, look: Look) -> Verification:
 
 
 @contextmanager
-def _progress(asked: Request) -> Iterator[Callable[[str], None]]:
+def _progress(asked: VerifyOptions) -> Iterator[Callable[[str], None]]:
     """A spinner on stderr where a person looks at it; lines in a log while it waits."""
     if not sys.stderr.isatty():
         yield lambda message: print(message, file=sys.stderr, flush=True)  # noqa: T201

@@ -276,7 +276,7 @@ def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (
         "import sys; from trainium_eks.cli import plan;"
-        f"plan.run(plan.Request('dev', as_json=True, directory=__import__('pathlib').Path({str(project.path)!r})));"
+        f"plan.run(plan.PlanOptions('dev', as_json=True, directory=__import__('pathlib').Path({str(project.path)!r})));"
         "sys.stderr.write(' '.join(name for name in ('pulumi', 'pulumi_aws', 'rich') if name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from small_project import Project
 from stub_api import StubApi, serving
 
 from trainium_eks.cli import verify
-from trainium_eks.cli.verify import Request, run
+from trainium_eks.cli.verify import VerifyOptions, run
 from trainium_eks.local.paths import Paths
 
 Answer = tuple[int, str, str]
@@ -48,7 +48,7 @@ def _outputs(api: StubApi, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def trn_verify(capsys: pytest.CaptureFixture[str]) -> Verify:
     def call(stack: str = "dev", **options: Any) -> Answer:
-        code = run(Request(stack, **options))
+        code = run(VerifyOptions(stack, **options))
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 

@@ -7,7 +7,7 @@ that a node does not name it adds a request that no queue can meet, so the pod's
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainium_eks.local.nodes.node_pools import POOL_LABEL, NodePool
+from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool
 from trainium_eks.local.objects.api import Api, ObjectReference, in_parallel
 from trainium_eks.model.instances import InstanceType
 from trainium_eks.model.workloads import EBS_DRIVER
@@ -34,7 +34,7 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
     Returns:
         How many were made, or made anew.
     """
-    found = api.list(_API_VERSION, _KIND, labels=f"{POOL_LABEL}={pool.key}")
+    found = api.list(_API_VERSION, _KIND, labels=f"{SIMULATED_POOL_LABEL}={pool.key}")
     live = {each["metadata"]["name"]: each for each in found}
     wanted = [manifest(pool, node, drivers) for node in nodes]
     wrong = [each for each in wanted if not _is_as(live.get(each["metadata"]["name"]), each)]
@@ -63,7 +63,7 @@ def manifest(pool: NodePool, node: Mapping[str, Any], drivers: Sequence[str]) ->
     return {
         "apiVersion": _API_VERSION,
         "kind": _KIND,
-        "metadata": {"name": name, "labels": {POOL_LABEL: pool.key}, "ownerReferences": [owner]},
+        "metadata": {"name": name, "labels": {SIMULATED_POOL_LABEL: pool.key}, "ownerReferences": [owner]},
         "spec": {"drivers": [_driver(driver, name, pool.instance) for driver in sorted(drivers)]},
     }
 

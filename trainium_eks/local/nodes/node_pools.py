@@ -19,7 +19,7 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.model.instances import EKS_EFFECTS, Catalogue, InstanceType, Taint, UnknownInstanceType
 from trainium_eks.model.regions import ZONE_ID, default_zones
 
-POOL_LABEL = "trainium-eks.local/pool"
+SIMULATED_POOL_LABEL = "trainium-eks.local/pool"
 """Whose node it is: the group's name in EKS."""
 SIMULATED = "trainium-eks/simulated"
 """Label of all that only stands in for something."""
@@ -276,7 +276,7 @@ def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> 
         "eks.amazonaws.com/nodegroup": pool.key,
         "eks.amazonaws.com/nodegroup-image": f"ami-sim{_digest([pool.release, pool.instance.ami_type])}",
         **pool.labels,
-        POOL_LABEL: pool.key,
+        SIMULATED_POOL_LABEL: pool.key,
         SIMULATED: "true",
     }
     if pool.template_id:

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes import csi_nodes
-from trainium_eks.local.nodes.node_pools import POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
+from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
 from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
 
 __all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
@@ -71,10 +71,10 @@ class Nodes:
         Args:
             key: of the pool.
         """
-        self._api.delete_all("v1", "Node", labels=f"{POOL_LABEL}={key}")
+        self._api.delete_all("v1", "Node", labels=f"{SIMULATED_POOL_LABEL}={key}")
 
     def _list(self, key: str) -> list[dict[str, Any]]:
-        return self._api.list("v1", "Node", labels=f"{POOL_LABEL}={key}")
+        return self._api.list("v1", "Node", labels=f"{SIMULATED_POOL_LABEL}={key}")
 
     def _create(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Ready from the start: a kwok that makes a thousand nodes Ready one by one takes as long as all the rest.
