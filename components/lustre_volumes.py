@@ -112,7 +112,7 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
         found.append(Problem("root", "not an absolute directory of the file system", value=args.root, good=good))
     if args.throughput_per_tib not in lustre.THROUGHPUT_PER_TIB:
         allowed = tuple(str(each) for each in lustre.THROUGHPUT_PER_TIB)
-        reason = "not a throughput of PERSISTENT_2, MB/s for each TiB"
+        reason = "not a throughput that FSx offers with PERSISTENT_2, MB/s for each TiB"
         found.append(Problem("throughput_per_tib", reason, value=args.throughput_per_tib, allowed=allowed))
     return found
 

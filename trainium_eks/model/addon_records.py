@@ -360,7 +360,7 @@ NODE_MONITORING_AGENT = Addon(
     workloads=(
         _daemon(
             "eks-node-monitoring-agent",
-            "EKS repairs no faulty accelerator node without it: `aws eks describe-addon` says why it is degraded",
+            "without it EKS repairs no faulty accelerator node: `aws eks describe-addon` says why it is degraded",
             Pod(
                 container="eks-node-monitoring-agent",
                 image="{registry}/eks/eks-node-monitoring-agent",
@@ -374,7 +374,7 @@ NODE_MONITORING_AGENT = Addon(
         ),
         _daemon(
             "dcgm-server",
-            "without it the node monitoring agent calls the node's GPUs broken: the add-on's configuration must "
+            "without it the node monitoring agent reports the node's GPUs as broken: the add-on's configuration must "
             "tolerate the nodes' taints (dcgmAgent.tolerations)",
             Pod(
                 container="eks-node-monitoring-agent-dcgm",

@@ -85,17 +85,17 @@ def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
         yield Problem("", "not the name of an EKS add-on: letters, digits, - and _, a letter or digit first")
         return
     if addon.version is not None and not VERSION.fullmatch(addon.version):
-        allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists it",)
+        allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists them",)
         yield Problem("version", "not the build of an EKS add-on", value=addon.version, allowed=allowed)
     elif addon.version is not None and _numbers(addon.version) < known(name).least_version:
         least = ".".join(map(str, known(name).least_version))
         yield Problem("version", f"the stack's settings and role for it need {least} or later", value=addon.version)
     guess = nearest(name, ADDONS)
     if name not in ADDONS and name not in OF_AWS and guess:
-        yield formats.warn("", f"not an add-on that is known here; did you mean {guess}?")
+        yield formats.warn("", f"unknown add-on; did you mean {guess}?")
     counted = [key for key in _COUNTED if key in (addon.settings.get("env") or {})] if name == "vpc-cni" else []
     if counted:
-        reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget counts with the stack's"
+        reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget assumes the stack's"
         yield formats.warn("settings.env", reason, "leave room in the subnets")
     if addon.identity is not None:
         yield from under("identity", _identity_problems(name, addon.identity))
@@ -137,7 +137,8 @@ def _kube_proxy_problems(section: Mapping[str, AddonConfig], kubernetes_version:
         return
     lists = f"aws eks describe-addon-versions --addon-name kube-proxy --kubernetes-version {kubernetes_version}"
     path = f"{join_key('', 'kube-proxy')}.version"
-    yield Problem(path, f"{found} is not for Kubernetes {kubernetes_version}", f"{lists} lists what is", good=_EXAMPLE)
+    reason = f"{found} is not for Kubernetes {kubernetes_version}"
+    yield Problem(path, reason, f"{lists} lists those that are", good=_EXAMPLE)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ def _pod_policy(limits: Limits) -> Policy:
             *shared.validations,
             Validation(
                 f'{_text("object.spec", "schedulerName")} != "{SCHEDULER}" || variables.grouped || variables.queued',
-                f"a pod of Volcano's that belongs to no job must name its queue: annotation {QUEUE_ANNOTATION}, "
+                f"a pod that Volcano schedules outside a job must name its queue: annotation {QUEUE_ANNOTATION}, "
                 f"one of {names}",
             ),
             Validation(
@@ -300,7 +300,7 @@ def _place_validations(limits: Limits) -> tuple[Validation, ...]:
         # A pod that names its node is taken by the kubelet without any scheduler. Schedulers bind by another request.
         Validation(
             'request.operation == "UPDATE" || variables.specs.all(spec, !has(spec.nodeName) || spec.nodeName == "")',
-            "a pod must not name its node: nodeName goes past every scheduler and queue; use nodeSelector",
+            "a pod must not name its node: nodeName bypasses every scheduler and queue; use nodeSelector",
         ),
         # A pod of a higher priority ends others, of any namespace, to make room for itself.
         Validation(
@@ -350,7 +350,7 @@ def _claim_is_own(claim: str, limits: Limits) -> str:
 def _claim_message(what: str, limits: Limits) -> str:
     closed = " or ".join(limits.closed_storage_classes)
     also = f", nor be of the storage class {closed}, of which the quota allows none" if closed else ""
-    return f"{what} must not name a volume that is there{also}: mount the namespace's own claim"
+    return f"{what} must not name an existing volume{also}: mount the namespace's own claim"
 
 
 def _priority_message(field: str, limits: Limits) -> str:

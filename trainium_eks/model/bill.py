@@ -114,7 +114,7 @@ def control_plane(kubernetes_version: str, support_type: str) -> Line:
     ends = str(support.standard_end) if support else ""
     extended = support is not None and not support.is_standard
     price = prices.EKS_EXTENDED_HOURLY if extended else prices.EKS_CLUSTER_HOURLY
-    note = f"Kubernetes {kubernetes_version} is in extended support since {ends}" if extended else ""
+    note = f"Kubernetes {kubernetes_version} has been in extended support since {ends}" if extended else ""
     if support_type == "EXTENDED" and ends and not extended:
         note = f"${prices.EKS_EXTENDED_HOURLY:.2f} an hour from {ends}, when standard support ends"
     return Line("EKS control plane", 1, 1, price, note)
@@ -174,7 +174,7 @@ def node_group(
 CAPACITY_NOTES = {
     "spot": "at the On-Demand price; Spot is usually cheaper",
     "reservation": "On-Demand price; a Capacity Reservation is billed whether its nodes run or not",
-    "capacity-block": "On-Demand price for comparison; a Capacity Block is paid ahead, at its own price",
+    "capacity-block": "On-Demand price for comparison; a Capacity Block is paid in advance, at its own price",
 }
 """How to read the price of instances that EC2 does not offer as plain On-Demand."""
 

@@ -126,7 +126,7 @@ def problems(
 def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
     """What is wrong with a node group's ``min_size``, ``max_size`` and ``desired_size``."""
     if maximum < 1:
-        return [Problem("max_size", "EKS takes no group that can never have a node", value=maximum, good=1, row=26)]
+        return [Problem("max_size", "EKS refuses a group that can never have a node", value=maximum, good=1, row=26)]
     found = []
     if maximum > formats.LARGEST_NODE_GROUP:
         groups = -(-maximum // formats.LARGEST_NODE_GROUP)
@@ -169,8 +169,8 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
         found += formats.cidr(path, text, what="a range that reaches the endpoint")
         if ranges.never_public(text):
             reason = (
-                "no address of the internet is in it, and EKS refuses such a range for the public endpoint; the "
-                "private one is on for the VPC"
+                "it contains no public address, and EKS refuses such a range for the public endpoint; inside the VPC "
+                "the private endpoint is always on"
             )
             found.append(Problem(path, reason, "give the public addresses of your office or VPN", value=text))
     opened = ranges.public_addresses(text for text in public if text != ranges.EVERYWHERE)
@@ -244,7 +244,7 @@ def _service_range_problems(text: str) -> list[Problem]:
     network = ranges.read(text)
     if not found and network and not any(network.subnet_of(private) for private in ranges.PRIVATE):
         allowed = tuple(map(str, ranges.PRIVATE))
-        reason = "EKS takes service addresses from private ranges only"
+        reason = "service addresses must be in a private range"
         found.append(Problem(path, reason, value=text, allowed=allowed, good="172.20.0.0/16", row=5))
     return found
 
@@ -261,7 +261,7 @@ def _cpu_nodes_problems(nodes: CpuNodesConfig, catalogue: Catalogue, *, least: i
     cpu_types = tuple(name for name, kind in catalogue.items() if kind.family == "cpu")
     if nodes.instance_type not in cpu_types:
         known = nodes.instance_type in catalogue
-        reason = "an accelerator type, which its taint keeps for training" if known else "not in the catalogue"
+        reason = "an accelerator type: its taint keeps other pods away" if known else "not in the catalogue"
         other = "describe another one in the stack's `instance_types`: {<name>: {like: m6i.xlarge}}"
         good = nearest(nodes.instance_type, cpu_types) or "m6i.xlarge"
         fix = "" if known else other

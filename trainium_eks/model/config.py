@@ -345,12 +345,12 @@ def _region_problems(config: StackConfig) -> list[Problem]:
     if region in regions.REGIONS:
         return []
     if regions.may_be_new(region) and zone_ids(config):
-        reason = f"{region} is not known here, so its zones and the registry of EKS' images there are taken on trust"
+        reason = f"{region} is newer than this release, so its zones and EKS' image registry there cannot be checked"
         return [formats.warn("region", reason, row=38)]
     good = nearest(region, regions.REGIONS)
-    fix = "a region that is newer than this release needs its zones, in `network.zone_ids`"
+    fix = "a region newer than this release needs its zones in `network.zone_ids`"
     known = tuple(regions.REGIONS)
-    return [Problem("region", "not a region of AWS", fix, value=region, allowed=known, good=good, row=38)]
+    return [Problem("region", "not an AWS region", fix, value=region, allowed=known, good=good, row=38)]
 
 
 def _instance_type_problems(config: StackConfig) -> list[Problem]:

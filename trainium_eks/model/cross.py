@@ -105,7 +105,7 @@ def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> li
     )
     everywhere = set(of_groups.values()) or {zones[0]}
     good = next(iter(everywhere)) if len(everywhere) == 1 else None
-    fix = "" if good else "bring groups and file system into one zone"
+    fix = "" if good else "put the groups and the file system in one zone"
     severity = Severity.ACKNOWLEDGE
     return [
         Problem(
@@ -128,7 +128,7 @@ def lustre_client_problems(config: "StackConfig") -> list[Problem]:
         return []
     if versions.minor(version) <= versions.minor(known):
         return []
-    reason = f"nodes of {version} run a kernel on which the Lustre client was not seen to mount the file system"
+    reason = f"nodes of {version} run a kernel on which the Lustre client has not been tested"
     fix = f"use {known}, or mount it on one node of each group before you move the others"
     return [formats.warn("cluster.kubernetes_version", reason, fix)]
 
@@ -204,7 +204,7 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
     }
     for other, what in used.items():
         if ranges.overlap(service, other):
-            reason = f"overlaps {what} {other} (`{section}`): those addresses would be taken for services"
+            reason = f"overlaps {what} {other} (`{section}`): traffic to those addresses would go to services"
             taken = tuple(used)
             candidates = ("172.20.0.0/16", "10.100.0.0/16", "172.24.0.0/16", "192.168.0.0/17", "10.200.0.0/16")
             good = next((text for text in candidates if not any(ranges.overlap(text, each) for each in taken)), None)
@@ -219,7 +219,7 @@ def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Pro
     missing = network.lacks_endpoints(config.network)
     if config.network.nat_gateways == "per-zone" or not missing:
         return []
-    reason = "one NAT gateway in production: its zone's failure cuts every node off"
+    reason = "one NAT gateway in production: if its zone fails, every node is cut off"
     fix = f"or add the `network.interface_endpoints` {formats.listed(missing)}"
     return [
         Problem(
@@ -239,7 +239,7 @@ def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]
     found = []
     groups = len(config.node_groups) + 2
     if groups > MOST_NODE_GROUPS:
-        reason = f"{groups} node groups with those for system and CPU nodes; EKS allows {MOST_NODE_GROUPS} in a cluster"
+        reason = f"{groups} node groups, system and CPU nodes included; EKS allows {MOST_NODE_GROUPS} in a cluster"
         found.append(formats.warn("node_groups", reason, "ask for more (quota L-6D54EA21), or join groups", row=27))
     interfaces = {
         group.name: max(catalogue[group.instance_type].efa_interfaces, 1) * max(group.max_size, 0)
@@ -269,6 +269,6 @@ def principal_problems(config: "StackConfig") -> list[Problem]:
     for path, arn in places.items():
         head, _, rest = arn.partition(":iam::")
         if rest and head != f"arn:{partition}":
-            reason = f"not of the partition of {config.region}"
+            reason = f"not in the partition of {config.region}"
             found.append(Problem(path, reason, value=arn, good=f"arn:{partition}:iam::{rest}"))
     return found

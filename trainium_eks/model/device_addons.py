@@ -45,5 +45,5 @@ def neuron_problems(addons: NeuronAddonsConfig) -> list[Problem]:
     if not addons.scheduler_extension:
         return []
     # The extension acts in a scheduler of its own (my-scheduler), which pods must name.
-    reason = "pods that Volcano schedules never pass the extension, so parts of a node may not be adjacent"
+    reason = "pods that Volcano schedules bypass the extension, so their devices may not be adjacent"
     return [formats.warn("scheduler_extension", reason, "leave it off where jobs take whole nodes")]

@@ -90,7 +90,7 @@ def duplicates(path: str, values: Sequence[LaterText], what: str, field: str = "
             continue
         if value in first:
             here = join(join(path, index), field) if field else join(path, index)
-            reason = f"the same {what} as entry {first[value] + 1} of the list"
+            reason = f"the same {what} as in entry {first[value] + 1} of the list"
             found.append(Problem(here, reason, "name each once", value=value))
         first.setdefault(value, index)
     return found
@@ -102,7 +102,7 @@ def retention(path: str, days: int) -> list[Problem]:
         return []
     allowed = tuple(str(choice) for choice in RETENTION_DAYS)
     good = nearest_number(days, RETENTION_DAYS)
-    return [Problem(path, "not a retention that CloudWatch Logs knows, days", value=days, allowed=allowed, good=good)]
+    return [Problem(path, "not a retention that CloudWatch Logs offers, days", value=days, allowed=allowed, good=good)]
 
 
 def between(path: str, value: int, low: int, high: int, what: str, *, row: int = 0) -> list[Problem]:
@@ -127,7 +127,7 @@ def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: s
         allowed = (f"/{shortest} to /{longest}",)
         return [Problem(path, f"{what} is /{shortest} to /{longest}", value=value, allowed=allowed, good=good, row=5)]
     if str(network) != value:
-        return [Problem(path, "has bits set behind its prefix", value=value, good=str(network), row=5)]
+        return [Problem(path, "has bits set after its prefix", value=value, good=str(network), row=5)]
     return []
 
 
@@ -251,7 +251,7 @@ def tags(path: str, values: Mapping[str, LaterText], *, taken: Mapping[str, str]
             reason = f"the stack sets the tag {own[low]} itself, and IAM takes a key once, whatever its case"
             found.append(Problem(here, reason, taken[own[low]]))
         elif low in folded:
-            reason = f"differs from {folded[low]} by case alone, and IAM takes a key once, whatever its case"
+            reason = f"differs from {folded[low]} only by case, and IAM takes a key once, whatever its case"
             found.append(Problem(here, reason, "keep one of them"))
         folded.setdefault(low, key)
         if isinstance(value, str) and (len(value) > 256 or not _TAG_TEXT.fullmatch(value)):

@@ -58,7 +58,7 @@ def extended(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]]) -> 
 def _type(catalogue: Catalogue, name: str, entry: Mapping[str, Any]) -> tuple[InstanceType | None, list[Problem]]:
     """One type from its entry, or its faults."""
     if not NAME.fullmatch(name):
-        return None, [Problem(name, "no name of an instance type", "write it as trn2.48xlarge")]
+        return None, [Problem(name, "not the name of an instance type", "write it as trn2.48xlarge")]
     if not isinstance(entry, Mapping):
         return None, [Problem(name, "expected an object with fields of the catalogue")]
     given = {_snake(key): value for key, value in entry.items()}
@@ -93,7 +93,9 @@ def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any]
         return ({key: getattr(catalogue[name], key) for key in FIELDS} if name in catalogue else {}), []
     if not isinstance(like, str) or like not in catalogue:
         guess = nearest(str(like), catalogue)
-        return None, [Problem(f"{name}.like", f"{like!r} is no known type", f"did you mean {guess}?" if guess else "")]
+        return None, [
+            Problem(f"{name}.like", f"{like!r} is not a known type", f"did you mean {guess}?" if guess else "")
+        ]
     return {key: getattr(catalogue[like], key) for key in FIELDS} | dict(OF_THE_TYPE_ALONE), []
 
 
@@ -145,7 +147,7 @@ def _zones_fault(value: object) -> str:
             return f"expected a list of zone ids for {region}"
         wrong = [zone for zone in ids if regions.zone_belongs(zone, region) is False]
         if wrong:
-            return f"{', '.join(wrong)}: no zone id of {region}, as {regions.region_zone_prefix(region)}-az1 is one"
+            return f"{', '.join(wrong)}: not zone ids of {region}, such as {regions.region_zone_prefix(region)}-az1"
     return ""
 
 
@@ -153,7 +155,7 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
     """Faults that only two fields together show."""
     faults: list[tuple[str, str]] = []
     if (made.family == "cpu") != (made.accelerators == 0):
-        faults.append(("accelerators", f"{made.accelerators} does not go with family {made.family}"))
+        faults.append(("accelerators", f"{made.accelerators} does not fit family {made.family}"))
     if made.family != "neuron" and (made.neuron_cores or made.logical_neuron_cores):
         faults.append(("neuron_cores", f"a type of family {made.family} has none"))
     if made.family == "neuron" and not 0 < made.logical_neuron_cores <= made.neuron_cores:
@@ -161,9 +163,7 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
     if _is_arm(made.name):
         faults.append(("like", f"{made.name} is an arm64 type, and the node images of this stack are x86_64"))
     if AMI_TYPES[made.family] != made.ami_type:
-        faults.append(
-            ("ami_type", f"{made.ami_type} does not go with family {made.family}: use {AMI_TYPES[made.family]}")
-        )
+        faults.append(("ami_type", f"{made.ami_type} does not fit family {made.family}: use {AMI_TYPES[made.family]}"))
     if made.efa_interfaces > made.network_cards - made.first_efa_card:
         most = made.network_cards - made.first_efa_card
         faults.append(
@@ -171,12 +171,12 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
         )
     if (made.interface_layout == "none") != (made.efa_interfaces == 0):
         faults.append(
-            ("interface_layout", f"{made.interface_layout} does not go with {made.efa_interfaces} EFA interfaces")
+            ("interface_layout", f"{made.interface_layout} does not fit {made.efa_interfaces} EFA interfaces")
         )
     if made.first_efa_card and made.interface_layout == "efa-only":
         faults.append(("interface_layout", f"must be ena: card 0 has no EFA before card {made.first_efa_card}"))
     if bool(made.local_disks) != bool(made.local_disk_gb):
-        faults.append(("local_disks", "the number of local disks and their size go together"))
+        faults.append(("local_disks", "give both the number of local disks and their size, or neither"))
     if made.hourly_usd is not None:
         faults += _price_faults(made)
     return faults
@@ -193,7 +193,7 @@ def _price_faults(made: InstanceType) -> list[tuple[str, str]]:
     try:
         datetime.date.fromisoformat(made.price_date)
     except ValueError:
-        faults.append(("price_date", f"a price needs its day (2026-07-20), got {made.price_date!r}"))
+        faults.append(("price_date", f"a price needs its date (2026-07-20), got {made.price_date!r}"))
     if not made.price_region:
         faults.append(("price_region", "a price needs its region"))
     return faults

@@ -76,7 +76,7 @@ def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
         if user in first:
             free = next(number for number in range(user + 1, user + len(namespaces) + 1) if number not in taken)
             taken.add(free)
-            reason = f"also the user of {first[user]}, so that modes of files do not tell the two teams apart"
+            reason = f"also the user of {first[user]}, so file modes cannot keep the two teams apart"
             found.append(
                 Problem(
                     f"[{index}].training_user_id",
@@ -132,10 +132,10 @@ def _queue_problems(
         if queue_names is None:
             continue
         if not isinstance(name, str):
-            found.append(Problem(path, "an Output; which queues there are is known at once", "give the queue's name"))
+            found.append(Problem(path, "an Output, but a queue's name must be known at once", "give the queue's name"))
         elif name not in queue_names:
             parent = name in parent_queue_names
-            reason = "a queue that has queues below it takes no jobs" if parent else "no queue has this name"
+            reason = "a queue with child queues takes no jobs" if parent else "no queue has this name"
             allowed, good = tuple(queue_names), nearest(name, queue_names)
             found.append(Problem(path, reason, value=name, allowed=allowed, good=good))
     return found

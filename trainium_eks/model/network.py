@@ -109,7 +109,7 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
     prefix = regions.region_zone_prefix(region)
     example = f"{prefix or 'usw2'}-az1"
     if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", zone_id):
-        reason = "a zone's name, which is another place in each account; give the zone's id"
+        reason = "a zone's name, which means another place in each account; give the zone's id"
         fix = "aws ec2 describe-availability-zones shows the ids beside the names"
         return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",), row=4)]
     if not regions.ZONE_ID.fullmatch(zone_id):
@@ -132,7 +132,7 @@ def _zone_list_problems(network: NetworkConfig, region: str) -> list[Problem]:
     if not zones:
         if regions.default_zones(region) or region not in regions.REGIONS:
             return []
-        reason = f"{region} has no default zones: name two, first the one that offers the accelerators"
+        reason = f"{region} has no default zones: name two, the one that offers the accelerators first"
         prefix = regions.region_zone_prefix(region)
         return [Problem("zone_ids", reason, good=(f"<{prefix}-az…>", f"<{prefix}-az…>"), row=39)]
     found = [
@@ -257,7 +257,7 @@ def _endpoint_problems(names: Sequence[str]) -> list[Problem]:
         path = join("interface_endpoints", index)
         bare = re.sub(r"^(cn\.)?com\.amazonaws\.[a-z0-9-]+\.", "", name)
         if bare != name:
-            found.append(Problem(path, "the service's name goes without its prefix", value=name, good=bare))
+            found.append(Problem(path, "give the service's name without its prefix", value=name, good=bare))
         elif not re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)*", name):
             found.append(Problem(path, "not the name of an endpoint service", value=name, allowed=KNOWN_ENDPOINTS))
         elif name == "s3":
@@ -265,5 +265,5 @@ def _endpoint_problems(names: Sequence[str]) -> list[Problem]:
         elif name not in KNOWN_ENDPOINTS:
             guess = nearest(name, KNOWN_ENDPOINTS)
             hint = f"did you mean {guess}?" if guess else f"known: {', '.join(KNOWN_ENDPOINTS)}"
-            found.append(formats.warn(path, f"{name} is no endpoint that is known here", hint))
+            found.append(formats.warn(path, f"{name} is not a known endpoint", hint))
     return found

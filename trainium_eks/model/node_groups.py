@@ -147,8 +147,8 @@ def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str)
     if offered:
         reason = f"{instance.name} is not offered in {zone_id}"
         return [Problem(path, reason, value=zone_id, allowed=offered, good=offered[0], row=1)]
-    elsewhere = formats.listed(sorted(instance.zones), "or") if instance.zones else "no region that is known here"
-    reason = f"the catalogue knows of no zone in {region} that offers {instance.name}"
+    elsewhere = formats.listed(sorted(instance.zones), "or") if instance.zones else "no known region"
+    reason = f"the catalogue has no zone in {region} that offers {instance.name}"
     fix = f"it is offered in {elsewhere}; or give its `instance_types` entry the `zones` of {region}, if AWS now has it"
     return [formats.warn(path, reason, fix, row=38)]
 
@@ -199,7 +199,7 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
     uses_efa_only = instance.has_efa and layout != "efa"
     if uses_efa_only and _numbers(vpc_cni_version) < _numbers(least):
         reason = (
-            f"the layout has efa-only interfaces, which the VPC CNI knows from {least} on; the cluster's is "
+            f"the layout has efa-only interfaces, which the VPC CNI supports from {least} on; the cluster's is "
             f"{vpc_cni_version}, and its nodes would stay NotReady"
         )
         fix = f"raise the cluster's `addons` vpc-cni `version` to {least} or later, or choose efa here"

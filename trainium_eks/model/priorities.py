@@ -20,7 +20,7 @@ class PriorityLevel:
 # None is below 0, which is what a pod without a class has: its pods may preempt those that are below it. And a value
 # below -10 would keep Cluster Autoscaler from adding nodes (`expendable-pods-priority-cutoff`).
 LEVELS = (
-    PriorityLevel("training-low", 0, "Starts when nothing more urgent waits, like a job that names no priority"),
+    PriorityLevel("training-low", 0, "Starts when nothing more urgent is waiting, like a job that names no priority"),
     PriorityLevel("training-normal", 1000, "Starts before jobs that name no priority"),
     PriorityLevel("training-high", 2000, "Starts before all other jobs of its queue"),
 )

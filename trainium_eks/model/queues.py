@@ -150,11 +150,11 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
         reason = "while the only scheduler or admission restarts, no job starts and no pod is admitted"
         found.append(Problem("replicas", reason, severity=Severity.ACKNOWLEDGE, rule="R58", value=1, good=2))
     elif volcano.replicas > 5:
-        found.append(Problem("replicas", "one of them works, the others wait", value=volcano.replicas, good=3))
+        found.append(Problem("replicas", "only one is active, the others stand by", value=volcano.replicas, good=3))
     if volcano.scale_from_zero is False and rests_at_zero:
         reason = (
             "a node group rests at zero nodes, and with the enqueue action no pod is created that an autoscaler "
-            "could see: its nodes never come"
+            "could see: its nodes never start"
         )
         fix = "or give every group a `min_size` of 1 or more"
         found.append(
@@ -208,7 +208,7 @@ def _queue_problems(queue: QueueConfig, pool: Mapping[str, int]) -> list[Problem
 
 def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Mapping[str, int]) -> list[Problem]:
     if resource == NEURON_CORE_RESOURCE:
-        reason = "jobs ask for whole devices, so nothing would count against an amount of cores"
+        reason = "jobs ask for whole devices, so a limit in cores would limit nothing"
         return [Problem(path, reason, f"name {NEURON_RESOURCE}, two cores each on Trainium", row=43)]
     if not _RESOURCE.fullmatch(resource):
         return [Problem(path, "not the name of a Kubernetes resource", allowed=tuple(pool))]

@@ -150,7 +150,7 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
 
 
 def _too_late(path: str, owner: type[Shape] | None) -> Problem:
-    reason = "an Output, which is known only during an update; what is built here must be known before"
+    reason = "an Output, known only during an update; it decides what is built, so it must be known before"
     field = re.split(r"[.\[]", path)[-1 if path[-1:] != "]" else -2]
     instead = owner.later_in.get(field) if owner else None
     return Problem(path, reason, instead or "give the value itself, or take it from the stack's config")
@@ -164,7 +164,7 @@ def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
     takes = tuple(f"`{field}`" for field in sorted(owner.model_fields))
     instead = owner.not_here.get(_snake(name))
     if instead:
-        return Problem(path, f"not a name here: {instead}", allowed=takes)
+        return Problem(path, f"unknown name: {instead}", allowed=takes)
     if _snake(name, owner) in owner.model_fields:
         return Problem(path, "given twice, in two spellings", "keep one of them")
     guess = nearest(_snake(name), owner.model_fields)

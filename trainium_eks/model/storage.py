@@ -115,7 +115,7 @@ def _size_problems(file_system: FileSystemConfig) -> list[Problem]:
     good = nearest_number(size, (*sizes, below, below + step))
     kind = f"EFA-enabled at {file_system.throughput_per_tib} MB/s/TiB" if file_system.efa_enabled else "SSD"
     allowed = (*(str(each) for each in sizes), f"and so on in steps of {step}")
-    reason = f"not a size of a Lustre file system ({kind}), GiB"
+    reason = f"not a size that FSx offers ({kind}), GiB"
     return [Problem("storage_capacity_gib", reason, value=size, allowed=allowed, good=good, row=29)]
 
 
@@ -125,7 +125,7 @@ def _throughput_problems(file_system: FileSystemConfig) -> list[Problem]:
         return []
     allowed = tuple(str(each) for each in THROUGHPUT_PER_TIB)
     good = nearest_number(value, THROUGHPUT_PER_TIB)
-    reason = "not a throughput of PERSISTENT_2, MB/s for each TiB"
+    reason = "not a throughput that FSx offers with PERSISTENT_2, MB/s for each TiB"
     return [Problem("throughput_per_tib", reason, value=value, allowed=allowed, good=good, row=30)]
 
 
@@ -186,5 +186,5 @@ def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
         good = nearest_number(iops, METADATA_IOPS)
         found.append(Problem("metadata_iops", "not provided by FSx", value=iops, allowed=allowed, good=good))
     if file_system.efa_enabled and scratch:
-        found.append(Problem("efa_enabled", "only PERSISTENT_2 takes EFA clients", value=True, good=False))
+        found.append(Problem("efa_enabled", "only PERSISTENT_2 supports EFA clients", value=True, good=False))
     return found

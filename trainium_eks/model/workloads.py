@@ -70,7 +70,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 namespaces.NEURON_MONITOR,
                 "neuron-monitor",
                 "neuron",
-                "metrics of that node are missing, jobs run on: check the pod's log",
+                "metrics of that node are missing, jobs are not affected: check the pod's log",
             ),
         ),
         "nvidia-device-plugin": (
@@ -88,7 +88,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 namespaces.DCGM_EXPORTER,
                 "dcgm-exporter",
                 "nvidia",
-                "metrics of that node's GPUs are missing, jobs run on: check the pod's log",
+                "metrics of that node's GPUs are missing, jobs are not affected: check the pod's log",
             ),
         ),
         "volcano": (
@@ -120,7 +120,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 namespaces.ETCD,
                 "etcd-server",
                 "none",
-                "elastic jobs find no rendezvous: check its pod; a restart loses what it knew, so restart the jobs too",
+                "elastic jobs find no rendezvous: check its pod; a restart loses its data, so restart the jobs too",
             ),
         ),
         "training-operator": (
@@ -129,7 +129,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 namespaces.TRAINING_OPERATOR,
                 "training-operator",
                 "none",
-                "PyTorchJobs get no pods: check its log; with gangs on it ends at once while Volcano is not installed",
+                "PyTorchJobs get no pods: check its log; with gangs on, it exits at once if Volcano is not installed",
             ),
         ),
         "kubeflow-trainer": (
@@ -138,7 +138,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 namespaces.TRAINER,
                 "kubeflow-trainer-controller-manager",
                 "none",
-                "TrainJobs get no pods: check its log, and that of JobSet's controller beside it",
+                "TrainJobs get no pods: check its log, and that of JobSet's controller",
             ),
         ),
     }

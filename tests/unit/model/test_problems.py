@@ -173,7 +173,7 @@ def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them() -> None:
 
 
 def test_a_name_of_old_is_told_what_took_its_place() -> None:
-    assert "- oldName: not a name here: newName took its place" in said(oldName=1)
+    assert "- oldName: unknown name: newName took its place" in said(oldName=1)
 
 
 def test_a_name_given_in_both_spellings_is_told() -> None:

@@ -157,7 +157,7 @@ def test_the_config_can_bring_a_price() -> None:
     assert item.hourly_usd == 99.0
 
 
-@pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid ahead")])
+@pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid in advance")])
 def test_a_way_of_buying_is_explained(kind: str, word: str) -> None:
     notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).items]
     assert any(word in note for note in notes)

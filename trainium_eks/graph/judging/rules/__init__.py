@@ -50,8 +50,8 @@ RULES: tuple[Rule, ...] = tuple(
 """Every rule that a plan can judge, by id."""
 
 NOT_JUDGED: Mapping[str, str] = {
-    "R64": "Resource names stay the same from release to release. One plan cannot show it: the tests hold each"
-    " environment's URNs against the last release's list, and `trn plan --against` compares two plans.",
+    "R64": "Resource names stay the same from release to release. One plan cannot show it: the tests compare each"
+    " environment's URNs with the last release's list, and `trn plan --against` compares two plans.",
 }
 """Rules that need more than one recorded program, each with where it is checked."""
 

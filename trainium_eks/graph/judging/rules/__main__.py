@@ -6,9 +6,9 @@ from trainium_eks.graph.judging.rules import NOT_JUDGED, RULES, STANDING_WAIVERS
 
 HEADER = """# Rules
 
-What every environment is held to. `trn plan` judges them from the recorded program and shows which fail, are waived,
-pass or do not apply; a failing rule makes the plan exit with 1. An environment that breaks a rule on purpose says so in
-its config, with a reason:
+The rules that every environment must keep. `trn plan` checks the recorded program and shows which rules fail, are
+waived, pass or do not apply; if one fails, the plan exits with 1. An environment that breaks a rule on purpose waives
+it in its config, with a reason:
 
 ```yaml
 config:
@@ -16,8 +16,8 @@ config:
     R06: torn down every night
 ```
 
-A waiver whose rule passes or does not apply is reported as stale. A rule that met no resource does not apply; it never
-passes for want of something to judge.
+A waiver whose rule passes or does not apply is reported as stale. A rule that finds no resource to judge does not
+apply; it does not pass.
 
 This page is generated (`python -m trainium_eks.graph.judging.rules > docs/rules.md`).
 """
@@ -25,7 +25,7 @@ This page is generated (`python -m trainium_eks.graph.judging.rules > docs/rules
 
 def page() -> str:
     """The page as Markdown."""
-    lines = [HEADER, "| Rule | Severity | What is wanted | Also known as |", "| --- | --- | --- | --- |"]
+    lines = [HEADER, "| Rule | Severity | What is wanted | Source |", "| --- | --- | --- | --- |"]
     for rule in RULES:
         lines.append(f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity} | {rule.title} | {rule.source} |")
     lines += ["", "## Why", ""]

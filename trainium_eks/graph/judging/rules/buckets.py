@@ -44,7 +44,7 @@ def public_access(view: View) -> Iterator[Finding]:
 
 @rule("R47", "Encrypt buckets with KMS and a bucket key", "high", "CKV_AWS_19, CKV_AWS_145, AWS-0088, AWS-0132")
 def encryption(view: View) -> Iterator[Finding]:
-    """SSE-KMS; the bucket key keeps a million small objects from a million calls to KMS."""
+    """SSE-KMS; with a bucket key, a million small objects do not mean a million calls to KMS."""
     path = "applyServerSideEncryptionByDefault.sseAlgorithm"
     for bucket in view.of(*BUCKETS):
         configurations = view.referring(bucket, "bucket", *ENCRYPTION)
@@ -57,9 +57,10 @@ def encryption(view: View) -> Iterator[Finding]:
         yield from judged(bucket, faults, "SSE-KMS with a bucket key")
 
 
-@rule("R48", "Version buckets and let old versions go", "medium", "CKV_AWS_21, CKV2_AWS_61, AWS-0090")
+@rule("R48", "Version buckets and expire old versions", "medium", "CKV_AWS_21, CKV2_AWS_61, AWS-0090")
 def versions_and_lifecycle(view: View) -> Iterator[Finding]:
-    """Versions survive a wrong delete or an export that overwrites; without a lifecycle, checkpoints grow for ever."""
+    """Versions survive a mistaken delete or an export that overwrites; without a lifecycle, old checkpoints pile up for
+    ever."""
     for bucket in view.of(*BUCKETS):
         versioning = view.referring(bucket, "bucket", *VERSIONING)
         faults = [] if versioning else ["no BucketVersioning names it, wanted status Enabled"]
@@ -72,7 +73,7 @@ def versions_and_lifecycle(view: View) -> Iterator[Finding]:
         yield from judged(bucket, faults, "versioned, with a lifecycle")
 
 
-@rule("R49", "Take TLS only, from named principals", "high", "CKV_AWS_70, CKV_AWS_93, own")
+@rule("R49", "Allow access over TLS only, and to named principals", "high", "CKV_AWS_70, CKV_AWS_93, own")
 def tls_only(view: View) -> Iterator[Finding]:
     """The bucket's policy denies requests without TLS and grants nothing to everybody."""
     for bucket in view.of(*BUCKETS):

@@ -68,7 +68,7 @@ def public_ranges(view: View) -> Iterator[Finding]:
     "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
 )
 def production_endpoint(view: View) -> Iterator[Finding]:
-    """Production is reached from inside the VPC, or from named ranges where its owner chose them as the way in."""
+    """Production is reached from inside the VPC, or from ranges that its owner has named."""
     if not view.production:
         return
     for plane in view.control_planes:
@@ -79,9 +79,9 @@ def production_endpoint(view: View) -> Iterator[Finding]:
         yield from judged(plane.resource, faults, "reached from the VPC or from named ranges only")
 
 
-@rule("R04", "Encrypt Kubernetes secrets with an own key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
+@rule("R04", "Encrypt Kubernetes secrets with a customer key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
 def secrets_key(view: View) -> Iterator[Finding]:
-    """Envelope encryption by a key of this account: without it, a copy of etcd's disk holds the tokens."""
+    """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
     for plane in view.control_planes:
         path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
         faults = [] if given(key) else [f"{path} is unset, wanted the ARN of a KMS key"]
@@ -93,8 +93,8 @@ def secrets_key(view: View) -> Iterator[Finding]:
 
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
 def standard_support(view: View) -> Iterator[Finding]:
-    """Extended support costs 0.60 USD an hour instead of 0.10, and ends. Judged against the pinned table of
-    support dates and today."""
+    """Extended support costs 0.60 USD an hour instead of 0.10, and ends. The rule compares today's date with the pinned
+    table of support dates."""
     for plane in view.control_planes:
         path, version = plane.read("version", "version")
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
@@ -109,8 +109,8 @@ def standard_support(view: View) -> Iterator[Finding]:
 
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
 def deletion_protection(view: View) -> Iterator[Finding]:
-    """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), which also makes a
-    preview fail that would replace the cluster. Environments that are torn down waive this."""
+    """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
+    would replace the cluster fails. Environments that are torn down waive this."""
     for plane in view.control_planes:
         path, found = plane.read("deletionProtection", "deletionProtection")
         faults = [] if true(found) else [f"{path} is {show(found)}, wanted true"]
@@ -121,7 +121,7 @@ def deletion_protection(view: View) -> Iterator[Finding]:
 
 @rule("R07", "Grant access by access entries only", "medium", "CIS 4.1.7, CIS 5.5.1")
 def access_entries(view: View) -> Iterator[Finding]:
-    """One way in (authentication mode API), and nobody is an administrator for having run the first `up`."""
+    """One way in (authentication mode API), and nobody is an administrator just for having run the first `up`."""
     for plane in view.control_planes:
         path, mode = plane.read("accessConfig.authenticationMode", "authenticationMode")
         faults = [] if mode == "API" else [f'{path} is {show(mode)}, wanted "API"']
@@ -139,8 +139,8 @@ def access_entries(view: View) -> Iterator[Finding]:
     "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
 )
 def log_groups(view: View) -> Iterator[Finding]:
-    """EKS makes its own log group, without key or retention, when none is there; so ours exists before the
-    cluster, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key."""
+    """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
+    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key."""
     groups = view.of(LOG_GROUP)
     for plane in view.control_planes:
         pattern = re.escape(plane.name) if plane.name else ".+"
@@ -162,7 +162,7 @@ def log_groups(view: View) -> Iterator[Finding]:
         yield from judged(group, faults, "kept a year or longer, encrypted")
 
 
-@rule("R09", "Say which support policy holds", "low", "own")
+@rule("R09", "Set the support policy explicitly", "low", "own")
 def support_policy(view: View) -> Iterator[Finding]:
     """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
     for plane in view.control_planes:
@@ -173,7 +173,8 @@ def support_policy(view: View) -> Iterator[Finding]:
 
 @rule("R10", "Place the control plane in two zones, in private subnets with room", "high", "EKS network requirements")
 def control_plane_subnets(view: View) -> Iterator[Finding]:
-    """EKS needs subnets in two zones; a version upgrade needs addresses there (16 asked, 6 is AWS's least)."""
+    """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is
+    6)."""
     for plane in view.control_planes:
         faults: list[str] = []
         if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):
@@ -192,8 +193,8 @@ def control_plane_subnets(view: View) -> Iterator[Finding]:
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
 )
 def keys(view: View) -> Iterator[Finding]:
-    """A customer key rotates, waits seven days or more before it goes, is enabled, and has a policy of its own
-    whose principals are named (a star counts as named only with a condition on the caller)."""
+    """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with
+    named principals (a star counts as named only with a condition on the caller)."""
     for key in view.of("aws:kms/key:Key"):
         yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
 

@@ -22,13 +22,13 @@ def efa_interfaces(view: View) -> Iterator[Finding]:
 
 @rule(
     "R25",
-    "Let EFA nodes reach themselves, and nothing be reached from everywhere",
+    "Let EFA nodes reach each other, and open nothing to everyone",
     "high",
     "CKV_AWS_23, CKV_AWS_24, CKV_AWS_25, CKV_AWS_260, CKV_AWS_277, AWS-0099, AWS-0107",
 )
 def efa_security_groups(view: View) -> Iterator[Finding]:
-    """EFA needs a rule for all traffic from the group to itself in both directions; a range instead of the group is
-    not enough. Every rule is described, and none lets in every address. Outbound to anywhere is allowed: nodes pull
+    """EFA needs a rule for all traffic from the group to itself in both directions; a range instead of the group is not
+    enough. Every rule has a description, and none lets in every address. Outbound to anywhere is allowed: nodes pull
     images and call AWS."""
     for group in view.efa_groups:
         yield from judged(group.resource, _self_rule_faults(view, group), "all traffic within its security group")
@@ -44,7 +44,7 @@ def efa_security_groups(view: View) -> Iterator[Finding]:
 
 @rule("R26", "Keep an EFA group in one subnet", "high", "eksctl efaEnabled validation")
 def one_subnet(view: View) -> Iterator[Finding]:
-    """EFA traffic does not leave a zone: a group over two zones trains over neither."""
+    """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
     for group in view.efa_groups:
         ids = group.resource.inputs.get("subnetIds")
         faults = [] if len(items(ids)) == 1 else [f"subnetIds is {show(ids)}, wanted one subnet"]
@@ -59,10 +59,10 @@ def placement(view: View) -> Iterator[Finding]:
         yield from judged(group.resource, _placement_faults(view, group), "placement fits its capacity")
 
 
-@rule("R28", "Configure a Capacity Block wholly or not at all", "high", "EKS capacity-blocks-mng")
+@rule("R28", "Configure a Capacity Block completely or not at all", "high", "EKS capacity-blocks-mng")
 def capacity_blocks(view: View) -> Iterator[Finding]:
-    """EKS refuses half of it: capacityType, marketType and the reservation in the template, the type in the template
-    only, and one subnet in the block's zone. Whether the block is active only AWS knows."""
+    """EKS refuses half a configuration. It takes all of capacityType, marketType and the reservation in the template,
+    the type in the template only, and one subnet in the block's zone. Only AWS knows whether the block is active."""
     for group in view.node_groups:
         market = at(group.settings, "instanceMarketOptions.marketType")
         if group.capacity_type == "CAPACITY_BLOCK" or market == "capacity-block":

@@ -33,7 +33,7 @@ TAGS = {
 """Tags that everything carries, and their folded spellings."""
 
 
-@rule("R65", "Keep the kubeconfig secret, and without a credential in it", "high", "pulumi-eks#207, pulumi-eks#352")
+@rule("R65", "Keep the kubeconfig secret and free of credentials", "high", "pulumi-eks#207, pulumi-eks#352")
 def kubeconfig(view: View) -> Iterator[Finding]:
     """Exported kubeconfigs and whatever is named like a secret are secret outputs. A kubeconfig runs `aws eks
     get-token` and comes from the cluster alone: a token in it goes stale, and an origin that changes makes every
@@ -75,8 +75,8 @@ def tags(view: View) -> Iterator[Finding]:
 
 @rule("R67", "Use explicit providers, bound to an account", "medium", "own")
 def providers(view: View) -> Iterator[Finding]:
-    """The AWS provider has a region and the accounts it may touch, so that a wrong profile fails before it builds;
-    and no AWS or Kubernetes resource falls back to the provider of whoever runs the program."""
+    """The AWS provider has a region and the accounts it may touch, so that a wrong profile fails before anything is
+    built; and no AWS or Kubernetes resource falls back to the provider of whoever runs the program."""
     for provider in view.of(AWS_PROVIDER):
         accounts = provider.inputs.get("allowedAccountIds")
         faults = [] if given(provider.inputs.get("region")) else ["region is unset, wanted one"]

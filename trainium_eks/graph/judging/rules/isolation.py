@@ -55,7 +55,7 @@ BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
 @rule("R70", "Make each Kubernetes object once", "high", "own")
 def one_object(view: View) -> Iterator[Finding]:
     """Two resources that are one object (the same cluster, API group, kind, namespace and name) overwrite each other,
-    and the deletion of one takes the other's object away. A Helm release is told by its namespace and name."""
+    and deleting one deletes the other's object too. A Helm release is identified by its namespace and name."""
     first: dict[tuple[str, ...], Resource] = {}
     for resource in view.graph.resources:
         identity = _identity(resource)
@@ -70,9 +70,9 @@ def one_object(view: View) -> Iterator[Finding]:
 @rule("R71", "Keep teams out of each other's share", "high", "own, PSS")
 def teams_apart(view: View) -> Iterator[Finding]:
     """In a team's namespace (of a TrainingNamespace, or one with a ResourceQuota) admission policies judge pods,
-    Volcano's jobs, PodGroups and commands, on creation and on update, and refuse what they cannot judge. Nobody gets in
-    before they stand, and no role writes what goes past them. The quota bounds pods, CPU, memory, storage, and file
-    systems of a claim's own. The stack's priority classes preempt nothing."""
+    Volcano's jobs, PodGroups and commands, on creation and on update, and refuse what they cannot judge. Nobody has
+    access before they exist, and no role may write what bypasses them. The quota limits pods, CPU, memory, storage, and
+    file systems made for claims. The stack's priority classes preempt nothing."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
             name = object_name(home)
@@ -83,7 +83,7 @@ def teams_apart(view: View) -> Iterator[Finding]:
         if each.inputs.get("preemptionPolicy") != "Never":
             faults.append(f"preemptionPolicy is {show(each.inputs.get('preemptionPolicy'))}, wanted Never")
         if true(each.inputs.get("globalDefault")):
-            faults.append("globalDefault is true, wanted false: it would be every pod's, the system's own too")
+            faults.append("globalDefault is true, wanted false: it would apply to every pod, system pods included")
         yield from judged(each, faults, "preempts nothing")
 
 

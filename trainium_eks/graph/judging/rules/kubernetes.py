@@ -68,8 +68,8 @@ def pod_security(view: View) -> Iterator[Finding]:
 
 @rule("R52", "Run privileged only what must", "high", "CKV_K8S_16, CKV_K8S_20, CKV_K8S_2, CKV_K8S_5")
 def privileged(view: View) -> Iterator[Finding]:
-    """A privileged pod owns its node. The EFA plugin, neuron-monitor, the node-problem detector and the FSx driver
-    need it; nothing else does. What a chart does by default is judged where the chart is chosen."""
+    """A privileged pod controls its node. The EFA plugin, neuron-monitor, the node-problem detector and the FSx driver
+    need it; nothing else does. A chart's defaults are reviewed when the chart is chosen, not here."""
     for workload in pod_makers(view):
         yield from judged(workload.resource, _privilege_faults(workload), "not privileged")
     for release in view.of(RELEASE):
@@ -100,10 +100,10 @@ def pinned(view: View) -> Iterator[Finding]:
             yield from judged(each, faults, "its source is pinned")
 
 
-@rule("R54", "Say what pods need and may take", "medium", "CKV_K8S_10-13, kube-score container-resources")
+@rule("R54", "Set what pods request and may use", "medium", "CKV_K8S_10-13, kube-score container-resources")
 def resources(view: View) -> Iterator[Finding]:
-    """CPU and memory requests, and a memory limit: a leak then ends its pod and not the node. A CPU limit is left to
-    the author, because it throttles. Our own charts are judged where they are tested."""
+    """CPU and memory requests, and a memory limit: a leak then kills its pod and not the node. A CPU limit is left to
+    the author, because it throttles. The tests of our own charts check theirs."""
     for workload in pod_makers(view):
         faults = [
             fault
@@ -156,9 +156,9 @@ def rbac(view: View) -> Iterator[Finding]:
 
 @rule("R56", "Deny traffic by default, allow it within a job", "medium", "CKV2_K8S_6, CIS 4.3.2, CIS 5.4.4")
 def network_policies(view: View) -> Iterator[Finding]:
-    """Each team's namespace (of a TrainingNamespace, or one with a ResourceQuota) denies both directions by default
-    and lets its own pods talk to each other; and the VPC CNI enforces network policies at all, which is off unless
-    configured. EFA traffic bypasses them."""
+    """Each team's namespace (of a TrainingNamespace, or one with a ResourceQuota) denies both directions by default and
+    lets its own pods talk to each other. The VPC CNI must be told to enforce network policies. EFA traffic bypasses
+    them."""
     for each in view.of(NAMESPACE):
         if is_tenant(view, each):
             yield from judged(each, _policy_faults(view, object_name(each)), "denies by default, open within")
@@ -175,7 +175,10 @@ def network_policies(view: View) -> Iterator[Finding]:
 
 
 @rule(
-    "R57", "Give pods AWS rights by Pod Identity, a role each", "high", "CKV_AWS_60, CKV_AWS_61, CIS 5.2.1, EKS quota"
+    "R57",
+    "Give pods AWS permissions by Pod Identity, one role each",
+    "high",
+    "CKV_AWS_60, CKV_AWS_61, CIS 5.2.1, EKS quota",
 )
 def pod_identity(view: View) -> Iterator[Finding]:
     """One role for each controller, trusted to EKS' pod identity alone (AssumeRole and TagSession); at most 1000

@@ -30,7 +30,7 @@ def flow_logs(view: View) -> Iterator[Finding]:
 
 @rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
 def default_security_group(view: View) -> Iterator[Finding]:
-    """What is started without a group lands in the default one; empty, it reaches nothing."""
+    """What is started without a group gets the default one; if that is empty, it allows nothing."""
     for vpc in view.of(VPC):
         groups = view.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
         faults = [] if groups else ["no DefaultSecurityGroup has its vpcId, wanted an empty one"]
@@ -50,9 +50,9 @@ def dns(view: View) -> Iterator[Finding]:
         yield from judged(vpc, faults, "DNS support and host names are on")
 
 
-@rule("R34", "In production, leave each zone by its own way", "medium", "EKS private clusters")
+@rule("R34", "In production, give each zone its own way out", "medium", "EKS private clusters")
 def ways_out(view: View) -> Iterator[Finding]:
-    """A NAT gateway in every zone with private subnets, or interface endpoints for all that nodes call; with one
+    """A NAT gateway in every zone with private subnets, or interface endpoints for everything that nodes call; with one
     NAT, its zone's failure cuts off the others."""
     if not view.production:
         return
@@ -73,7 +73,8 @@ def ways_out(view: View) -> Iterator[Finding]:
 
 @rule("R35", "Reach S3 by a gateway endpoint", "medium", "own")
 def s3_endpoint(view: View) -> Iterator[Finding]:
-    """Data sets and images go past the NAT gateway, which charges by the gigabyte; a gateway endpoint costs nothing."""
+    """Data sets and images then bypass the NAT gateway, which charges by the gigabyte; a gateway endpoint costs
+    nothing."""
     for vpc in view.of(VPC):
         gateways = [
             each

@@ -53,7 +53,8 @@ def imds_v2(view: View) -> Iterator[Finding]:
 
 @rule("R13", "Limit metadata to one hop", "high", "CKV_AWS_341, EKS best practices IAM")
 def hop_limit(view: View) -> Iterator[Finding]:
-    """With one hop, pods off the host network cannot take the node's role; charts get region and cluster by value."""
+    """With one hop, pods off the host network cannot take the node's role; charts get region and cluster as values
+    instead."""
     path = "metadataOptions.httpPutResponseHopLimit"
     yield from _of_templates(view, lambda inputs: differs(inputs, path, 1), "one hop")
 
@@ -73,8 +74,8 @@ def no_ssh(view: View) -> Iterator[Finding]:
 
 @rule("R15", "Give nodes no public address", "high", "CKV_AWS_88, CKV_AWS_130, AWS-0164, CIS 5.4.3")
 def no_public_addresses(view: View) -> Iterator[Finding]:
-    """Neither a template nor a subnet of nodes hands out public addresses; nodes leave through NAT or endpoints. A
-    public subnet without nodes may: load balancers and bastions of others live there."""
+    """Neither a launch template nor a subnet with nodes assigns public addresses; nodes reach out through NAT or
+    endpoints. A public subnet without nodes may, for load balancers and bastions."""
     for template in view.of(LAUNCH_TEMPLATE):
         faults = [
             f"networkInterfaces[{index}].associatePublicIpAddress is true, wanted false or unset"
@@ -91,7 +92,7 @@ def no_public_addresses(view: View) -> Iterator[Finding]:
 
 @rule("R16", "Encrypt node volumes, as gp3", "high", "CKV_AWS_8, CKV_AWS_189, AWS-0008, AWS-0026")
 def node_volumes(view: View) -> Iterator[Finding]:
-    """Every volume of a launch template is encrypted and gp3; in production with an own key. EBS storage classes
+    """Every volume of a launch template is encrypted and gp3; in production with a customer key. EBS storage classes
     are encrypted likewise."""
     yield from _of_templates(view, lambda inputs: _volume_faults(view, inputs), "encrypted gp3")
     for storage in view.of("kubernetes:storage.k8s.io/v1:StorageClass"):
@@ -108,7 +109,7 @@ def user_data_secrets(view: View) -> Iterator[Finding]:
 
 @rule(
     "R18",
-    "Give node roles the worker and pull policies only, and no role every action",
+    "Give node roles the worker and pull policies only, and allow no role every action",
     "high",
     "CKV_AWS_274, CKV_AWS_275, CKV_AWS_62, CKV_AWS_63, CKV_AWS_286-290, CKV2_AWS_40, CKV2_AWS_56, AWS-0057, CIS 5.1.3",
 )
@@ -137,10 +138,10 @@ def node_roles(view: View) -> Iterator[Finding]:
         yield from judged(policy, faults, "names its actions")
 
 
-@rule("R19", "Repair broken nodes by themselves", "medium", "EKS best practices data plane, containers-roadmap#2567")
+@rule("R19", "Repair broken nodes automatically", "medium", "EKS best practices data plane, containers-roadmap#2567")
 def node_repair(view: View) -> Iterator[Finding]:
-    """Node repair is off unless asked for, and knows of a Neuron or GPU fault only through the monitoring agent. Its
-    GPU part (the DCGM server) tolerates no taint by itself: on a GPU node without one, the agent calls the GPUs
+    """Node repair is off by default, and learns of Neuron and GPU faults only from the monitoring agent. The agent's
+    GPU part (the DCGM server) tolerates no taint by default, and on a GPU node without it the agent reports the GPUs as
     broken."""
     for group in view.node_groups:
         yield from judged(
@@ -154,9 +155,9 @@ def node_repair(view: View) -> Iterator[Finding]:
         yield from judged(agent, _dcgm_faults(view, agent), "its DCGM server tolerates the GPU nodes' taints")
 
 
-@rule("R20", "Say how a node group updates", "medium", "EKS API, own")
+@rule("R20", "Set how a node group updates", "medium", "EKS API, own")
 def updates(view: View) -> Iterator[Finding]:
-    """At most 100 nodes at a time (the API's limit), said explicitly; reserved capacity has no spare node to start
+    """At most 100 nodes at a time (the API's limit), set explicitly; reserved capacity has no spare node to start
     first, so its groups update with strategy MINIMAL."""
     for group in view.node_groups:
         yield from judged(group.resource, _update_faults(group), "its update is explicit")
@@ -164,8 +165,8 @@ def updates(view: View) -> Iterator[Finding]:
 
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
 def autoscaled_sizes(view: View) -> Iterator[Finding]:
-    """Where an autoscaler or a person sets the size, an `up` must not set it back. Autoscaled are groups that
-    the config says are managed elsewhere, groups tagged for Cluster Autoscaler, and all when it is installed."""
+    """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups that the config
+    says are managed elsewhere, groups tagged for Cluster Autoscaler, and every group when it is installed."""
     everywhere = any(text(each.inputs.get("chart")).endswith("cluster-autoscaler") for each in view.of(RELEASE))
     elsewhere = [
         text(at(each, "name"))
@@ -190,7 +191,7 @@ def taints(view: View) -> Iterator[Finding]:
         yield from judged(group.resource, _taint_faults(view, group), "tainted and labelled as the catalogue says")
 
 
-@rule("R23", "Take the AMI family that fits the type", "high", "EKS AMITypes")
+@rule("R23", "Use the AMI family that fits the type", "high", "EKS AMITypes")
 def ami_types(view: View) -> Iterator[Finding]:
     """The Neuron AMI on Trainium and Inferentia, the NVIDIA AMI on GPUs, the standard one elsewhere; never AL2, which
     ends at Kubernetes 1.32. Bottlerocket's plain variant carries the Neuron driver."""

@@ -105,7 +105,7 @@ def queue_amounts(view: View) -> Iterator[Finding]:
                 yield Finding(view.stack_urn, False, message)
 
 
-@rule("R60", "Let jobs make pods while a pool rests at zero", "high", "volcano#3910, volcano#2558")
+@rule("R60", "Let jobs create pods while a pool has no nodes", "high", "volcano#3910, volcano#2558")
 def scale_from_zero(view: View) -> Iterator[Finding]:
     """With the enqueue action, a job gets no pods until nodes exist; an autoscaler then sees no demand. Judged when
     an accelerator group has minSize 0; the chart's default configuration has the action."""
@@ -127,8 +127,8 @@ def scale_from_zero(view: View) -> Iterator[Finding]:
 
 @rule("R61", "Keep etcd inside the cluster", "medium", "torchx resources/etcd.yaml")
 def rendezvous(view: View) -> Iterator[Finding]:
-    """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy about who may
-    come. Our chart has both; its values must not undo them."""
+    """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy that says who may
+    connect. Our chart has both; its values must not undo them."""
     for release in (each for each in releases(view) if "etcd" in text(each.inputs.get("chart"))):
         values = mapping(release.inputs.get("values"))
         kind = at(values, "service.type")
@@ -143,14 +143,15 @@ def rendezvous(view: View) -> Iterator[Finding]:
             kind = at(service.inputs, "spec.type")
             faults = [] if kind in (None, "ClusterIP") else [f'spec.type is {show(kind)}, wanted "ClusterIP"']
             if namespace(service) not in guarded:
-                faults.append(f"no NetworkPolicy in {namespace(service)}, wanted one about who reaches port 2379")
+                faults.append(f"no NetworkPolicy in {namespace(service)}, wanted one that says who reaches port 2379")
             yield from judged(service, faults, "reached inside the cluster only")
 
 
 @rule("R62", "Install device plugins on every type of the pool", "high", "aws-do-eks#56, own")
 def plugin_types(view: View) -> Iterator[Finding]:
-    """Plugin charts list instance types; a type that is missing gets no plugin, and DESIRED 0 is no error. The list
-    holds the pool's types and the plugin tolerates their taints; every family in the pool has its plugin."""
+    """Plugin charts list instance types; a type that is missing gets no plugin, and a DaemonSet with DESIRED 0 looks
+    healthy. The list holds the pool's types and the plugin tolerates their taints; every family in the pool has its
+    plugin."""
     found = {name: releases(view, name) for name in PLUGINS}
     for name, plugin in PLUGINS.items():
         groups = [group for group in view.accelerator_groups if _served(group, plugin)]
@@ -162,7 +163,7 @@ def plugin_types(view: View) -> Iterator[Finding]:
                 yield Finding(plane.resource.urn, False, f"no Release of chart {name} for {types}, wanted one")
 
 
-@rule("R63", "Repair a node by one hand only", "medium", "own")
+@rule("R63", "Let only one controller repair nodes", "medium", "own")
 def one_recovery(view: View) -> Iterator[Finding]:
     """EKS node repair and Neuron's node recovery both replace a broken node; together they fight, and with neither
     a broken device stays in the gang."""

@@ -20,7 +20,7 @@ THROUGHPUT = {
 """MB/s for each TiB that FSx takes, by deployment and storage type (FSx API)."""
 
 
-@rule("R38", "Encrypt the file system with an own key", "high", "CKV_AWS_190")
+@rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
 def file_system_key(view: View) -> Iterator[Finding]:
     """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
     for file_system in _persistent(view):
@@ -29,10 +29,10 @@ def file_system_key(view: View) -> Iterator[Finding]:
 
 @rule("R39", "Keep the file system's data", "high", "own (skipFinalBackup is true by default)")
 def durability(view: View) -> Iterator[Finding]:
-    """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero
-    and a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the
-    stack. In production the type is PERSISTENT_2 and Pulumi's protect is on; SCRATCH elsewhere keeps nothing by
-    choice and is not judged."""
+    """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
+    a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
+    production the type is PERSISTENT_2 and Pulumi's protect is on; Elsewhere, SCRATCH keeps nothing by choice and is
+    not judged."""
     for file_system in view.of(FILE_SYSTEM):
         scratch = text(file_system.inputs.get("deploymentType")).startswith("SCRATCH")
         if scratch and not view.production:
@@ -52,9 +52,9 @@ def sizes(view: View) -> Iterator[Finding]:
         yield from judged(file_system, _size_faults(file_system), "size and throughput are on FSx's grid")
 
 
-@rule("R41", "Put the file system into the accelerators' zone", "medium", "EKS best practices storage")
+@rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage")
 def same_zone(view: View) -> Iterator[Finding]:
-    """Another zone is slower and costs for every gigabyte. With groups in several zones, one of theirs."""
+    """Another zone is slower and costs for every gigabyte. With groups in several zones, use one of these."""
     subnets = {
         text(each) for group in view.accelerator_groups for each in items(group.resource.inputs.get("subnetIds"))
     }
@@ -85,10 +85,10 @@ def lustre_ports(view: View) -> Iterator[Finding]:
         yield from judged(file_system, _port_faults(view, file_system), "ports 988 and 1018-1023 are open both ways")
 
 
-@rule("R43", "Use EFA on Lustre only with all it needs", "medium", "FSx API, pulumi-aws")
+@rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
 def lustre_efa(view: View) -> Iterator[Finding]:
-    """PERSISTENT_2, a metadata configuration, and a group that allows all traffic with itself; it cannot be
-    changed later."""
+    """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
+    can be changed later."""
     for file_system in view.of(FILE_SYSTEM):
         if not true(file_system.inputs.get("efaEnabled")):
             continue
@@ -120,7 +120,7 @@ def retained_volumes(view: View) -> Iterator[Finding]:
 
 @rule("R68", "Show each team its own part of the file system", "high", "FSx guide, mounting from a specific fileset")
 def own_directories(view: View) -> Iterator[Finding]:
-    """Pods may run as any user, root too, and Kubernetes checks no file modes. So the volume of a namespace in which
+    """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
     each also has a user of its own."""
     volumes = [each for each in view.of(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
