@@ -26,6 +26,8 @@ class Boot:
     """Most pods of the node; 0 leaves the number that EKS computes from the type."""
     lockable_memory: bool = False
     """Containers may lock as much memory as they like, which EFA does with every buffer that it sends from."""
+    nvidia_devices_by_mount: bool = False
+    """NVIDIA's runtime takes a container's devices from mounts, and no longer from its environment."""
     hugepages_2mi: int = 0
     """Hugepages of 2 MiB to reserve."""
     cores_per_logical_core: int = 0
@@ -80,6 +82,8 @@ def _scripts(boot: Boot) -> list[str]:
     scripts = []
     if boot.lockable_memory:
         scripts.append(_LOCKABLE_MEMORY)
+    if boot.nvidia_devices_by_mount:
+        scripts.append(_NVIDIA_DEVICES_BY_MOUNT)
     if boot.hugepages_2mi:
         scripts.append(_HUGEPAGES.format(count=boot.hugepages_2mi))
     if boot.cores_per_logical_core:
@@ -118,6 +122,16 @@ mkdir -p /etc/systemd/system/containerd.service.d
 printf '[Service]\\nLimitMEMLOCK=infinity\\n' > /etc/systemd/system/containerd.service.d/50-memlock.conf
 systemctl daemon-reload
 systemctl try-restart containerd.service
+"""
+
+# The device plugin makes such mounts, and no team may (they are host paths). NVIDIA_VISIBLE_DEVICES stands in many
+# images, and may come from a ConfigMap, which no admission policy sees. Images had the variable obeyed until April 2026
+# and ignored since (amazon-eks-ami#2706): both are said here, so that every release does the same. The runtime reads
+# its file anew for each container.
+_NVIDIA_DEVICES_BY_MOUNT = """\
+nvidia-ctk config --in-place \\
+  --set accept-nvidia-visible-devices-as-volume-mounts=true \\
+  --set accept-nvidia-visible-devices-envvar-when-unprivileged=false
 """
 
 _HUGEPAGES = """\

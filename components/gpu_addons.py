@@ -48,7 +48,9 @@ class GpuAddonsArgs(GpuAddonsConfig):
     region: str
     """AWS region; decides which registry the EFA plugin's image comes from."""
     instance_types: tuple[str, ...]
-    """Types of the GPU node groups: the nodes that get device plugin and exporter."""
+    """Types of the GPU node groups: the nodes that get device plugin and exporter. On nodes that no
+    ``AcceleratorNodeGroup`` made, NVIDIA's runtime must accept device lists as volume mounts, or ``nvidia_values`` must
+    name another ``deviceListStrategy``."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """What the types have."""
     efa_instance_types: tuple[str, ...] | None = None
@@ -186,6 +188,10 @@ def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
         "fullnameOverride": PLUGIN_CHART,
         # With MOFED on, every GPU pod gets /dev/infiniband, and the EFA plugin's count means nothing (aws-do-eks#63).
         "mofedEnabled": False,
+        # By mounts, which AcceleratorNodeGroup's user data has the nodes' runtime obey: an unprivileged container's
+        # NVIDIA_VISIBLE_DEVICES counts for nothing there. With it the chart gives the plugin SYS_ADMIN, without which
+        # its own variable would be ignored, too, and it would find no device (amazon-eks-ami#2706).
+        "deviceListStrategy": "volume-mounts",
         # A node without a working driver should say so, not offer zero devices.
         "failOnInitError": True,
         # The chart's own affinity wants labels of node-feature-discovery, which EKS does not have: no pod would start.

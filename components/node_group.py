@@ -267,6 +267,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             raid0=judge.uses_local_disks(args, instance),
             max_pods=most if most < instance.max_pods else 0,
             lockable_memory=instance.has_efa,
+            nvidia_devices_by_mount=instance.family == "nvidia",
             hugepages_2mi=instance.hugepages_2mi if args.hugepages_2mi is None else args.hugepages_2mi,
             cores_per_logical_core=boot.logical_core_setting(instance),
             lustre_client=args.install_lustre_client,

@@ -71,6 +71,11 @@ def test_device_plugin_leaves_infiniband_to_the_efa_plugin(record: Record) -> No
     assert installed(record)["nvidia-device-plugin"].inputs["values"]["mofedEnabled"] is False
 
 
+def test_devices_come_by_mounts_as_the_nodes_runtime_wants_them(record: Record) -> None:
+    """amazon-eks-ami#2706: what a container's environment names is ignored, the plugin's own included."""
+    assert installed(record)["nvidia-device-plugin"].inputs["values"]["deviceListStrategy"] == "volume-mounts"
+
+
 def test_a_node_without_a_driver_says_so_and_does_not_offer_zero_devices(record: Record) -> None:
     assert installed(record)["nvidia-device-plugin"].inputs["values"]["failOnInitError"] is True
 

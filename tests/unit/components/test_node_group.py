@@ -244,6 +244,14 @@ def test_the_drop_in_is_a_unit_file(record: Record, tmp_path: Path) -> None:
     assert unit.read_text() == "[Service]\nLimitMEMLOCK=infinity\n"
 
 
+def test_gpu_nodes_give_devices_to_those_that_the_plugin_mounts_them_for_alone(record: Record) -> None:
+    (script,) = [text for _, text in user_data(built(record, "p5.48xlarge")) if "nvidia-ctk" in text]
+    assert "accept-nvidia-visible-devices-as-volume-mounts=true" in script
+    assert "accept-nvidia-visible-devices-envvar-when-unprivileged=false" in script
+    assert script.replace("\\\n", "").count("\n") == 3, "the command is one line to the shell"
+    assert "nvidia-ctk" not in str(user_data(built(record, "trn1.32xlarge")))
+
+
 def test_large_lustre_clients_get_the_options_that_fsx_asks_for(record: Record, tmp_path: Path) -> None:
     options = run_script(record, "ptlrpcd_per_cpt_max", tmp_path) / "etc/modprobe.d/lustre.conf"
     assert options.read_text() == "options ptlrpc ptlrpcd_per_cpt_max=32\noptions ksocklnd credits=2560\n"
