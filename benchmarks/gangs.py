@@ -25,8 +25,6 @@ from typing import Any
 
 from kubernetes import client, config
 
-from trainium_eks.local.paths import Paths
-
 ROOT = Path(__file__).resolve().parent.parent
 BUDGETS_SECONDS = {64: 2.0, 256: 5.0, 1000: 15.0}
 """Pods of a gang, and the time until the last of them runs."""
@@ -68,7 +66,7 @@ def main() -> int:
     held = []
     with _cloud(max(asked.sizes)) as clients:
         for size in sorted(asked.sizes):
-            gangs = [_gang(clients, size) for _ in range(asked.times)]
+            gangs = [_gang(clients, f"gang-{size}-{number}", size) for number in range(asked.times)]
             running = statistics.median(gang.running for gang in gangs)
             told = statistics.median(gang.told for gang in gangs)
             spread = " ".join(f"{gang.running:.1f}" for gang in gangs)
@@ -89,23 +87,26 @@ def _cloud(nodes: int) -> Iterator[Clients]:
         shutil.copy(ROOT / "Pulumi.local.yaml", project)
         try:
             _trn(project, "up", "--nodes", str(nodes))
-            with config.new_client_from_config(str(Paths.of(project, "local").kubeconfig)) as connection:
+            with config.new_client_from_config(_trn(project, "kubeconfig", "--path").strip()) as connection:
                 yield Clients(client.CoreV1Api(connection), client.CustomObjectsApi(connection))
         finally:
             _trn(project, "down")
 
 
-def _trn(project: Path, *arguments: str) -> None:
+def _trn(project: Path, *arguments: str) -> str:
     command = [sys.executable, "-m", "trainium_eks.cli", "local", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     if shown.returncode:
         raise SystemExit(f"trn local {' '.join(arguments)} failed:\n{shown.stdout[-3000:]}{shown.stderr[-3000:]}")
+    return shown.stdout
 
 
-def _gang(clients: Clients, size: int) -> Gang:
-    """Submits one gang, follows it until it runs, and takes it away again."""
-    name = f"gang-{size}"
+def _gang(clients: Clients, name: str, size: int) -> Gang:
+    """Submits one gang, follows it until it runs, and takes it away again.
+
+    Each has a name of its own: Volcano may still be at the end of the last one.
+    """
     labels = f"{JOB_LABEL}={name}"
     with ThreadPoolExecutor(1) as watcher:
         watching = threading.Event()
