@@ -218,14 +218,14 @@ def instance_type_problems(
     list is the pools' own and is judged here.
     """
     if not instance_types:
-        return [Problem("instance_types", f"empty: name the {family} instance types of the node groups", row=47)]
+        return [Problem("instance_types", f"empty: name the {family} instance types of the node groups")]
     found = []
     for index, name in enumerate(instance_types):
         path = join("instance_types", index)
         try:
             instance = catalogue.find(name)
         except ValueError as error:
-            found.append(Problem(path, str(error), row=47))
+            found.append(Problem(path, str(error)))
             continue
         if instance.family != family:
             found.append(Problem(path, f"{name} has no {family} devices (family {instance.family})", "leave it out"))

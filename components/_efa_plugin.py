@@ -40,7 +40,7 @@ def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Prob
             found.append(Problem(path, str(error)))
             continue
         if not instance.has_efa:
-            found.append(Problem(path, f"{name} has no EFA", "leave it out", row=10))
+            found.append(Problem(path, f"{name} has no EFA", "leave it out"))
     return found
 
 

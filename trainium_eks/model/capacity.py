@@ -66,9 +66,7 @@ def problems(
         found.append(Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good))
     if isinstance(capacity, Spot) and (instance is None or instance.has_efa):
         reason = "EC2 takes Spot nodes back with two minutes' notice, and one node's loss restarts the whole gang"
-        found.append(
-            Problem("type", reason, severity=Severity.ACKNOWLEDGE, rule="R29", row=21, value="spot", good="on-demand")
-        )
+        found.append(Problem("type", reason, severity=Severity.ACKNOWLEDGE, rule="R29", value="spot", good="on-demand"))
     if isinstance(capacity, Reservation | CapacityBlock):
         found += formats.reservation_id("id", capacity.id) if isinstance(capacity.id, str) else []
         found += zone_problems("zone_id", capacity.zone_id, region)

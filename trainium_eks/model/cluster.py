@@ -126,25 +126,25 @@ def problems(
 def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
     """What is wrong with a node group's ``min_size``, ``max_size`` and ``desired_size``."""
     if maximum < 1:
-        return [Problem("max_size", "EKS refuses a group that can never have a node", value=maximum, good=1, row=26)]
+        return [Problem("max_size", "EKS refuses a group that can never have a node", value=maximum, good=1)]
     found = []
     if maximum > formats.LARGEST_NODE_GROUP:
         groups = -(-maximum // formats.LARGEST_NODE_GROUP)
         reason = f"EKS allows {formats.LARGEST_NODE_GROUP} nodes in a group; make {groups} groups of them"
         allowed = (f"1 to {formats.LARGEST_NODE_GROUP}",)
         good = formats.LARGEST_NODE_GROUP
-        found.append(Problem("max_size", reason, value=maximum, allowed=allowed, good=good, row=27))
+        found.append(Problem("max_size", reason, value=maximum, allowed=allowed, good=good))
         maximum = formats.LARGEST_NODE_GROUP
     if minimum < 0:
-        found.append(Problem("min_size", "must be 0 or more", value=minimum, good=0, row=25))
+        found.append(Problem("min_size", "must be 0 or more", value=minimum, good=0))
     if minimum > maximum:
         reason = f"more than `max_size` ({maximum})"
-        found.append(Problem("min_size", reason, value=minimum, good=maximum, row=25))
+        found.append(Problem("min_size", reason, value=minimum, good=maximum))
     elif not minimum <= desired <= maximum:
         side = f"more than `max_size` ({maximum})" if desired > maximum else f"less than `min_size` ({minimum})"
         allowed = (f"{max(minimum, 0)} to {maximum}",)
         good = max(min(desired, maximum), minimum, 0)
-        found.append(Problem("desired_size", side, value=desired, allowed=allowed, good=good, row=25))
+        found.append(Problem("desired_size", side, value=desired, allowed=allowed, good=good))
     return found
 
 
@@ -156,7 +156,7 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
             "the first Kubernetes object"
         )
         fix = "name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
-        return [Problem("way_in", reason, fix, good="<such as: CodeBuild runner in the VPC>", row=41)]
+        return [Problem("way_in", reason, fix, good="<such as: CodeBuild runner in the VPC>")]
     found = formats.duplicates("public_access_cidrs", public, "range")
     if len(public) > _MOST_ENDPOINT_RANGES:
         found.append(Problem("public_access_cidrs", f"{len(public)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
@@ -183,10 +183,10 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
 def _open_endpoint_problems(path: str, reason: str, text: str, production: bool) -> list[Problem]:
     fix = "name your own ranges, or leave the list empty and set `way_in`"
     value = text or None
-    found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", row=40, value=value)]
+    found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", value=value)]
     if production:
         in_production = f"{reason}, in production"
-        found.append(Problem(path, in_production, fix, severity=Severity.ACKNOWLEDGE, rule="R03", row=40, value=value))
+        found.append(Problem(path, in_production, fix, severity=Severity.ACKNOWLEDGE, rule="R03", value=value))
     return found
 
 
@@ -198,7 +198,7 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
     support = known.get(version)
     if support is None or support.is_over:
         reason = "not a version that EKS runs, as far as this release knows"
-        return [Problem(path, reason, value=version, allowed=supported, good=versions.KUBERNETES, row=34)]
+        return [Problem(path, reason, value=version, allowed=supported, good=versions.KUBERNETES)]
     if not support.is_standard:
         reason = (
             f"standard support ended on {support.standard_end} and extended support ends on {support.extended_end}; "
@@ -212,7 +212,6 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
                 reason,
                 severity=severity,
                 rule="R05",
-                row=34,
                 value=version,
                 allowed=supported,
                 good=versions.KUBERNETES,
@@ -220,13 +219,11 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
         ]
     if versions.minor(version) > versions.minor(versions.KUBERNETES):
         reason = f"newer than {versions.KUBERNETES}, the last one that the pinned Volcano certifies"
-        return [Problem(path, reason, severity=Severity.WARN, row=34, value=version, good=versions.KUBERNETES)]
+        return [Problem(path, reason, severity=Severity.WARN, value=version, good=versions.KUBERNETES)]
     if version not in versions.AMI_RELEASES:
         reason = f"no node image release is pinned for {version}: groups made on different days get different drivers"
         return [
-            Problem(
-                path, reason, "set `release_version` of each node group", severity=Severity.WARN, row=34, value=version
-            )
+            Problem(path, reason, "set `release_version` of each node group", severity=Severity.WARN, value=version)
         ]
     return []
 
@@ -245,7 +242,7 @@ def _service_range_problems(text: str) -> list[Problem]:
     if not found and network and not any(network.subnet_of(private) for private in ranges.PRIVATE):
         allowed = tuple(map(str, ranges.PRIVATE))
         reason = "service addresses must be in a private range"
-        found.append(Problem(path, reason, value=text, allowed=allowed, good="172.20.0.0/16", row=5))
+        found.append(Problem(path, reason, value=text, allowed=allowed, good="172.20.0.0/16"))
     return found
 
 
@@ -279,4 +276,4 @@ def _total_size_problems(nodes: CpuNodesConfig, zones: int) -> list[Problem]:
         return []
     reason = f"{nodes.max_size} in each of {zones} zones make a group of {total} nodes; EKS allows {most}"
     good = most // zones
-    return [Problem("max_size", reason, value=nodes.max_size, allowed=(f"1 to {good}",), good=good, row=27)]
+    return [Problem("max_size", reason, value=nodes.max_size, allowed=(f"1 to {good}",), good=good)]

@@ -314,15 +314,13 @@ def _own_problems(config: StackConfig) -> list[Problem]:
     found: list[Problem] = []
     for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
         if not text.strip():
-            found.append(Problem(field, "empty; it becomes a tag on everything (R66)", good=f"<{field}>", row=39))
+            found.append(Problem(field, "empty; it becomes a tag on everything (R66)", good=f"<{field}>"))
         else:
             found += [replace(problem, path=field) for problem in formats.tags("", {field: text})]
     if not config.allowed_account_ids:
         reason = "empty: this environment could be built in any account whose credentials happen to be at hand"
         severity = Severity.ACKNOWLEDGE
-        found.append(
-            Problem("allowed_account_ids", reason, severity=severity, rule="R67", row=39, good=("<12 digits>",))
-        )
+        found.append(Problem("allowed_account_ids", reason, severity=severity, rule="R67", good=("<12 digits>",)))
     for index, account in enumerate(config.allowed_account_ids):
         found += formats.account_id(join("allowed_account_ids", index), account)
     if config.permissions_boundary is not None:
@@ -346,11 +344,11 @@ def _region_problems(config: StackConfig) -> list[Problem]:
         return []
     if regions.may_be_new(region) and zone_ids(config):
         reason = f"{region} is newer than this release, so its zones and EKS' image registry there cannot be checked"
-        return [formats.warn("region", reason, row=38)]
+        return [formats.warn("region", reason)]
     good = nearest(region, regions.REGIONS)
     fix = "a region newer than this release needs its zones in `network.zone_ids`"
     known = tuple(regions.REGIONS)
-    return [Problem("region", "not an AWS region", fix, value=region, allowed=known, good=good, row=38)]
+    return [Problem("region", "not an AWS region", fix, value=region, allowed=known, good=good)]
 
 
 def _instance_type_problems(config: StackConfig) -> list[Problem]:

@@ -45,7 +45,7 @@ def group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequ
             reason = "the network has no private subnet in this zone"
             good = zones[0] if path.endswith("].zone_id") else None
             fix = f"add the zone to `{home}`"
-            found.append(Problem(path, reason, fix, value=own, allowed=tuple(zones), good=good, row=19))
+            found.append(Problem(path, reason, fix, value=own, allowed=tuple(zones), good=good))
     return found
 
 
@@ -61,12 +61,12 @@ def _accelerator_zone_problems(
     reason = f"{instance.name} is not offered in {zones[0]}, the accelerator zone"
     if within or config.existing_network is not None:
         fix = "" if within else "put a subnet of one of these zones first in `existing_network.private_subnets`"
-        return [Problem(path, reason, fix, value=zones[0], allowed=offered, good=within, row=1)]
+        return [Problem(path, reason, fix, value=zones[0], allowed=offered, good=within)]
     others = [zone for zone in (*zones, *regions.default_zones(config.region)) if zone != offered[0]]
     good = (offered[0], others[0]) if others else None
     where = "network.zone_ids[0]" if config.network.zone_ids else "network.zone_ids"
     first = good[0] if good and config.network.zone_ids else good
-    return [Problem(where, reason, value=zones[0], allowed=offered, good=first, row=1)]
+    return [Problem(where, reason, value=zones[0], allowed=offered, good=first)]
 
 
 def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
@@ -83,7 +83,7 @@ def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequen
             cpu = (name for name, each in catalogue.items() if each.family == "cpu")
             others = tuple(name for name in cpu if set(needed) <= set(catalogue[name].zones.get(config.region, ())))
             good = others[0] if others else None
-            found.append(Problem(path, reason, value=nodes.instance_type, allowed=others, good=good, row=1))
+            found.append(Problem(path, reason, value=nodes.instance_type, allowed=others, good=good))
     return found
 
 
@@ -94,7 +94,7 @@ def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> li
     zone = config.file_system.zone_id or zones[0]
     if zone not in zones:
         reason = "the network has no private subnet in this zone"
-        return [Problem("file_system.zone_id", reason, value=zone, allowed=tuple(zones), good=zones[0], row=28)]
+        return [Problem("file_system.zone_id", reason, value=zone, allowed=tuple(zones), good=zones[0])]
     of_groups = {index: node_groups.zone_of(group) or zones[0] for index, group in enumerate(config.node_groups)}
     apart = {index: other for index, other in of_groups.items() if other != zone and other in zones}
     nodes = formats.listed(dict.fromkeys(apart.values() or of_groups.values() or zones[:1]))
@@ -114,7 +114,6 @@ def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> li
             fix,
             severity=severity,
             rule="R41",
-            row=28,
             value=config.file_system.zone_id,
             good=good,
         )
@@ -152,11 +151,11 @@ def address_problems(
             at = [each.zone_id for each in config.existing_network.private_subnets].index(zone)
             path = join("existing_network.private_subnets", at)
             fix = "use a larger subnet, or smaller groups"
-            found.append(Problem(f"{path}.cidr_block", reason, fix, value=subnet, row=8 if small else 7))
+            found.append(Problem(f"{path}.cidr_block", reason, fix, value=subnet if small else 7))
             continue
         good = _larger_vpc(config.network.cidr_block, zones, zone, total)
         fix = "use smaller groups, or `interface_layout` efa-only" if good is None else "or use smaller groups"
-        found.append(Problem("network.cidr_block", reason, fix, value=config.network.cidr_block, good=good, row=7))
+        found.append(Problem("network.cidr_block", reason, fix, value=config.network.cidr_block, good=good))
     return found
 
 
@@ -208,7 +207,7 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
             taken = tuple(used)
             candidates = ("172.20.0.0/16", "10.100.0.0/16", "172.24.0.0/16", "192.168.0.0/17", "10.200.0.0/16")
             good = next((text for text in candidates if not any(ranges.overlap(text, each) for each in taken)), None)
-            return [Problem("cluster.service_cidr_block", reason, value=service, good=good, row=5)]
+            return [Problem("cluster.service_cidr_block", reason, value=service, good=good)]
     return []
 
 
@@ -240,7 +239,7 @@ def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]
     groups = len(config.node_groups) + 2
     if groups > MOST_NODE_GROUPS:
         reason = f"{groups} node groups, system and CPU nodes included; EKS allows {MOST_NODE_GROUPS} in a cluster"
-        found.append(formats.warn("node_groups", reason, "ask for more (quota L-6D54EA21), or join groups", row=27))
+        found.append(formats.warn("node_groups", reason, "ask for more (quota L-6D54EA21), or join groups"))
     interfaces = {
         group.name: max(catalogue[group.instance_type].efa_interfaces, 1) * max(group.max_size, 0)
         for group in config.node_groups
@@ -249,7 +248,7 @@ def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]
     total = sum(interfaces.values())
     if total > MOST_INTERFACES:
         reason = f"{total} network interfaces at `max_size`; a region has {MOST_INTERFACES} by default"
-        found.append(formats.warn("node_groups", reason, "ask for more (quota L-DF5E4CA3) first", row=24))
+        found.append(formats.warn("node_groups", reason, "ask for more (quota L-DF5E4CA3) first"))
     return found
 
 

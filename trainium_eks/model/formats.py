@@ -65,10 +65,10 @@ def dns_label(path: str, value: str, *, longest: int = 63, because: str = "Kuber
     cleaned = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")[:longest].strip("-")
     if not _DNS_LABEL.fullmatch(value):
         reason = "a name is lower-case letters, digits and dashes, with a letter or digit first and last"
-        return [Problem(path, reason, value=value, good=cleaned or "<name>", row=36)]
+        return [Problem(path, reason, value=value, good=cleaned or "<name>")]
     if len(value) > longest:
         reason = f"{len(value)} characters, {because} {longest}: shorten it by {len(value) - longest}"
-        return [Problem(path, reason, value=value, good=cleaned, row=36)]
+        return [Problem(path, reason, value=value, good=cleaned)]
     return []
 
 
@@ -105,12 +105,12 @@ def retention(path: str, days: int) -> list[Problem]:
     return [Problem(path, "not a retention that CloudWatch Logs offers, days", value=days, allowed=allowed, good=good)]
 
 
-def between(path: str, value: int, low: int, high: int, what: str, *, row: int = 0) -> list[Problem]:
+def between(path: str, value: int, low: int, high: int, what: str) -> list[Problem]:
     """A number within bounds, both included."""
     if low <= value <= high:
         return []
     good = min(max(value, low), high)
-    return [Problem(path, what, value=value, allowed=(f"{low} to {high}",), good=good, row=row)]
+    return [Problem(path, what, value=value, allowed=(f"{low} to {high}",), good=good)]
 
 
 def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: str = "a range") -> list[Problem]:
@@ -118,16 +118,16 @@ def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: s
     try:
         network = ipaddress.ip_network(value, strict=False)
     except ValueError:
-        return [Problem(path, "not an IPv4 range", value=value, allowed=("10.0.0.0/16 and the like",), row=5)]
+        return [Problem(path, "not an IPv4 range", value=value, allowed=("10.0.0.0/16 and the like",))]
     if network.version != 4 or "/" not in value:
-        return [Problem(path, "not an IPv4 range with its prefix (10.0.0.0/16)", value=value, row=5)]
+        return [Problem(path, "not an IPv4 range with its prefix (10.0.0.0/16)", value=value)]
     if not shortest <= network.prefixlen <= longest:
         prefix = min(max(network.prefixlen, shortest), longest)
         good = str(ipaddress.ip_network(f"{network.network_address}/{prefix}", strict=False))
         allowed = (f"/{shortest} to /{longest}",)
-        return [Problem(path, f"{what} is /{shortest} to /{longest}", value=value, allowed=allowed, good=good, row=5)]
+        return [Problem(path, f"{what} is /{shortest} to /{longest}", value=value, allowed=allowed, good=good)]
     if str(network) != value:
-        return [Problem(path, "has bits set after its prefix", value=value, good=str(network), row=5)]
+        return [Problem(path, "has bits set after its prefix", value=value, good=str(network))]
     return []
 
 
@@ -137,7 +137,7 @@ def usable_cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, 
     use = ranges.unusable(value)
     if use and not found:
         allowed = (*map(str, ranges.PRIVATE), str(ranges.SHARED), "public ranges of your own")
-        found.append(Problem(path, f"no network can have these addresses ({use})", value=value, allowed=allowed, row=5))
+        found.append(Problem(path, f"no network can have these addresses ({use})", value=value, allowed=allowed))
     return found
 
 
@@ -146,7 +146,7 @@ def reservation_id(path: str, value: str) -> list[Problem]:
     if _RESERVATION.fullmatch(value):
         return []
     allowed = ("cr- and 17 hexadecimal digits (cr-0123456789abcdef0)",)
-    return [Problem(path, "not the id of a capacity reservation", value=value, allowed=allowed, row=17)]
+    return [Problem(path, "not the id of a capacity reservation", value=value, allowed=allowed)]
 
 
 def account_id(path: str, value: str) -> list[Problem]:
@@ -201,7 +201,7 @@ def bucket(path: str, value: str) -> list[Problem]:
     hint = "give the name alone" if value.startswith(("s3://", "arn:")) else ""
     name = re.sub(r"^(s3://|arn:aws[a-z-]*:s3:::)", "", value).split("/")[0]
     good = name if name != value and _BUCKET.fullmatch(name) else None
-    return [Problem(path, "not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good, row=36)]
+    return [Problem(path, "not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good)]
 
 
 def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
@@ -271,9 +271,9 @@ def one_line(path: str, value: str) -> list[Problem]:
     return [Problem(path, "has a line break or another control character", value=value, good=good or None)]
 
 
-def warn(path: str, reason: str, fix: str = "", row: int = 0) -> Problem:
+def warn(path: str, reason: str, fix: str = "") -> Problem:
     """A problem that is shown and does not stop a build."""
-    return Problem(path, reason, fix, severity=Severity.WARN, row=row)
+    return Problem(path, reason, fix, severity=Severity.WARN)
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:

@@ -23,7 +23,7 @@ def problems(
     for fault in faults:
         path = _path(fault.path, entries)
         wrong = counts.pop(path, None)
-        found.append(Problem(path, wrong.reason, value=wrong.value, good=wrong.good, row=9) if wrong else
+        found.append(Problem(path, wrong.reason, value=wrong.value, good=wrong.good) if wrong else
                      Problem(path, fault.reason, fault.fix))  # fmt: skip
     return [*found, *counts.values()]
 
@@ -37,7 +37,7 @@ def _wrong_efa_counts(entries: Mapping[str, Mapping[str, Any]], catalogue: Catal
         has = catalogue[name].efa_interfaces
         path = join(join_key("", name), "efa_interfaces")
         reason = f"{name} has {has} EFA interfaces, not {given:g} (EC2 DescribeInstanceTypes)"
-        found[path] = Problem(path, reason, severity=Severity.ACKNOWLEDGE, rule="R24", row=9, value=given, good=has)
+        found[path] = Problem(path, reason, severity=Severity.ACKNOWLEDGE, rule="R24", value=given, good=has)
     return found
 
 

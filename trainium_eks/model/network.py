@@ -111,14 +111,14 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
     if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", zone_id):
         reason = "a zone's name, which means another place in each account; give the zone's id"
         fix = "aws ec2 describe-availability-zones shows the ids beside the names"
-        return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",), row=4)]
+        return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",))]
     if not regions.ZONE_ID.fullmatch(zone_id):
-        return [Problem(path, "not a zone id", value=zone_id, allowed=(f"ids such as {example}",), row=4)]
+        return [Problem(path, "not a zone id", value=zone_id, allowed=(f"ids such as {example}",))]
     if regions.zone_belongs(zone_id, region) is False:
         good = re.sub(r"^[a-z]+\d", prefix, zone_id)
         allowed = (f"{prefix}-az<number>",)
         return [Problem(path, f"not a zone of {region}", f"zones of {region} are {good} and the like", value=zone_id,
-                        allowed=allowed, row=38)]  # fmt: skip
+                        allowed=allowed)]  # fmt: skip
     return []
 
 
@@ -134,7 +134,7 @@ def _zone_list_problems(network: NetworkConfig, region: str) -> list[Problem]:
             return []
         reason = f"{region} has no default zones: name two, the one that offers the accelerators first"
         prefix = regions.region_zone_prefix(region)
-        return [Problem("zone_ids", reason, good=(f"<{prefix}-az…>", f"<{prefix}-az…>"), row=39)]
+        return [Problem("zone_ids", reason, good=(f"<{prefix}-az…>", f"<{prefix}-az…>"))]
     found = [
         problem
         for index, zone in enumerate(zones)
@@ -156,7 +156,7 @@ def _control_plane_problems(path: str, zone_id: str, region: str) -> list[Proble
     others = [zone for zone in regions.default_zones(region) if zone != zone_id]
     reason = "EKS places no control plane in this zone"
     allowed = (f"zones of {region} other than {formats.listed(sorted(regions.CONTROL_PLANE_REFUSED_ZONES))}",)
-    return [Problem(path, reason, value=zone_id, allowed=allowed, good=others[0] if others else None, row=3)]
+    return [Problem(path, reason, value=zone_id, allowed=allowed, good=others[0] if others else None)]
 
 
 def _too_few_zones(path: str, zones: Sequence[str], region: str = "") -> Problem:
@@ -168,7 +168,7 @@ def _too_few_zones(path: str, zones: Sequence[str], region: str = "") -> Problem
     first = zones[0] if zones and regions.zone_belongs(zones[0], region) else next(iter(defaults), "")
     second = next((zone for zone in defaults if zone != first), "")
     good = (first, second) if first and second else None
-    return Problem(path, reason, "" if good else "add a second zone", good=good, row=2)
+    return Problem(path, reason, "" if good else "add a second zone", good=good)
 
 
 def _plan_problems(network: NetworkConfig, region: str) -> list[Problem]:
@@ -176,7 +176,7 @@ def _plan_problems(network: NetworkConfig, region: str) -> list[Problem]:
     try:
         addresses.plan(network.cidr_block, zones)
     except ValueError as error:
-        return [Problem("cidr_block", str(error), value=network.cidr_block, good="10.0.0.0/16", row=7)] if zones else []
+        return [Problem("cidr_block", str(error), value=network.cidr_block, good="10.0.0.0/16")] if zones else []
     return []
 
 
@@ -202,7 +202,6 @@ def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Pro
             f"overlaps the peer's range {peer}: traffic to it would stay in the VPC",
             "adopt a subnet that no peer overlaps",
             value=subnet_range,
-            row=6,
         )
         for peer in peers
         if ranges.overlap(subnet_range, peer)
@@ -226,7 +225,7 @@ def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
                 )
             elif ranges.overlap(subnet.cidr_block, other.cidr_block):
                 reason = f"overlaps `{there}.cidr_block` ({other.cidr_block})"
-                found.append(Problem(f"{path}.cidr_block", reason, value=subnet.cidr_block, row=5))
+                found.append(Problem(f"{path}.cidr_block", reason, value=subnet.cidr_block))
     return found
 
 
@@ -237,7 +236,7 @@ def _peer_problems(vpc_range: str, peers: Iterable[str], fix: str, good: str | N
         found += formats.usable_cidr(path, peer, what="a peer's range")
         if ranges.overlap(peer, vpc_range):
             reason = f"the VPC's range {vpc_range} overlaps the peer's {peer}: traffic to it would stay in the VPC"
-            found.append(Problem("cidr_block", reason, fix, value=vpc_range, good=good, row=6))
+            found.append(Problem("cidr_block", reason, fix, value=vpc_range, good=good))
     return found
 
 

@@ -146,11 +146,11 @@ def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str)
         return []
     if offered:
         reason = f"{instance.name} is not offered in {zone_id}"
-        return [Problem(path, reason, value=zone_id, allowed=offered, good=offered[0], row=1)]
+        return [Problem(path, reason, value=zone_id, allowed=offered, good=offered[0])]
     elsewhere = formats.listed(sorted(instance.zones), "or") if instance.zones else "no known region"
     reason = f"the catalogue has no zone in {region} that offers {instance.name}"
     fix = f"it is offered in {elsewhere}; or give its `instance_types` entry the `zones` of {region}, if AWS now has it"
-    return [formats.warn(path, reason, fix, row=38)]
+    return [formats.warn(path, reason, fix)]
 
 
 def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
@@ -174,7 +174,7 @@ def _zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region
         found += zone_problems("zone_id", group.zone_id, region)
         if isinstance(capacity, Reservation | CapacityBlock) and group.zone_id != capacity.zone_id:
             reason = f"the group's {capacity.type} is in {capacity.zone_id}"
-            found.append(Problem("zone_id", reason, value=group.zone_id, good=capacity.zone_id, row=19))
+            found.append(Problem("zone_id", reason, value=group.zone_id, good=capacity.zone_id))
     named = zone_of(group)
     if not found and named is not None and instance is not None and instance.family != "cpu":
         path = "capacity.zone_id" if reserved else "zone_id"
@@ -188,13 +188,13 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
     layout, path = group.interface_layout, "interface_layout"
     if layout in ("efa-only", "ena", "efa") and not instance.has_efa:
         reason = f"{instance.name} has no EFA interface"
-        return [Problem(path, reason, value=layout, allowed=("catalogue",), good="catalogue", row=10)]
+        return [Problem(path, reason, value=layout, allowed=("catalogue",), good="catalogue")]
     if layout in ("efa-only", "efa") and instance.first_efa_card > 0:
         reason = (
             f"card 0 of {instance.name} has no EFA: it carries the node's address as a plain interface, and EFA starts "
             f"at card {instance.first_efa_card}"
         )
-        return [Problem(path, reason, value=layout, allowed=("catalogue", "ena"), good="ena", row=11)]
+        return [Problem(path, reason, value=layout, allowed=("catalogue", "ena"), good="ena")]
     least = versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY
     uses_efa_only = instance.has_efa and layout != "efa"
     if uses_efa_only and _numbers(vpc_cni_version) < _numbers(least):
@@ -203,7 +203,7 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
             f"{vpc_cni_version}, and its nodes would stay NotReady"
         )
         fix = f"raise the cluster's `addons` vpc-cni `version` to {least} or later, or choose efa here"
-        return [Problem(path, reason, fix, value=layout, allowed=("efa",), row=12)]
+        return [Problem(path, reason, fix, value=layout, allowed=("efa",))]
     return []
 
 
@@ -220,14 +220,14 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
         reason = (
             "a Capacity Block is placed by EC2; in a placement group its nodes fail with InsufficientInstanceCapacity"
         )
-        return [Problem(path, reason, value=name, allowed=words, good="auto", row=16)]
+        return [Problem(path, reason, value=name, allowed=words, good="auto")]
     if isinstance(capacity, Reservation) and _made_elsewhere(capacity, name):
         made_in = capacity.placement_group
         where = f"in placement group {made_in}" if made_in is not None else "without a placement group"
         which = capacity.id if isinstance(capacity.id, str) else "the reservation"
         reason = f"{which} was made {where}; in {name or 'another one'} EC2 answers InsufficientInstanceCapacity"
         fix = "if it was made in this one, name it in `capacity.placement_group` instead"
-        return [Problem(path, reason, fix, value=name, allowed=words, good="auto", row=16)]
+        return [Problem(path, reason, fix, value=name, allowed=words, good="auto")]
     return []
 
 

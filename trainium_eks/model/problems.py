@@ -47,8 +47,6 @@ class Problem:
     severity: Severity = Severity.REFUSE
     rule: str = ""
     """The rule (``R29``) whose waiver acknowledges it; only with :attr:`Severity.ACKNOWLEDGE`."""
-    row: int = 0
-    """Row of the bad-input table (``tests/bad_inputs.yaml``), or 0."""
     value: Value = None
     """The value found, where it is short and plain."""
     allowed: tuple[str, ...] = ()

@@ -164,7 +164,6 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
                 fix,
                 severity=Severity.ACKNOWLEDGE,
                 rule="R60",
-                row=46,
                 value=False,
                 good=True,
             )
@@ -196,7 +195,7 @@ def _queue_problems(queue: QueueConfig, pool: Mapping[str, int]) -> list[Problem
     found = formats.dns_label("name", queue.name)
     if queue.name in VOLCANOS_OWN:
         reason = "Volcano makes this queue itself"
-        found.append(Problem("name", reason, "choose another name", value=queue.name, row=43))
+        found.append(Problem("name", reason, "choose another name", value=queue.name))
     found += formats.between("weight", queue.weight, 1, 65_535, "a queue's weight is 1 to 65535")
     for field in _AMOUNTS:
         amounts: dict[str, int] | None = getattr(queue, field)
@@ -209,7 +208,7 @@ def _queue_problems(queue: QueueConfig, pool: Mapping[str, int]) -> list[Problem
 def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Mapping[str, int]) -> list[Problem]:
     if resource == NEURON_CORE_RESOURCE:
         reason = "jobs ask for whole devices, so a limit in cores would limit nothing"
-        return [Problem(path, reason, f"name {NEURON_RESOURCE}, two cores each on Trainium", row=43)]
+        return [Problem(path, reason, f"name {NEURON_RESOURCE}, two cores each on Trainium")]
     if not _RESOURCE.fullmatch(resource):
         return [Problem(path, "not the name of a Kubernetes resource", allowed=tuple(pool))]
     if resource in _NODE_RESOURCES:
@@ -220,12 +219,12 @@ def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Ma
     if resource not in pool:
         guess = nearest(resource, pool)
         hint = f"did you mean {guess}?" if guess else "remove it"
-        return [Problem(path, "no node group has this resource", hint, value=amount, allowed=tuple(pool), row=43)]
+        return [Problem(path, "no node group has this resource", hint, value=amount, allowed=tuple(pool))]
     if amount < 1:
-        return [Problem(path, "less than one", "remove it, for no limit", value=amount, row=43)]
+        return [Problem(path, "less than one", "remove it, for no limit", value=amount)]
     if amount > pool[resource]:
         reason = f"queue {queue}: {amount} is more than the {pool[resource]} that all groups have at `max_size`"
-        return [Problem(path, reason, "or raise a group's `max_size`", value=amount, good=pool[resource], row=43)]
+        return [Problem(path, reason, "or raise a group's `max_size`", value=amount, good=pool[resource])]
     return []
 
 
@@ -240,11 +239,11 @@ def _order_problems(queue: QueueConfig) -> list[Problem]:
                 continue
             if resource not in upper:
                 reason = f"`deserved` must name {resource} too, and at least as much"
-                found.append(Problem(path, reason, value=amount, row=44))
+                found.append(Problem(path, reason, value=amount))
             elif amount > upper[resource]:
                 reason = f"{low}[{resource}]={amount} must be <= {high}[{resource}]={upper[resource]}"
                 if not any(problem.path == path for problem in found):
-                    found.append(Problem(path, reason, value=amount, good=upper[resource], row=44))
+                    found.append(Problem(path, reason, value=amount, good=upper[resource]))
     return found
 
 
@@ -285,7 +284,7 @@ def _amounts_in_parents(queues: Sequence[QueueConfig], pool: Mapping[str, int]) 
             if parent and amount > limit.get(resource, amount):
                 path = join_key(f"[{index}].capability", resource)
                 reason = f"more than its parent {parent.name} may use ({limit[resource]})"
-                found.append(Problem(path, reason, value=amount, good=limit[resource], row=43))
+                found.append(Problem(path, reason, value=amount, good=limit[resource]))
     return found
 
 
@@ -320,5 +319,5 @@ def _sum_problems(
             together = " together" if len(takers) > 1 else ""
             reason = f"{field} of {names}{together} is {total} {resource}, more than the {limit} that {where}"
             path = join_key(f"[{last}].{field}", resource)
-            found.append(Problem(path, reason, value=asked[last], good=left if left > 0 else None, row=43))
+            found.append(Problem(path, reason, value=asked[last], good=left if left > 0 else None))
     return found

@@ -31,9 +31,7 @@ def problems(repository: ImageRepositoryConfig) -> list[Problem]:
         parts = (re.sub(r"[^a-z0-9]+", "-", part).strip("-") for part in name.lower().split("/"))
         good = "/".join(part for part in parts if part)[:256]
         good = good if REPOSITORY_NAME.fullmatch(good) and len(good) >= 2 else "<name>"
-        found.append(
-            Problem("name", "not the name of an ECR repository", value=name, allowed=allowed, good=good, row=36)
-        )
+        found.append(Problem("name", "not the name of an ECR repository", value=name, allowed=allowed, good=good))
     # ECR's lifecycle policies count images and days from 1; 2500 tagged images is half of what a repository holds.
     found += formats.between("kept_images", repository.kept_images, 1, 2500, "ECR keeps 1 to 2500 of the newest images")
     found += formats.between("untagged_days", repository.untagged_days, 1, 365, "untagged images stay 1 to 365 days")

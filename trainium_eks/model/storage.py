@@ -91,7 +91,7 @@ def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem
     found += _option_problems(file_system)
     if file_system.deployment_type == "SCRATCH_2" and production:
         reason = "loses its data when one server fails, in production"
-        found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2", row=33))
+        found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2"))
     if production and file_system.protect is False:
         reason = "off in production: a changed input could replace the file system and its data"
         found.append(Problem("protect", reason, severity=Severity.ACKNOWLEDGE, rule="R39", value=False, good=True))
@@ -116,7 +116,7 @@ def _size_problems(file_system: FileSystemConfig) -> list[Problem]:
     kind = f"EFA-enabled at {file_system.throughput_per_tib} MB/s/TiB" if file_system.efa_enabled else "SSD"
     allowed = (*(str(each) for each in sizes), f"and so on in steps of {step}")
     reason = f"not a size that FSx offers ({kind}), GiB"
-    return [Problem("storage_capacity_gib", reason, value=size, allowed=allowed, good=good, row=29)]
+    return [Problem("storage_capacity_gib", reason, value=size, allowed=allowed, good=good)]
 
 
 def _throughput_problems(file_system: FileSystemConfig) -> list[Problem]:
@@ -126,7 +126,7 @@ def _throughput_problems(file_system: FileSystemConfig) -> list[Problem]:
     allowed = tuple(str(each) for each in THROUGHPUT_PER_TIB)
     good = nearest_number(value, THROUGHPUT_PER_TIB)
     reason = "not a throughput that FSx offers with PERSISTENT_2, MB/s for each TiB"
-    return [Problem("throughput_per_tib", reason, value=value, allowed=allowed, good=good, row=30)]
+    return [Problem("throughput_per_tib", reason, value=value, allowed=allowed, good=good)]
 
 
 def _durability_problems(file_system: FileSystemConfig, production: bool) -> list[Problem]:
@@ -137,17 +137,13 @@ def _durability_problems(file_system: FileSystemConfig, production: bool) -> lis
             if scratch:
                 reason = "SCRATCH_2 takes no backups"
                 fix = "say that its data may be lost, or link it to a bucket with type s3"
-                return [
-                    Problem("durability.type", reason, fix, value="backup", allowed=("s3", "none"), good="none", row=33)
-                ]
+                return [Problem("durability.type", reason, fix, value="backup", allowed=("s3", "none"), good="none")]
             return under(path, formats.between("retention_days", durability.retention_days, 1, 90,
                                                "FSx keeps daily backups 1 to 90 days"))  # fmt: skip
         case NoDurability() if production or not scratch:
             reason = "nothing is kept, in production" if production else "PERSISTENT_2 is for data that is kept"
             fix = "" if production else "or set `deployment_type` to SCRATCH_2"
-            return [
-                Problem("durability.type", reason, fix, value="none", allowed=("backup", "s3"), good="backup", row=33)
-            ]
+            return [Problem("durability.type", reason, fix, value="none", allowed=("backup", "s3"), good="backup")]
         case S3Durability():
             return under(path, _s3_problems(durability))
     return []
@@ -175,7 +171,7 @@ def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
     if file_system.import_path is not None:
         reason = "PERSISTENT_2 takes no import path"
         fix = f"remove it: {_S3_INSTEAD}"
-        found.append(Problem("import_path", reason, fix, value=file_system.import_path, row=31))
+        found.append(Problem("import_path", reason, fix, value=file_system.import_path))
     iops = file_system.metadata_iops
     if iops is not None and scratch:
         found.append(

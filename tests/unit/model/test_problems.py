@@ -243,7 +243,6 @@ def test_a_problem_crosses_as_json_whole() -> None:
         "split it",
         severity=Severity.ACKNOWLEDGE,
         rule="R20",
-        row=27,
         value=500,
         allowed=("1", "450"),
         good=450,
