@@ -3,8 +3,9 @@
 Standard library and the plain model only, so that a plan, a test and whoever holds a graph can run them. Each rule is a
 function over the graph that says something about every resource it met; a rule that met none does not apply.
 
-Many judge again what the model's ``problems()`` judged in the config. They are meant as independent checks: they read
-what was registered, whoever wrote the program. Facts (sizes, ports, ranges, versions) are the model's own.
+Many judge again what the model's ``problems()`` judged in the config, and their docstrings name the module. They are
+meant as independent checks: they read what was registered, whoever wrote the program, and objects made by hand beside a
+component. Facts (sizes, ports, ranges, versions) are the model's own.
 """
 
 from collections.abc import Iterable, Mapping

@@ -17,7 +17,8 @@ config:
 ```
 
 A waiver whose rule passes or does not apply is reported as stale. A rule that finds no resource to judge does not
-apply; it does not pass.
+apply; it does not pass. A rule that is independent of a judge of the config makes the same demand of what the program
+registers, whoever wrote it: of foreign programs and of resources made beside the components, too.
 
 This page is generated (`python -m trainium_eks.graph.judging.rules > docs/rules.md`).
 """

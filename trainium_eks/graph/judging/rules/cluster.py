@@ -53,7 +53,7 @@ def control_plane_logs(view: View) -> Iterator[Finding]:
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
 def public_ranges(view: View) -> Iterator[Finding]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
-    nothing is named."""
+    nothing is named. Independent of `model/cluster.py`, which judges the config."""
     for plane in view.control_planes:
         if not _public(plane):
             yield Finding(plane.resource.urn, True, "the public endpoint is off")
@@ -68,7 +68,8 @@ def public_ranges(view: View) -> Iterator[Finding]:
     "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
 )
 def production_endpoint(view: View) -> Iterator[Finding]:
-    """Production is reached from inside the VPC, or from ranges that its owner has named."""
+    """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
+    `model/cluster.py`, which judges the config."""
     if not view.production:
         return
     for plane in view.control_planes:
@@ -94,7 +95,7 @@ def secrets_key(view: View) -> Iterator[Finding]:
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
 def standard_support(view: View) -> Iterator[Finding]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. The rule compares today's date with the pinned
-    table of support dates."""
+    table of support dates. Independent of `model/cluster.py`, which judges the config."""
     for plane in view.control_planes:
         path, version = plane.read("version", "version")
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
@@ -110,7 +111,8 @@ def standard_support(view: View) -> Iterator[Finding]:
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
 def deletion_protection(view: View) -> Iterator[Finding]:
     """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
-    would replace the cluster fails. Environments that are torn down waive this."""
+    would replace the cluster fails. Environments that are torn down waive this. Independent of `model/cluster.py`,
+    which judges the config."""
     for plane in view.control_planes:
         path, found = plane.read("deletionProtection", "deletionProtection")
         faults = [] if true(found) else [f"{path} is {show(found)}, wanted true"]
@@ -173,8 +175,8 @@ def support_policy(view: View) -> Iterator[Finding]:
 
 @rule("R10", "Place the control plane in two zones, in private subnets with room", "high", "EKS network requirements")
 def control_plane_subnets(view: View) -> Iterator[Finding]:
-    """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is
-    6)."""
+    """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
+    Independent of `model/network.py`, which judges the config."""
     for plane in view.control_planes:
         faults: list[str] = []
         if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):

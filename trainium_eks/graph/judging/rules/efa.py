@@ -15,7 +15,8 @@ LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
 @rule("R24", "Give each EFA type all its EFA interfaces, laid out by card", "high", "EC2 EfaInfo, EFA user guide")
 def efa_interfaces(view: View) -> Iterator[Finding]:
     """As many EFA interfaces as the type has, one a card, never `efa-only` as the node's first interface. With fewer,
-    collectives fall back to TCP or pods that ask for `vpc.amazonaws.com/efa` stay pending."""
+    collectives fall back to TCP or pods that ask for `vpc.amazonaws.com/efa` stay pending. Independent of
+    `model/instance_overrides.py`, which judges the config."""
     for group in view.accelerator_groups:
         yield from judged(group.resource, _interface_faults(group), _interface_summary(group))
 
@@ -53,8 +54,9 @@ def one_subnet(view: View) -> Iterator[Finding]:
 
 @rule("R27", "Use a placement group only where the capacity allows it", "high", "terraform-aws-eks#3730")
 def placement(view: View) -> Iterator[Finding]:
-    """A cluster placement group fits plain On-Demand in one subnet. With a reservation that was not made in the
-    group, EC2 answers InsufficientInstanceCapacity; a group made by this program cannot be the reservation's."""
+    """A cluster placement group fits plain On-Demand in one subnet. With a reservation that was not made in the group,
+    EC2 answers InsufficientInstanceCapacity; a group made by this program cannot be the reservation's. Independent of
+    `model/node_groups.py`, which judges the config."""
     for group in view.accelerator_groups:
         yield from judged(group.resource, _placement_faults(view, group), "placement fits its capacity")
 
@@ -62,7 +64,8 @@ def placement(view: View) -> Iterator[Finding]:
 @rule("R28", "Configure a Capacity Block completely or not at all", "high", "EKS capacity-blocks-mng")
 def capacity_blocks(view: View) -> Iterator[Finding]:
     """EKS refuses half a configuration. It takes all of capacityType, marketType and the reservation in the template,
-    the type in the template only, and one subnet in the block's zone. Only AWS knows whether the block is active."""
+    the type in the template only, and one subnet in the block's zone. Only AWS knows whether the block is active.
+    Independent of `model/capacity.py`, which judges the config."""
     for group in view.node_groups:
         market = at(group.settings, "instanceMarketOptions.marketType")
         if group.capacity_type == "CAPACITY_BLOCK" or market == "capacity-block":
@@ -72,7 +75,8 @@ def capacity_blocks(view: View) -> Iterator[Finding]:
 @rule("R29", "Train on Spot only on purpose", "medium", "EKS best practices AI/ML")
 def spot(view: View) -> Iterator[Finding]:
     """Spot takes one node with two minutes' notice, and the whole gang with it; a waiver says that it is meant. Types
-    without EFA train alone and may use it. Spot and a reservation exclude each other."""
+    without EFA train alone and may use it. Spot and a reservation exclude each other. Independent of
+    `model/capacity.py`, which judges the config."""
     for group in view.accelerator_groups:
         on_spot = group.capacity_type == "SPOT" or at(group.settings, "instanceMarketOptions.marketType") == "spot"
         faults = []

@@ -53,8 +53,9 @@ def kubeconfig(view: View) -> Iterator[Finding]:
 
 @rule("R66", "Tag everything with owner, cost centre and environment", "low", "own")
 def tags(view: View) -> Iterator[Finding]:
-    """The provider's default tags reach every AWS resource of the program, but not what EC2 launches from a
-    template: that needs tag specifications for instances and volumes."""
+    """The provider's default tags reach every AWS resource of the program, but not what EC2 launches from a template:
+    that needs tag specifications for instances and volumes. Independent of `model/config.py`, which judges the
+    config."""
     for provider in view.of(AWS_PROVIDER):
         found = mapping(at(document(provider.inputs.get("defaultTags")) or {}, "tags"))
         lacking = _lacking(found)
@@ -76,7 +77,8 @@ def tags(view: View) -> Iterator[Finding]:
 @rule("R67", "Use explicit providers, bound to an account", "medium", "own")
 def providers(view: View) -> Iterator[Finding]:
     """The AWS provider has a region and the accounts it may touch, so that a wrong profile fails before anything is
-    built; and no AWS or Kubernetes resource falls back to the provider of whoever runs the program."""
+    built; and no AWS or Kubernetes resource falls back to the provider of whoever runs the program. Independent of
+    `model/config.py`, which judges the config."""
     for provider in view.of(AWS_PROVIDER):
         accounts = provider.inputs.get("allowedAccountIds")
         faults = [] if given(provider.inputs.get("region")) else ["region is unset, wanted one"]

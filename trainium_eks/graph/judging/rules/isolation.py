@@ -72,7 +72,8 @@ def teams_apart(view: View) -> Iterator[Finding]:
     """In a team's namespace (of a TrainingNamespace, or one with a ResourceQuota) admission policies judge pods,
     Volcano's jobs, PodGroups and commands, on creation and on update, and refuse what they cannot judge. Nobody has
     access before they exist, and no role may write what bypasses them. The quota limits pods, CPU, memory, storage, and
-    file systems made for claims. The stack's priority classes preempt nothing."""
+    file systems made for claims. The stack's priority classes preempt nothing. Independent of `model/admission.py`,
+    which writes the policies."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
             name = object_name(home)

@@ -53,7 +53,7 @@ def dns(view: View) -> Iterator[Finding]:
 @rule("R34", "In production, give each zone its own way out", "medium", "EKS private clusters")
 def ways_out(view: View) -> Iterator[Finding]:
     """A NAT gateway in every zone with private subnets, or interface endpoints for everything that nodes call; with one
-    NAT, its zone's failure cuts off the others."""
+    NAT, its zone's failure cuts off the others. Independent of `model/cross.py`, which judges the config."""
     if not view.production:
         return
     for vpc in view.of(VPC):
@@ -106,7 +106,8 @@ def subnet_tags(view: View) -> Iterator[Finding]:
 def address_ranges(view: View) -> Iterator[Finding]:
     """The VPC, Kubernetes services and peers do not overlap; subnets lie in the VPC, side by side; and each group's
     subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI. A subnet of another
-    program, whose range stands in neither this one nor its config, is not counted."""
+    program, whose range stands in neither this one nor its config, is not counted. Independent of `model/cross.py`,
+    which judges the config."""
     yield from _vpc_findings(view)
     yield from _budget_findings(view)
 

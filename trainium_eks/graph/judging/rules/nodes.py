@@ -158,7 +158,8 @@ def node_repair(view: View) -> Iterator[Finding]:
 @rule("R20", "Set how a node group updates", "medium", "EKS API, own")
 def updates(view: View) -> Iterator[Finding]:
     """At most 100 nodes at a time (the API's limit), set explicitly; reserved capacity has no spare node to start
-    first, so its groups update with strategy MINIMAL."""
+    first, so its groups update with strategy MINIMAL. Independent of `model/node_groups.py`, which judges the
+    config."""
     for group in view.node_groups:
         yield from judged(group.resource, _update_faults(group), "its update is explicit")
 

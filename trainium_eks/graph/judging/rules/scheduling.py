@@ -58,8 +58,9 @@ PLUGINS = {
 
 @rule("R58", "Run Volcano twice, with leader election", "high", "Volcano chart defaults (1 copy, no election)")
 def volcano_copies(view: View) -> Iterator[Finding]:
-    """A lost scheduler or webhook stops every new job: two copies of each, one leader, and a disruption budget so
-    that a drain takes one at a time. The chart leaves kube-system out of its webhooks by itself."""
+    """A lost scheduler or webhook stops every new job: two copies of each, one leader, and a disruption budget so that
+    a drain takes one at a time. The chart leaves kube-system out of its webhooks by itself. Independent of
+    `model/queues.py`, which judges the config."""
     for release in releases(view, "volcano"):
         values = mapping(release.inputs.get("values"))
         faults = []
@@ -86,8 +87,9 @@ def volcano_copies(view: View) -> Iterator[Finding]:
 
 @rule("R59", "Keep guarantee <= deserved <= capability <= pool", "high", "Volcano queue webhook, own")
 def queue_amounts(view: View) -> Iterator[Finding]:
-    """Volcano's webhook checks all but the last; a queue that may use more than the groups have at their maximum
-    leaves a job pending for ever. Guarantees of sibling queues must fit together."""
+    """Volcano's webhook checks all but the last; a queue that may use more than the groups have at their maximum leaves
+    a job pending for ever. Guarantees of sibling queues must fit together. Independent of `model/queues.py`, which
+    judges the config."""
     pool = _pool(view)
     queues = view.of(QUEUE)
     by_name = {object_name(each): each for each in queues}
@@ -107,8 +109,9 @@ def queue_amounts(view: View) -> Iterator[Finding]:
 
 @rule("R60", "Let jobs create pods while a pool has no nodes", "high", "volcano#3910, volcano#2558")
 def scale_from_zero(view: View) -> Iterator[Finding]:
-    """With the enqueue action, a job gets no pods until nodes exist; an autoscaler then sees no demand. Judged when
-    an accelerator group has minSize 0; the chart's default configuration has the action."""
+    """With the enqueue action, a job gets no pods until nodes exist; an autoscaler then sees no demand. Judged when an
+    accelerator group has minSize 0; the chart's default configuration has the action. Independent of `model/queues.py`,
+    which judges the config."""
     resting = [group.resource.name for group in view.accelerator_groups if _rests(group)]
     if not resting:
         return

@@ -31,8 +31,8 @@ def file_system_key(view: View) -> Iterator[Finding]:
 def durability(view: View) -> Iterator[Finding]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
-    production the type is PERSISTENT_2 and Pulumi's protect is on; Elsewhere, SCRATCH keeps nothing by choice and is
-    not judged."""
+    production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
+    not judged. Independent of `model/storage.py`, which judges the config."""
     for file_system in view.of(FILE_SYSTEM):
         scratch = text(file_system.inputs.get("deploymentType")).startswith("SCRATCH")
         if scratch and not view.production:
@@ -47,14 +47,16 @@ def durability(view: View) -> Iterator[Finding]:
 
 @rule("R40", "Size the file system as FSx allows", "high", "FSx API")
 def sizes(view: View) -> Iterator[Finding]:
-    """FSx refuses any other size, throughput or metadata IOPS after minutes of waiting."""
+    """FSx refuses any other size, throughput or metadata IOPS after minutes of waiting. Independent of
+    `model/storage.py`, which judges the config."""
     for file_system in view.of(FILE_SYSTEM):
         yield from judged(file_system, _size_faults(file_system), "size and throughput are on FSx's grid")
 
 
 @rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage")
 def same_zone(view: View) -> Iterator[Finding]:
-    """Another zone is slower and costs for every gigabyte. With groups in several zones, use one of these."""
+    """Another zone is slower and costs for every gigabyte. With groups in several zones, use one of these. Independent
+    of `model/cross.py`, which judges the config."""
     subnets = {
         text(each) for group in view.accelerator_groups for each in items(group.resource.inputs.get("subnetIds"))
     }
@@ -88,7 +90,7 @@ def lustre_ports(view: View) -> Iterator[Finding]:
 @rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
 def lustre_efa(view: View) -> Iterator[Finding]:
     """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
-    can be changed later."""
+    can be changed later. Independent of `model/storage.py`, which judges the config."""
     for file_system in view.of(FILE_SYSTEM):
         if not true(file_system.inputs.get("efaEnabled")):
             continue
@@ -122,7 +124,7 @@ def retained_volumes(view: View) -> Iterator[Finding]:
 def own_directories(view: View) -> Iterator[Finding]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
-    each also has a user of its own."""
+    each also has a user of its own. Independent of `model/namespaces.py`, which judges the config."""
     volumes = [each for each in view.of(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
     peopled = {namespace(each) for each in view.of("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")}
     mounts = {each.urn: _mount(each) for each in volumes}

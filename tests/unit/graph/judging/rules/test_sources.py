@@ -1,14 +1,20 @@
 """Rules judge by themselves, and from the same facts as the judges of the config and the components."""
 
+import ast
+import re
+from pathlib import Path
+
 import botocore.session
 import pytest
 from rule_faults import put
 from rule_programs import environment
 
-from trainium_eks.graph.judging.rules import judge
+from trainium_eks.graph.judging.rules import RULES, judge
 from trainium_eks.model import cluster, lustre, network, storage
 from trainium_eks.model.shape import read
 from trainium_eks.model.storage import FileSystemConfig
+
+MODEL = Path(cluster.__file__).parent
 
 
 def status(rule: str, path: str, value: object) -> str:
@@ -54,6 +60,22 @@ def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput: int, off: int
     failed = next(verdict.status for verdict in judge(program.graph()) if verdict.id == "R40") == "fail"
     assert failed == bool(off)
     assert refused(throughput_per_tib=throughput, storage_capacity_gib=size, efa_enabled=True) == failed
+
+
+def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independent_of() -> None:
+    explained = {rule.id: rule.explanation for rule in RULES}
+    named = {
+        (keyword.value.value, source.name)
+        for source in MODEL.glob("*.py")
+        for call in ast.walk(ast.parse(source.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Problem"
+        for keyword in call.keywords
+        if keyword.arg == "rule" and isinstance(keyword.value, ast.Constant)
+    }
+    assert {id_ for id_, _ in named} >= {"R02", "R29", "R58", "R68"}
+    assert [(id_, file) for id_, file in named if f"Independent of `model/{file}`" not in explained[id_]] == []
+    mentioned = {file for text in explained.values() for file in re.findall(r"`model/(\w+\.py)`", text)}
+    assert [file for file in mentioned if not (MODEL / file).is_file()] == []
 
 
 def test_log_types_are_all_of_eks() -> None:
