@@ -343,7 +343,7 @@ def test_data_that_is_somebodys_is_never_thrown_away(own, binaries):
     plane.stop()
     data = own.etcd / "member" / "snap" / "db"
     data.write_bytes(b"\xff" * 65536)
-    with pytest.raises(LocalError, match=r"etcd ended at its start \(.*\)\. The end of .*etcd\.log:\n") as failure:
+    with pytest.raises(LocalError, match=r"etcd ended while starting \(.*\)\. The end of .*etcd\.log:\n") as failure:
         plane.start()
     assert "`trn local down` removes it" in str(failure.value)
     assert data.read_bytes() == b"\xff" * 65536
@@ -416,7 +416,7 @@ def test_a_process_that_ends_at_its_start_is_said_with_the_end_of_its_log(own, b
     with pytest.raises(LocalError) as failure:
         ControlPlane(own, {**binaries, "kwok": broken}).start()
     message = str(failure.value)
-    assert re.search(r"kwok ended at its start \(exit code \d+\)\. The end of .*/logs/kwok\.log:\n", message)
+    assert re.search(r"kwok ended while starting \(exit code \d+\)\. The end of .*/logs/kwok\.log:\n", message)
     assert "unknown flag: --manage-nodes-with-annotation-selector" in message
     assert pids(own) == {}
 
@@ -441,7 +441,7 @@ def test_a_disk_that_is_full_for_etcd_is_said_in_etcds_words(own, binaries):
     with start_elsewhere(own, binaries, limit) as limited:
         _, told = limited.communicate(timeout=120)
     assert limited.returncode == 1
-    assert "LocalError: etcd ended at its start" in told
+    assert "LocalError: etcd ended while starting" in told
     assert "etcd.log:" in told
     assert pids(own) == {}
     assert ControlPlane(own, binaries).start().started == ALL  # space was freed

@@ -372,7 +372,7 @@ def test_a_missing_namespace_is_named(objects: Objects, namespace: str) -> None:
 
 def test_a_kind_that_is_not_served_is_named_with_what_is(objects: Objects, namespace: str) -> None:
     text = refusal(objects, {**config_map(namespace), "kind": "Confmap"})
-    assert text.startswith(f"Confmap {namespace}/a: the API server serves no Confmap in v1; of that it serves ")
+    assert text.startswith(f"Confmap {namespace}/a: the API server serves no Confmap in v1; there it serves ")
     assert "ConfigMap, " in text
 
 
@@ -532,7 +532,7 @@ def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: A
     queue = {"apiVersion": f"{group}/v1", "kind": "Queue", "metadata": {"name": "q"}, "spec": {"weight": 1}}
     reference = ObjectReference("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", f"queues.{group}")
     try:
-        assert "nor anything else of that" in refusal(objects, queue)
+        assert "nor any other kind" in refusal(objects, queue)
         objects.apply(definition, timeout_seconds=SECONDS)
         assert objects.apply(queue, timeout_seconds=SECONDS).change is Change.CREATED
         assert objects.apply(queue, timeout_seconds=SECONDS).change is Change.SAME
@@ -549,7 +549,7 @@ def test_a_wait_ends_when_all_is_stopped(api: Api, namespace: str) -> None:
     stuck = deployment(namespace, template={**POD, "spec": {**POD["spec"], **NOWHERE}})
     started = time.monotonic()
     text = refusal(Objects(api, lambda _: None, stopping), stuck)
-    assert "was not ready when all was stopped" in text
+    assert "was not ready when everything was stopped" in text
     assert time.monotonic() - started < SECONDS / 2
 
 

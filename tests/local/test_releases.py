@@ -282,7 +282,7 @@ def test_all_that_is_stopped_ends_helm(place: Place) -> None:
     stopping.set()
     releases = Releases(place.paths, place.helm, place.api, place.root, stopping=stopping)
     started = time.monotonic()
-    with pytest.raises(LocalError, match="all was stopped"):
+    with pytest.raises(LocalError, match="everything was stopped"):
         releases.apply(place.inputs(values={"node": "none"}), timeout_seconds=SECONDS)
     assert time.monotonic() - started < SECONDS / 2
 
@@ -444,10 +444,9 @@ def test_a_webhook_without_a_process_stops_nobody_and_is_told(place: Place) -> N
     )
     applied = place.apply()
     left_out = f"APIService v1.nobody.example.com, ValidatingWebhookConfiguration {place.namespace}-plain"
-    assert f"r: 2 left out, for no process is behind a simulated pod: {left_out}" in applied.notes
+    assert f"r: 2 left out, because simulated pods cannot answer: {left_out}" in applied.notes
     assert any(
-        f"deleted, for no process is behind a simulated pod: ValidatingWebhookConfiguration {place.namespace}-hook"
-        in note
+        f"deleted, because simulated pods cannot answer: ValidatingWebhookConfiguration {place.namespace}-hook" in note
         for note in applied.notes
     )
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": place.namespace}}
@@ -516,9 +515,7 @@ def test_volcano_goes_on_in_a_shell_without_it_and_no_webhook_outlives_its_proce
     for name in DEPLOYMENTS:
         (programs / name).unlink()
     gone = place.apply("volcano", environment={"PATH": ""}, **inputs)
-    assert any(
-        f"deleted, for no process is behind a simulated pod: {configuration.kind}" in note for note in gone.notes
-    )
+    assert any(f"deleted, because simulated pods cannot answer: {configuration.kind}" in note for note in gone.notes)
     assert running() == []
     until(lambda: _accepts(place.api, secret))
 

@@ -52,5 +52,7 @@ def test_a_namespace_without_a_group_has_no_researcher(
     api: Api, paths: Paths, namespace: str, subjects: list[Mapping[str, str]]
 ) -> None:
     bind(api, namespace, subjects)
-    with pytest.raises(LocalError, match=f"'{namespace}' is no team's namespace: no RoleBinding there is for a group"):
+    with pytest.raises(
+        LocalError, match=f"'{namespace}' is not a team's namespace: no RoleBinding in it is for a group"
+    ):
         researchers.kubeconfig(paths, namespace)

@@ -99,7 +99,7 @@ def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
     shown = project.trn("local", "up")
     assert shown.returncode == 0, shown.stderr
     assert "Nothing has changed" in shown.stdout
-    assert "runs already" in shown.stderr
+    assert "is already running" in shown.stderr
 
 
 def test_kubectl_is_the_stacks(project: LocalProject) -> None:

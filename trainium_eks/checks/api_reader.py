@@ -25,13 +25,14 @@ class ApiReader:
             if error.status in (401, 403):
                 raise Refused(
                     f"the API server {self._api.server} refuses this machine's credentials: {error}\n"
-                    "  who asks: aws sts get-caller-identity; who may: aws eks list-access-entries --cluster-name ..."
+                    "  who you are: aws sts get-caller-identity\n"
+                    "  who has access: aws eks list-access-entries --cluster-name ..."
                 ) from error
             raise Refused(f"the API server {self._api.server} gives no version: {error}") from error
         except LocalError as error:
             raise Refused(str(error)) from error
         except KeyError:
-            raise Refused(f"{self._api.server} is no Kubernetes API server: its /version names none") from None
+            raise Refused(f"{self._api.server} is not a Kubernetes API server: its /version names no version") from None
 
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
         """All objects of a kind."""

@@ -58,7 +58,8 @@ def _kubelets(examined: Examined, major: int, own: int) -> Check:
     shown = ", ".join(sorted(found))
     if not faults:
         return passed("server/kubelets", subject, shown)
-    detail = f"{_of(len(faults), len(nodes))} cannot work with this server: none newer, none over 3 minors older"
+    rule = "not newer than the server, at most 3 minor versions older"
+    detail = f"{_of(len(faults), len(nodes))} unsupported (supported: {rule})"
     remedy = f"upgrade the node groups to the cluster's version: {examined.deploy}"
     return failed("server/kubelets", subject, detail, remedy, faults)
 
@@ -86,7 +87,7 @@ def _count(examined: Examined, group: NodeGroupOutput) -> Check:
         return failed(id_, group.name, detail, _few(examined, group))
     if len(nodes) > many:
         remedy = (
-            f"somebody scaled it besides the stack: {examined.restore} brings it back; the group of an autoscaler "
+            f"somebody scaled it outside the stack: {examined.restore} sets it back; a group with an autoscaler "
             "needs sizeManagedElsewhere: true"
         )
         return failed(id_, group.name, detail, remedy)
@@ -129,7 +130,7 @@ def _trouble(node: Object) -> str:
     if is_ready(node):
         return "cordoned"
     ready = condition(node, "Ready")
-    words = ready.get("message") or ready.get("reason") or "it has not said so yet"
+    words = ready.get("message") or ready.get("reason") or "it has not reported yet"
     return f"not Ready: {words}"
 
 
@@ -137,7 +138,7 @@ def _remedy_of(node: Object) -> str:
     name = name_of(node)
     if is_ready(node):
         return f"kubectl uncordon {name}, once whoever cordoned it agrees"
-    return f"kubectl describe node {name}; a node that never was Ready mostly lacks its network plugin (aws-node)"
+    return f"kubectl describe node {name}; a node that was never Ready usually lacks its network plugin (aws-node)"
 
 
 def places(examined: Examined) -> Iterator[Check]:
@@ -158,7 +159,7 @@ def places(examined: Examined) -> Iterator[Check]:
         if not faults:
             yield passed(id_, subject, f"{group.instance_type} in {group.zone_id}")
             continue
-        remedy = f"pods select by these: {examined.deploy}, then replace the nodes that keep others"
+        remedy = f"pods select nodes by these: {examined.deploy}, then replace nodes that stay wrong"
         yield failed(id_, subject, f"{len(faults)} differ", remedy, faults)
 
 
@@ -227,7 +228,7 @@ def _never_registered(node: Object, resource: str) -> str:
 def _all_gone(node: Object, resource: str) -> str:
     what = _PLUGINS.get(resource, "device plugin")
     return (
-        f"the {what} on {name_of(node)} has stopped, or calls every device unhealthy: kubectl -n kube-system get "
+        f"the {what} on {name_of(node)} has stopped, or reports every device as unhealthy: kubectl -n kube-system get "
         f"pods -o wide --field-selector spec.nodeName={name_of(node)}, then its log"
     )
 
@@ -236,7 +237,7 @@ def _some_ill(node: Object, resource: str) -> str:
     what = _PLUGINS.get(resource, "device plugin")
     instance = _instance_id(node)
     return (
-        f"the {what} calls some on {name_of(node)} unhealthy; a new machine is the cure: kubectl drain "
+        f"the {what} reports unhealthy devices on {name_of(node)}; replace the machine: kubectl drain "
         f"{name_of(node)} --ignore-daemonsets --delete-emptydir-data, then aws ec2 terminate-instances "
         f"--instance-ids {instance}"
     )
@@ -246,11 +247,11 @@ def _other_hardware(node: Object, resource: str) -> str:
     if resource == EFA_RESOURCE:
         query = "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'"
         return (
-            "the group's launch template gave other EFA interfaces: aws ec2 describe-instances --instance-ids "
-            f"{_instance_id(node)} --query {query}; pulumi up makes the template anew and replaces the nodes"
+            "the group's launch template has other EFA interfaces: aws ec2 describe-instances --instance-ids "
+            f"{_instance_id(node)} --query {query}; pulumi up mends the template and replaces the nodes"
         )
     return (
-        f"{name_of(node)} shows its driver other devices than its type has: {_TOOLS.get(resource, 'its tools')} on "
+        f"{name_of(node)} has other devices than its type: {_TOOLS.get(resource, 'its tools')} on "
         "the node; a wrong type, a driver too old for it (releaseVersion), or a broken device: replace the node"
     )
 

@@ -109,13 +109,13 @@ def _guarantees(examined: Examined) -> Check:
         for resource in wanted:
             present[resource] += quantity(node.get("status", {}).get("allocatable", {}).get(resource)) or 0
     faults = [
-        f"{resource}: {amount:f} are kept, the Ready nodes have {present[resource]:f}"
+        f"{resource}: {amount:f} guaranteed, the Ready nodes have {present[resource]:f}"
         for resource, amount in wanted.items()
         if amount > present[resource]
     ]
     if faults:
         remedy = "let more nodes stay (`desiredSize` of a group), or guarantee less"
-        return failed(id_, subject, "more than there is: jobs of other queues wait", remedy, faults)
+        return failed(id_, subject, "more than the nodes have: jobs of other queues wait", remedy, faults)
     shown = ", ".join(f"{amount:f} of {present[resource]:f} {resource}" for resource, amount in wanted.items())
     return passed(id_, subject, shown)
 
@@ -133,7 +133,7 @@ def _state(examined: Examined, name: str, queue: Object) -> Check:
         remedy = logs_of(examined, CONTROLLERS, "volcano-controllers")
         return failed(id_, subject, "none: the controllers have not seen it", remedy)
     remedy = f"somebody closed it: vcctl queue operate --name {name} --action open, or {examined.restore}"
-    return failed(id_, subject, f"is {state}, and takes no job", remedy)
+    return failed(id_, subject, f"is {state}, and takes no jobs", remedy)
 
 
 def webhooks(examined: Examined) -> Iterator[Check]:

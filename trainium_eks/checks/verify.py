@@ -89,6 +89,6 @@ def _judged(
         for check in judge(examined):
             found.append(check)
     except Unread as error:
-        remedy = f"let whoever verifies read them: kubectl auth can-i list {error.kind.lower()} -A"
+        remedy = f"your user needs the right to list them: kubectl auth can-i list {error.kind.lower()} -A"
         found.append(failed(f"{section}/unread", subject, str(error), remedy))
     return found

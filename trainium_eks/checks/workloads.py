@@ -127,7 +127,7 @@ def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Obj
     status = found.get("status") or {}
     desired, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
     if _is_stale(found):
-        return failed(id_, workload.name, "its controller has not seen its newest form", _rollout(workload))
+        return failed(id_, workload.name, "its controller has not seen its latest version", _rollout(workload))
     if not nodes and not desired:
         return not_applicable(id_, workload.name, "there is no node for it")
     if desired < len(nodes):
@@ -147,7 +147,7 @@ def _replicas(id_: str, workload: Workload, found: Object) -> Check:
     status = found.get("status") or {}
     has = int(status.get("availableReplicas" if workload.kind == "Deployment" else "readyReplicas", 0))
     if _is_stale(found):
-        return failed(id_, workload.name, "its controller has not seen its newest form", _rollout(workload))
+        return failed(id_, workload.name, "its controller has not seen its latest version", _rollout(workload))
     if not wants:
         scale = f"kubectl -n {workload.namespace} scale {workload.kind.lower()} {workload.name} --replicas=1"
         return failed(id_, workload.name, "is scaled to zero", f"{scale}; {workload.remedy}")

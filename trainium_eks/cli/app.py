@@ -33,7 +33,7 @@ Stack = Annotated[str, typer.Option("--stack", "-s", help="Environment: reads Pu
 Directory = Annotated[
     Path | None,
     typer.Option(
-        "--directory", "-C", help="Project directory; default: the nearest one with a Pulumi.yaml, here or above."
+        "--directory", "-C", help="Project directory; default: the nearest one upwards from here with a Pulumi.yaml."
     ),
 ]
 
@@ -83,14 +83,14 @@ def plan(
         ),
     ] = "",
     stub: Annotated[
-        Path | None, typer.Option("--stub", help="YAML with answers for what the program looks up.")
+        Path | None, typer.Option("--stub", help="YAML file with answers for the program's look-ups.")
     ] = None,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
 ) -> None:
-    """Show the whole plan of an environment: resources, cost, time to ready, rules. Contacts nothing.
+    """Show the whole plan of an environment: resources, cost, time to ready, rules. Uses no network.
 
-    Works for any Pulumi program in Python. What it looks up (AWS, other stacks) is answered by placeholders, which
+    Works for any Pulumi program in Python. Its look-ups (AWS, other stacks) are answered by placeholders, which
     the plan names, or by the file of --stub.
 
     Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config or a change of --fail-on; 2 for wrong usage.
@@ -117,9 +117,9 @@ def deploy(
     stack: Stack = "dev",
     directory: Directory = None,
 ) -> None:
-    """Run the real `pulumi`, after checking what it needs and saying what the environment costs.
+    """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
 
-    `up` does not begin while pods hold claims that it would delete; with --wait-for-pods it waits for them.
+    `up` does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
     """
     from trainium_eks.cli import plan as command
 
@@ -130,13 +130,14 @@ def deploy(
 def verify(
     stack: Stack = "local",
     outputs: Annotated[
-        Path | None, typer.Option("--outputs", help="The stack's outputs as JSON instead of asking for them.")
+        Path | None,
+        typer.Option("--outputs", help="JSON file with the stack's outputs; default: ask the local cloud or pulumi."),
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Instead of the kubeconfig in the outputs.")
+        Path | None, typer.Option("--kubeconfig", help="Use this file, not the kubeconfig in the outputs.")
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Look again until nothing fails, so long at most.")
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,

@@ -144,19 +144,19 @@ def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ..
 
 def told(claims: Sequence[Claim]) -> str:
     """What becomes of the claims, for whoever starts the update."""
-    lines = [f"  {claim}{'; its namespace goes, with its pods' if claim.with_namespace else ''}" for claim in claims]
+    lines = [f"  {claim}{' (with its namespace and pods)' if claim.with_namespace else ''}" for claim in claims]
     return "\n".join(["This update deletes claims of the shared file system:", *lines])
 
 
 def refusal(found: Sequence[Holder]) -> str:
     """Why the update is not started, and what frees the claims."""
-    lines = ["Pods hold them, so it is not started. A finished pod holds its claim, too."]
+    lines = ["Pods hold them, so the update is not started. Finished pods hold claims too."]
     lines += [f"  {line}" for line in _listed(found)]
-    lines.append("  Let the jobs end and delete them (what their pods wrote to the file system stays until it goes):")
+    lines.append("  Let the jobs finish, then delete them (what they wrote stays as long as the file system):")
     for namespace in sorted({each.claim.namespace for each in found}):
         owners = sorted({each.owner for each in found if each.claim.namespace == namespace})
         lines.append(f"    kubectl -n {namespace} delete {' '.join(owners)}")
-    lines.append("  Then run this again; or with --wait-for-pods, which waits for that.")
+    lines.append("  Then run this again, or run it with --wait-for-pods to wait for that.")
     return "\n".join(lines)
 
 
@@ -170,7 +170,7 @@ def wait(claims: Sequence[Claim], ask: Ask, say: Callable[[str], None]) -> None:
     while found := ask(claims):
         lines = tuple(_listed(found))
         if lines != before:
-            say("\n".join(["Waiting for the pods that hold them (Ctrl-C ends it, nothing has begun):", *lines]))
+            say("\n".join(["Waiting for the pods that hold them (Ctrl-C stops; nothing has been changed):", *lines]))
             before = lines
         time.sleep(PAUSE_SECONDS)
 

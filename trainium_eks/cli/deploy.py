@@ -123,7 +123,7 @@ def refusal(operation: str, graph: Graph, arguments: Sequence[str]) -> str | Non
     flag = f" {skipped} would also bypass Pulumi's protection check." if skipped else ""
     return (
         f"{graph.stack} protects {len(kept)} resources ({', '.join(kept[:3])}, …), so it is not destroyed.{flag}\n"
-        "  To do it all the same: set `production: false` (and `fileSystem.protect: false` where it is set) in "
+        "  To destroy it anyway: set `production: false` (and `fileSystem.protect: false` where it is set) in "
         f"Pulumi.{graph.stack}.yaml, run `make up STACK={graph.stack}`, then destroy."
     )
 
@@ -143,7 +143,7 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
         going = claims.ahead(directory, graph.stack, arguments)
     except Failure as failure:
         # The update itself will say the same, or more.
-        typer.echo(f"Cannot look ahead for claims that pods hold: {failure.title}", err=True)
+        typer.echo(f"Cannot check which claims this deletes and pods hold: {failure.title}", err=True)
         return
     if not going:
         return
@@ -157,8 +157,8 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
             _stop(claims.refusal(found))
     except Failure as failure:
         typer.echo(
-            f"The cluster cannot be asked which pods hold them: {failure.title}\n"
-            "  The engine waits five minutes for a claim and then stops, before anything of AWS has changed.",
+            f"Cannot ask the cluster which pods hold them: {failure.title}\n"
+            "  The engine waits five minutes for a claim and then stops, before anything in AWS has changed.",
             err=True,
         )
 

@@ -78,7 +78,7 @@ def down(target: Target) -> int:
         if not there and not ended:
             sys.stdout.write(f"Nothing of {target.stack} is on this machine.\n")
             return 0
-        what = f"Ended {', '.join(ended)}. " if ended else "No process was running. "
+        what = f"Stopped {', '.join(ended)}. " if ended else "No process was running. "
         sys.stdout.write(f"{what}Removed {paths.root}. Cached programs and charts stay.\n")
         return 0
 
@@ -174,7 +174,7 @@ def _told(target: Target, act: Callable[[], int]) -> int:
         return complain(failure)
     except InvalidConfig as error:
         return complain(
-            recording.refusal(error, recording.find_project(target.directory), target.stack, "nothing was begun")
+            recording.refusal(error, recording.find_project(target.directory), target.stack, "nothing was started")
         )
     except ProjectError as error:
         return complain(Failure(WRONG_USAGE, str(error)))
@@ -189,7 +189,7 @@ def _told(target: Target, act: Callable[[], int]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return FAILED
     except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted. What was done stays; the same command goes on from there.\n")
+        sys.stderr.write("\nInterrupted. What is done stays; the same command goes on from there.\n")
         return INTERRUPTED
 
 

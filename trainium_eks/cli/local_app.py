@@ -15,7 +15,7 @@ Stack = Annotated[str, typer.Option("--stack", "-s", help="Environment: reads Pu
 Directory = Annotated[
     Path | None,
     typer.Option(
-        "--directory", "-C", help="Project directory; default: the nearest one with a Pulumi.yaml, here or above."
+        "--directory", "-C", help="Project directory; default: the nearest one upwards from here with a Pulumi.yaml."
     ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")]
@@ -30,7 +30,7 @@ def up(
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
-    """Start Kubernetes here and bring the stack to what its program says. Can be repeated at any time.
+    """Start Kubernetes here and make the stack what its program says. Can be repeated at any time.
 
     Exit code: 0; 1 when something failed; 2 for wrong usage.
     """
@@ -41,7 +41,7 @@ def up(
 
 @app.command()
 def down(stack: Stack = "local", no_color: NoColor = False, directory: Directory = None) -> None:
-    """End the stack's processes and remove everything of it; cached binaries and charts stay."""
+    """Stop the stack's processes and remove everything that belongs to it; cached programs and charts stay."""
     from trainium_eks.cli import local
 
     raise typer.Exit(local.down(local.Target(stack, directory, no_color=no_color)))
@@ -49,7 +49,7 @@ def down(stack: Stack = "local", no_color: NoColor = False, directory: Directory
 
 @app.command()
 def status(stack: Stack = "local", no_color: NoColor = False, directory: Directory = None) -> None:
-    """Show what runs. Exit code: 0 when all of it does, 1 when not."""
+    """Show what is running. Exit code: 0 when everything is, otherwise 1."""
     from trainium_eks.cli import local
 
     raise typer.Exit(local.status(local.Target(stack, directory, no_color=no_color)))
@@ -59,12 +59,12 @@ def status(stack: Stack = "local", no_color: NoColor = False, directory: Directo
 def kubeconfig(
     stack: Stack = "local",
     namespace: Annotated[
-        str | None, typer.Option("--as", metavar="NAMESPACE", help="A researcher's of that team, in its namespace.")
+        str | None, typer.Option("--as", metavar="NAMESPACE", help="A researcher's kubeconfig for this namespace.")
     ] = None,
-    path: Annotated[bool, typer.Option("--path", help="Print where the file is instead of its content.")] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the path of the file instead of its content.")] = False,
     directory: Directory = None,
 ) -> None:
-    """Print a kubeconfig: the administrator's, or with --as a researcher's, who may only what the team may."""
+    """Print a kubeconfig: the administrator's, or with --as a researcher's, which has the team's rights only."""
     from trainium_eks.cli import local
 
     raise typer.Exit(local.kubeconfig(local.Target(stack, directory), path=path, namespace=namespace))
@@ -76,7 +76,7 @@ def kubectl(
     stack: Stack = "local",
     directory: Directory = None,
 ) -> None:
-    """Run kubectl against the local cluster: `trn local kubectl get nodes`. Options of ours come before."""
+    """Run kubectl against the local cluster: `trn local kubectl get nodes`. Options of trn come first."""
     from trainium_eks.cli import local
 
     raise typer.Exit(local.kubectl(local.Target(stack, directory), arguments or []))
@@ -86,7 +86,7 @@ def kubectl(
 def logs(
     process: Annotated[str | None, typer.Argument(help="kube-apiserver, etcd, kwok, …; default: list them.")] = None,
     stack: Stack = "local",
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines, from the end.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     directory: Directory = None,
 ) -> None:

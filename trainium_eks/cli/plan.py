@@ -40,7 +40,7 @@ def run(asked: PlanOptions) -> int:
     """Shows the plan; the exit code."""
     try:
         if asked.fail_on and asked.against is None:
-            raise Failure(WRONG_USAGE, "--fail-on needs --against: without it nothing changes")
+            raise Failure(WRONG_USAGE, "--fail-on needs --against: without it there are no changes")
         plan = _make(asked)
         if asked.save is not None:
             from trainium_eks.cli import report

@@ -95,7 +95,7 @@ def header(graph: Graph) -> RenderableType:
     if graph.unjudged:
         lines.append(
             Text(
-                f"Unknown types, shown without judgement (no price, no time, no rule): {_and(graph.unjudged)}.",
+                f"Unknown types, shown without price, time and rules: {_and(graph.unjudged)}.",
                 "yellow",
             )
         )
@@ -185,7 +185,7 @@ def cost_table(cost: Cost, prefix: str = "") -> RenderableType:
     table = _ByWidth(_cost_rows(cost, prefix, narrow=False), NARROW, _cost_rows(cost, prefix, narrow=True))
     lines: list[Text] = []
     if cost.unknown:
-        lines.append(Text(f"No price is known for {_and(cost.unknown)}; the total lacks it.", "yellow"))
+        lines.append(Text(f"No price is known for {_and(cost.unknown)}; it is not in the total.", "yellow"))
     notes = dict.fromkeys((item.what, item.note) for item in cost.items if item.note)
     lines += [Text(f"{what}: {note}.", "dim") for what, note in notes]
     dates = "; ".join(f"{what} {date}" for what, date in cost.price_dates.items())
@@ -253,7 +253,7 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
         name = Text(step.name).append(f"  {facts.short_type(step.type)}", "dim")
         table.add_row(_minutes(step.start), _minutes(step.seconds), name)
     checked = [check for check in timeline.edges if check.applies]
-    lines = [Text(f"Order: {sum(check.ok for check in checked)} of {len(checked)} demands on the edges hold.")]
+    lines = [Text(f"Order: {sum(check.ok for check in checked)} of {len(checked)} ordering rules hold.")]
     for check in checked:
         if not check.ok:
             lines.append(Text(f"✗ {check.title}", "bold red"))
@@ -275,7 +275,7 @@ def rule_list(plan: Plan) -> RenderableType:
     lines: list[RenderableType] = [table] if table.row_count else []
     if failed:
         waive = f"pulumi config set --path '{plan.graph.project}:waivers.{failed[0].id}' '<your reason>'"
-        lines.append(Text(f"A rule that is broken on purpose is accepted like this: {waive}", "dim"))
+        lines.append(Text(f"To accept a rule that is broken on purpose: {waive}", "dim"))
     for status, word, color in (("pass", "pass", "green"), ("n/a", "do not apply", "dim")):
         if found := _with_status(plan, status):
             ids = " ".join(verdict.id for verdict in found)
@@ -308,7 +308,7 @@ def verdict_line(plan: Plan) -> RenderableType:
     failed = [verdict.id for verdict in plan.verdicts if verdict.status == "fail"]
     edges = len(plan.timeline.forbidden_edges) + len(plan.timeline.missing_edges)
     if not any(each.type != STACK_TYPE for each in plan.graph.resources):
-        return Text(f"! {plan.graph.stack} registers no resource: there is nothing to judge.", "bold yellow")
+        return Text(f"! {plan.graph.stack} registers no resources: there is nothing to judge.", "bold yellow")
     if not plan.failed:
         return Text(f"✓ {plan.graph.stack} is sound: no failed rule, no wrong edge.", "bold green")
     parts = [f"failed {' '.join(failed)}"] if failed else []

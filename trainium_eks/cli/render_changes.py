@@ -50,7 +50,7 @@ def _rolled(found: Changes) -> Iterator[RenderableType]:
     line.append(paces.pop() if len(paces) == 1 else "in turn")
     resting = sum(not change.stateful for change in groups)
     if resting:
-        line.append(f"; {resting} of these has none now" if resting == 1 else f"; {resting} of these have none now")
+        line.append(f"; {resting} of these {'has' if resting == 1 else 'have'} no nodes now")
     yield _indented(line)
 
 
@@ -84,8 +84,8 @@ def _held_claims(found: Changes) -> Iterator[RenderableType]:
     names = [_object_name(change.resource) for change in found.claims]
     if not names:
         return
-    line = Text(f"! pods that mount {', '.join(names)} have to be deleted first, finished ones too", "bold red")
-    yield _indented(line.append("; `trn deploy up` names them and does not begin before", "red not bold"))
+    line = Text(f"! pods that mount {', '.join(names)} must be deleted first, finished ones too", "bold red")
+    yield _indented(line.append("; until then `trn deploy up` names them and does not start", "red not bold"))
 
 
 def _object_name(resource: Resource) -> str:
@@ -162,7 +162,7 @@ def _why(change: ResourceChange, indent: int) -> Iterator[RenderableType]:
     if change.follows and change.kind == "replace":
         yield _indented(Text(f"follows from {_name(change.follows)}", "dim"), indent)
     if change.unjudged:
-        yield _indented(Text("perhaps it is replaced: nothing is known of its type", "yellow"), indent)
+        yield _indented(Text("may be a replacement: its type is unknown", "yellow"), indent)
     for path in sorted(change.paths, key=lambda each: not each.replaces):
         if path.cause:
             yield _indented(Text(f"{path.path}: a new value, from {_name(path.cause)}", "dim"), indent)

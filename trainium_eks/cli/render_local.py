@@ -73,7 +73,7 @@ class ConsoleReporter:
         if started.started:
             line = f"Kubernetes {started.version} at {started.server}, started in {started.seconds:.1f} s"
         else:
-            line = f"Kubernetes {started.version} at {started.server} runs already"
+            line = f"Kubernetes {started.version} at {started.server} is already running"
         self._print(Text(line, "bold"))
 
     def event(self, event: Event) -> None:
@@ -181,7 +181,7 @@ def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
         there = paths.root.exists()
         rest = f"; its state is in {paths.root}" if there else ""
         hint = f"trn local up --stack {stack}"
-        sys.stdout.write(as_typed(f"{stack} does not run here{rest}. Start it with `{hint}`.\n"))
+        sys.stdout.write(as_typed(f"{stack} is not running here{rest}. Start it with `{hint}`.\n"))
         return False
     programs = {name: binary.path for name, binary in toolchain.provide(report.minor, progress=lambda _: None).items()}
     healthy = ControlPlane(paths, programs, kubernetes_minor=report.minor).healthy()

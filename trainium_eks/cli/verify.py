@@ -105,7 +105,7 @@ def _local(stack: str, paths: Paths, kubeconfig: Path | None) -> _Source:
     try:
         report = LocalReport.load(paths.report, _running(paths))
     except ReportError as error:
-        raise Failure(WRONG_USAGE, f"{error}; `trn local up` writes it anew") from None
+        raise Failure(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
     return _Source(stack, _read(paths.outputs), report, kubeconfig or paths.kubeconfig)
 
 
@@ -131,7 +131,7 @@ def _deployed(project: Path, stack: str) -> StackOutputs:
     if shutil.which("pulumi") is None:
         raise Failure(
             WRONG_USAGE,
-            f"no local cloud of the stack {stack} is here, and pulumi, which knows the deployed one, is not on PATH.\n"
+            f"stack {stack} has no local cloud here, and pulumi, which knows the deployed stack, is not on PATH.\n"
             f"  Local: trn local up --stack {stack}\n"
             "  On AWS: install https://www.pulumi.com/docs/install/, or give the outputs with --outputs FILE",
         )
@@ -141,7 +141,7 @@ def _deployed(project: Path, stack: str) -> StackOutputs:
         raise Failure(WRONG_USAGE, f"the outputs of the stack {stack} cannot be read: {error}") from None
     except ShapeError as error:
         # The first `up` of a stack writes its outputs at the end.
-        title = f"the stack {stack} has no outputs that can be used; has its `up` ended?"
+        title = f"the stack {stack} has no usable outputs; has its `up` finished?"
         raise Failure(WRONG_USAGE, title, error.problems) from None
     except ValueError as error:
         raise Failure(WRONG_USAGE, f"pulumi did not answer with JSON: {error}") from None
@@ -167,7 +167,7 @@ def _looks(source: _Source, kubeconfig: Path) -> Look:
         from trainium_eks.checks.api_reader import ApiReader
         from trainium_eks.local.objects.api import Api
     except ModuleNotFoundError as error:
-        title = f"the Python package {error.name} is missing; make local installs it, or requirements-local.txt"
+        title = f"the Python package {error.name} is missing; `make local` installs it"
         raise Failure(WRONG_USAGE, title) from None
     try:
         api = Api.connect(kubeconfig)
@@ -205,7 +205,7 @@ def _until_well(asked: VerifyOptions, look: Look) -> Verification:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise Failure(FAILED, str(error)) from None
-                trouble = "the API server cannot be asked"
+                trouble = "the API server does not answer"
             say(f"{trouble}; looking again for {left:.0f} s")
             time.sleep(min(PAUSE_SECONDS, left))
 

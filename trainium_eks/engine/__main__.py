@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Serves simulated AWS, EKS and Kubernetes providers for a Pulumi CLI on this machine. Prints the "
         "environment variable by which `pulumi` finds them; ends on SIGTERM or Ctrl-C.",
     )
-    parser.add_argument("--state", type=Path, required=True, metavar="FILE", help="what exists, JSON; made if missing")
+    parser.add_argument("--state", type=Path, required=True, metavar="FILE", help="JSON state file; created if missing")
     parser.add_argument(
         "--fail",
         default=os.environ.get(FAILURE, ""),
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--forgetful",
         action="store_true",
-        help="a preview of a cluster's update knows its endpoint no more (pulumi-eks#352)",
+        help="in the preview of a cluster's update its endpoint is unknown (pulumi-eks#352)",
     )
     return parser
 

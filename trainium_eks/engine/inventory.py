@@ -165,7 +165,7 @@ class Inventory:
             if content["version"] != VERSION:
                 raise InventoryError(
                     f"the state file {self._path} has version {content['version']}, this program reads {VERSION}: "
-                    "give another --state, or delete it to begin with nothing"
+                    "give another --state, or delete it to start empty"
                 )
             things = [Thing(**item) for item in content["things"]]
             self._things = {_key(thing): thing for thing in things}
@@ -176,7 +176,7 @@ class Inventory:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InventoryError(
                 f"{self._path} is not a state file of the simulated cloud: give another --state, or delete it to "
-                "begin with nothing"
+                "start empty"
             ) from None
 
     def _commit(self, things: dict[tuple[str, str, str], Thing], made: dict[str, int], failed: set[str]) -> None:

@@ -92,7 +92,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             raise _refused(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
-                "this Pulumi CLI does not tell its providers apart: install version 3.231 or newer",
+                "this Pulumi CLI does not distinguish its providers: install version 3.231 or newer",
             )
         config = _settings(request.args)
         with _told(context):

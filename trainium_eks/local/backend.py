@@ -94,7 +94,7 @@ class LocalBackend:
             SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.
         """
         if self.stopped.is_set():
-            raise SimulationError("not begun: something else failed first")
+            raise SimulationError("not started: something else failed first")
         self._thread.urn = registration.urn
         self._tell(Begun(registration.urn))
         try:

@@ -313,7 +313,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
     left = ledger.left_over()
     if protected := [each.urn for each in left if each.protect]:
         listed = "\n".join(f"  {urn}" for urn in protected)
-        raise UpFailed(f"these left the program but are protected, so nothing was deleted:\n{listed}")
+        raise UpFailed(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
     if left:
         # Importing the Kubernetes client takes a second, which most calls need not pay.
         from trainium_eks.local.makers import makers
@@ -340,7 +340,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
             for round_ in deletion_order(left):
                 list(pool.map(delete, round_))
                 if tally.failures:
-                    raise UpFailed("what left the program could not be deleted", tuple(tally.failures))
+                    raise UpFailed("what is no longer in the program could not be deleted", tuple(tally.failures))
     ledger.compact()
 
 

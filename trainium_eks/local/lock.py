@@ -57,7 +57,7 @@ def _taken(paths: Paths, doing: str, wait_seconds: float) -> FileLock:
 
 
 def _held(paths: Paths) -> str:
-    advice = "Wait until it is done, or end it; what it left half done, the next `trn local up` completes."
+    advice = "Wait until it is done, or stop it; the next `trn local up` completes what it left unfinished."
     try:
         holder = json.loads(paths.lock.read_bytes())
         since = datetime.fromtimestamp(holder["since"]).strftime("%H:%M:%S")

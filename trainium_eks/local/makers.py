@@ -116,7 +116,7 @@ def seconds(duration: str) -> float:
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     found = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", duration)
     if "".join(number + unit for number, unit in found) != duration or not found:
-        raise LocalError(f"{duration!r} is no duration such as 30m or 90s")
+        raise LocalError(f"{duration!r} is not a duration such as 30m or 90s")
     return sum(float(number) * units[unit] for number, unit in found)
 
 

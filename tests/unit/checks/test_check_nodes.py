@@ -115,7 +115,7 @@ def test_a_system_node_that_is_not_ready_fails() -> None:
     def spoil(made: Any) -> None:
         the(made, "Node", "system1")["status"]["conditions"] = []
 
-    assert judged(spoil)["nodes/others"].faults == ("system1: not Ready: it has not said so yet",)
+    assert judged(spoil)["nodes/others"].faults == ("system1: not Ready: it has not reported yet",)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def _with(capacity: str | None, allocatable: str | None, resource: str) -> Any:
     [
         (NEURON, None, None, "none", "the Neuron device plugin has not registered on trn1"),
         (EFA, None, None, "none", "without /dev/infiniband/uverbs* the launch template has no EFA interface"),
-        (EFA, "4", "4", "4", "the group's launch template gave other EFA interfaces"),
+        (EFA, "4", "4", "4", "the group's launch template has other EFA interfaces"),
         (NEURON, "15", "15", "15", "neuron-ls on the node"),
         (NEURON, "16", "15", "15 of 16", "aws ec2 terminate-instances --instance-ids i-trn1"),
-        (NEURON, "16", "0", "0 of 16", "has stopped, or calls every device unhealthy"),
+        (NEURON, "16", "0", "0 of 16", "has stopped, or reports every device as unhealthy"),
     ],
 )
 def test_missing_devices_are_named_with_their_cause(
@@ -177,7 +177,7 @@ def test_each_cause_has_its_remedy_once() -> None:
 
     check = judged(spoil)[f"devices/ng1/{EFA}"]
     assert len(check.faults) == 3
-    assert check.remedy.count("launch template gave other") == 1
+    assert check.remedy.count("launch template has other") == 1
     assert check.remedy.count("has stopped") == 1
 
 

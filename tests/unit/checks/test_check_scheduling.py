@@ -57,7 +57,7 @@ def test_guarantees_are_held_against_the_nodes_that_are_there(amount: str | int,
     check = judged(guarantee)["queues/guarantees"]
     assert check.status is status
     if status is CheckStatus.FAIL:
-        assert check.faults == (f"{NEURON}: 33 are kept, the Ready nodes have 32",)
+        assert check.faults == (f"{NEURON}: 33 guaranteed, the Ready nodes have 32",)
 
 
 def test_a_node_that_is_not_ready_guarantees_nothing() -> None:
@@ -101,7 +101,7 @@ def test_a_closed_queue_fails_with_how_to_open_it_even_on_a_local_cluster() -> N
         check = judged(lambda made: the(made, "Queue", "test")["status"].update(state="Closed"), local=local)[
             "queues/test/state"
         ]
-        assert (check.status, check.detail) == (CheckStatus.FAIL, "is Closed, and takes no job")
+        assert (check.status, check.detail) == (CheckStatus.FAIL, "is Closed, and takes no jobs")
         assert "vcctl queue operate --name test --action open" in check.remedy
 
 

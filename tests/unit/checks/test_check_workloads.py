@@ -37,7 +37,7 @@ def test_a_missing_addon_fails_with_the_command_that_says_why(addon: str) -> Non
         # The nodes' taint is not tolerated: the controller does not even count them.
         ({"desiredNumberScheduled": 0, "numberReady": 0}, "is meant for 0 of 2 nodes"),
         ({"desiredNumberScheduled": 1, "numberReady": 1}, "is meant for 1 of 2 nodes"),
-        ({"observedGeneration": 0}, "its controller has not seen its newest form"),
+        ({"observedGeneration": 0}, "its controller has not seen its latest version"),
     ],
 )
 def test_a_device_plugin_that_is_not_ready_on_every_node_of_its_family_fails(status: dict[str, int], said: str) -> None:

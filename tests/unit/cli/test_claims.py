@@ -162,14 +162,14 @@ def test_up_names_the_claims_where_the_cluster_cannot_be_asked(
     assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
     said = capsys.readouterr()
     assert "training/fsx-claim" in said.out
-    assert "cannot be asked" in said.err
+    assert "Cannot ask the cluster" in said.err
 
 
 def test_a_namespace_that_goes_is_told_and_not_held_up(hand_over: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     gone = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
     with serving({"Pod": [pod("bert-0")]}) as api:
         assert len(hand_over(steps=gone, shown=exported(api.kubeconfig))) == 1
-    assert "its namespace goes, with its pods" in capsys.readouterr().out
+    assert "(with its namespace and pods)" in capsys.readouterr().out
 
 
 def test_a_stack_without_claims_is_not_previewed_twice(hand_over: Deploy, tmp_path: Path) -> None:

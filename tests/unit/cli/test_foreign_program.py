@@ -39,7 +39,7 @@ def test_placeholders_and_unknown_types_are_named(trn: Run, foreign: Project) ->
         "stack acme/network/prod: its outputs are unknown",
     ]
     shown = trn("plan", "-C", str(foreign.path), "--no-color").stdout
-    assert "Unknown types, shown without judgement (no price, no time, no rule): aws:sqs/queue:Queue." in shown
+    assert "Unknown types, shown without price, time and rules: aws:sqs/queue:Queue." in shown
     assert "stack acme/network/prod: its outputs are unknown" in shown
     assert "site-packages" not in shown
 

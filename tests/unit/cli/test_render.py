@@ -61,7 +61,7 @@ def test_a_program_that_registers_nothing_is_not_called_sound(planned: Planned) 
     nothing = replace(environment(), resources=())
     result = planned(graph=nothing)
     assert result.exit_code == 0
-    assert result.stdout.rstrip().endswith("! dev registers no resource: there is nothing to judge.")
+    assert result.stdout.rstrip().endswith("! dev registers no resources: there is nothing to judge.")
     assert "is sound" not in result.stdout
 
 
@@ -130,7 +130,7 @@ def test_an_unknown_price_is_said_beside_the_sum(planned: Planned) -> None:
     cost = "\n".join(
         _lines(planned(graph=changed(environment(), "trn1-template", instanceType="trn9.x")).stdout, "Cost")
     )
-    assert "No price is known for trn9.x; the total lacks it." in cost
+    assert "No price is known for trn9.x; it is not in the total." in cost
     assert "+ ?" in cost
 
 
@@ -138,7 +138,7 @@ def test_time_to_ready_shows_bound_ratio_and_path(planned: Planned) -> None:
     lines = _lines(planned().stdout, "Time to ready")
     assert lines[1].strip().startswith("15:56 modelled, 1.00 × max(cluster 15:56, file system 8:27) (good: 1.05)")
     assert [line.split()[2] for line in lines[3:8]] == ["vpc", "subnet", "control-plane", "cni", "trn1"]
-    assert lines[8].strip() == "Order: 12 of 12 demands on the edges hold."
+    assert lines[8].strip() == "Order: 12 of 12 ordering rules hold."
 
 
 def test_a_wrong_edge_is_shown_and_fails(planned: Planned) -> None:
@@ -265,7 +265,7 @@ def test_a_resting_group_is_counted_and_no_loss(planned: Planned, tmp_path: Path
     saved = tmp_path / "plan.json"
     report.save(report.make(resting), saved)
     text = planned("--against", saved, graph=_tagged(resting, "system", "trn1")).stdout
-    assert "  nodes of 2 groups are replaced one after another; 1 of these has none now\n" in text
+    assert "  nodes of 2 groups are replaced one after another; 1 of these has no nodes now\n" in text
     assert "! NodeGroup trn1" not in text
     assert "~ NodeGroup  trn1\n" in text
     alone = planned("--against", saved, graph=changed(resting, "trn1-template", userData="bmV3")).stdout

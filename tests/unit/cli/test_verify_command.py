@@ -227,7 +227,7 @@ def test_a_deployed_stack_is_asked_from_pulumi(
     ("pulumi", "words"),
     [
         ("import sys\nsys.exit('error: no stack named dev found')", "no stack named dev found"),
-        ("print('{}')", "has its `up` ended?"),
+        ("print('{}')", "has its `up` finished?"),
     ],
     ids=["refusal", "no outputs"],
 )

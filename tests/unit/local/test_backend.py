@@ -145,7 +145,7 @@ def test_the_first_failure_is_told_and_nothing_begins_after_it(tmp_path: Path) -
 
 def test_what_is_registered_after_a_failure_is_not_begun(cloud: Cloud) -> None:
     cloud.backend.stopped.set()
-    with pytest.raises(RecordingError, match="not begun: something else failed first"):
+    with pytest.raises(RecordingError, match="not started: something else failed first"):
         cloud.run(lambda: _namespace("room"))
     assert cloud.events == []
     assert cloud.makers["object"].asked == []
@@ -229,7 +229,7 @@ def test_durations_are_gos(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "30", "m", "5 minutes", "1d"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(LocalError, match="no duration"):
+    with pytest.raises(LocalError, match="not a duration"):
         seconds(text)
 
 

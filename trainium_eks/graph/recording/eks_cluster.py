@@ -108,7 +108,7 @@ def _check(inputs: Mapping[str, Any]) -> None:
         wrong.append("authenticationMode must be API")
     if wrong:
         raise SimulationError(
-            f"{TYPE} builds more with these options than is known here; "
+            f"with these options {TYPE} builds more than is simulated; "
             f"extend trainium_eks/graph/recording/eks_cluster.py, or: {'; '.join(wrong)}"
         )
 

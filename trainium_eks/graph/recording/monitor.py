@@ -137,7 +137,7 @@ class Monitor(sdk.BaseMonitor):
             return resource_pb2.ResourceInvokeResponse(**{"return": answer})
         if self._lookups is None:
             raise self._refused(
-                f"the program calls {request.tok}, and a plan asks nothing: pass the value as an argument"
+                f"the program calls {request.tok}, but look-ups are not allowed here: pass the value as an argument"
             )
         request = self._transforms.of_invoke(request, self._run)
         _, provider = self._states.get(registration.provider_urn(request.provider), ("", struct_pb2.Struct()))
@@ -152,7 +152,7 @@ class Monitor(sdk.BaseMonitor):
     def Call(self, request: resource_pb2.ResourceCallRequest) -> provider_pb2.CallResponse:  # noqa: N802
         """A method of a resource."""
         if self._lookups is None:
-            raise self._refused(f"the program calls the method {request.tok}, and a plan asks nothing")
+            raise self._refused(f"the program calls the method {request.tok}, but look-ups are not allowed here")
         try:
             answer = self._lookups.method(request.tok, wire.decode(request.args, mask=False))
         except UnknownLookup as error:
@@ -164,7 +164,8 @@ class Monitor(sdk.BaseMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         if self._lookups is None:
             raise self._refused(
-                f"the program reads {request.type} {request.name}, and a plan asks nothing: pass its id and attributes"
+                f"the program reads {request.type} {request.name}, but look-ups are not allowed here: pass its id and "
+                "attributes"
             )
         if request.type == _STACK_REFERENCE:
             outputs = self._lookups.stack_outputs(request.id)
@@ -184,7 +185,9 @@ class Monitor(sdk.BaseMonitor):
 
     def ExistsResource(self, request: resource_pb2.ExistsResourceRequest) -> Any:  # noqa: N802
         """A look-up too."""
-        raise self._refused(f"the program asks whether {request.type} {request.id} exists, and a plan asks nothing")
+        raise self._refused(
+            f"the program asks whether {request.type} {request.id} exists, but look-ups are not allowed here"
+        )
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
         """A transform for every resource from now on."""
@@ -317,15 +320,15 @@ class Monitor(sdk.BaseMonitor):
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
         if request.type != eks_cluster.TYPE and self._lookups is not None:
             self.engine.messages.append(
-                f"{component.name}: {request.type} is a component that a package of its own builds, in another "
-                "process. What it creates is in no line of this plan, and its outputs are unknown"
+                f"{component.name}: {request.type} is a component that another package builds in its own "
+                "process. What it creates is not in this plan, and its outputs are unknown"
             )
             with self._lock:
                 self._unjudged.add(request.type)
             return resource_pb2.RegisterResourceResponse(urn=component.urn)
         if request.type != eks_cluster.TYPE:
             raise RecordingError(
-                f"{request.type} is a component that its own provider builds; what it creates is not known here, so a "
+                f"{request.type} is a component that its own provider builds; what it creates is unknown here, so a "
                 "plan would leave it out. Use plain resources (for Helm charts: helm.v3.Release)"
             )
         provider = registration.provider_urn(request.providers["aws"]) if "aws" in request.providers else ""

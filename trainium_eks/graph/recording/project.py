@@ -189,15 +189,17 @@ def _full_key(file: str, project: str, name: str) -> str:
     if len(parts) == 3 and parts[1] == "config":
         parts = [parts[0], parts[2]]
     if len(parts) > 2 or not all(parts):
-        raise ProjectError(f"{file}: {name!r} is no config key; write <namespace>:<name>, or <name> for the project's")
+        raise ProjectError(
+            f"{file}: {name!r} is not a config key; write <namespace>:<name>, or <name> for this project"
+        )
     return ":".join(parts) if len(parts) == 2 else f"{project}:{name}"
 
 
 # --- Pulumi.<stack>.yaml ------------------------------------------------------------------------------------------
 
 _UNSEEN_ENVIRONMENT = (
-    "{file}: 'environment' takes values from Pulumi ESC, which is not called here: what it alone sets is planned with "
-    "its default"
+    "{file}: 'environment' takes values from Pulumi ESC, which is not called here: keys that only it sets get "
+    "their defaults"
 )
 
 
@@ -218,7 +220,7 @@ def _merged(
             # What the CLI stores for it; of a declared type, it is refused.
             texts[key] = values[key] = ""
             if key in project.config and project.config[key].type:
-                reason = f"null, which Pulumi takes for no {project.config[key].type}"
+                reason = f"null, but Pulumi expects type {project.config[key].type}"
                 problems.append(Problem(shown, reason, f"give a value, or leave it out of {file} for its default"))
             continue
         clear, has_secret = _without_secrets(value)
@@ -237,7 +239,7 @@ def _merged(
         if fallback is not None:
             texts[key] = _text(fallback)
         elif key.startswith(f"{project.name}:"):
-            unseen = "; set it here too if its environment gives it: a plan does not see that" if warnings else ""
+            unseen = "; set it here too if an ESC environment sets it: plans do not read those" if warnings else ""
             problems.append(Problem(shown, f"required, and not set in {file}{unseen}", config_set(shown, "<value>")))
     settings = StackSettings(name, dict(sorted(texts.items())), frozenset(secret), warnings)
     if problems:
@@ -247,7 +249,7 @@ def _merged(
 
 def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> list[Problem]:
     if declared.secret and not secret:
-        return [Problem(path, "declared secret, and set in clear", f"pulumi config set --secret {path}")]
+        return [Problem(path, "declared secret, but set in plain text", f"pulumi config set --secret {path}")]
     if not declared.type or _fits(declared.type, declared.items, value):
         return []
     expected = _type_name(declared.type, declared.items)
@@ -351,7 +353,7 @@ def _expanded_size(file: str, node: yaml.Node, known: dict[int, int]) -> int:
     """How many values a node is, aliases written out."""
     if id(node) in known:
         if not known[id(node)]:
-            raise ProjectError(f"{file}:{node.start_mark.line + 1}: an alias stands inside its own anchor")
+            raise ProjectError(f"{file}:{node.start_mark.line + 1}: an alias is inside its own anchor")
         return known[id(node)]
     known[id(node)] = 0
     inner = node.value if isinstance(node, yaml.CollectionNode) else ()

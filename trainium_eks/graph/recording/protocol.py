@@ -28,7 +28,7 @@ class UnknownProtocol(Exception):  # noqa: N818 (what was met)
 
     def __init__(self, version: object) -> None:
         self.version = version
-        super().__init__(f"version {version} of the recording protocol is not known here")
+        super().__init__(f"unknown version {version} of the recording protocol")
 
 
 @dataclass(frozen=True)

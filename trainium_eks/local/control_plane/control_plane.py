@@ -141,8 +141,8 @@ class ControlPlane:
         settings = Settings.load(self._paths)
         if settings.is_complete and settings.service_range != self._service_range:
             raise LocalError(
-                f"The cluster gives its services addresses of {settings.service_range}, and the program now says "
-                f"{self._service_range}: EKS would replace the cluster. End it with `trn local down`, then start again."
+                f"The cluster's service addresses are {settings.service_range}, and the program now says "
+                f"{self._service_range}: EKS would replace the cluster. Run `trn local down`, then start again."
             )
 
     def _checked_version(self) -> str:
@@ -152,7 +152,7 @@ class ControlPlane:
         if minor != self._kubernetes_minor:
             raise LocalError(
                 f"{self._binaries['kube-apiserver']} is Kubernetes {found['gitVersion']}, and the stack asks for "
-                f"{self._kubernetes_minor}. Take that one from PATH or KUBEBUILDER_ASSETS, or one of the right version."
+                f"{self._kubernetes_minor}. Remove it from PATH or KUBEBUILDER_ASSETS, or put the right version there."
             )
         return str(found["gitVersion"])
 
@@ -288,7 +288,8 @@ class _Start:
                 continue
             told = processes.last_lines(self._paths, name, since_bytes=self._log_sizes[name])
             how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            message = f"{name} ended at its start ({how}). The end of {processes.log_file(self._paths, name)}:\n{told}"
+            log = processes.log_file(self._paths, name)
+            message = f"{name} ended while starting ({how}). The end of {log}:\n{told}"
             if name == "etcd" and settings.is_complete:
                 message += (
                     "\nIf its data is damaged: `trn local down` removes it, and the next `up` makes the stack again."
@@ -298,12 +299,14 @@ class _Start:
 
     def _give_up(self, what: str) -> None:
         running = {each.name for each in processes.running(self._paths)}
-        parts = [f"Waited in vain for {what}."]
+        parts = [f"Timed out waiting for {what}."]
         for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
             state = "runs" if name in running else "does not run"
             parts.append(f"{name} {state}; the end of {processes.log_file(self._paths, name)}:")
             parts.append(processes.last_lines(self._paths, name, 5, since_bytes=self._log_sizes.get(name, 0)))
-        parts.append("If this machine is only busy, run the command again; otherwise `trn local down` begins anew.")
+        parts.append(
+            "If this machine is only busy, run the command again; otherwise start again after `trn local down`."
+        )
         raise LocalError("\n".join(parts))
 
 

@@ -34,7 +34,7 @@ class MovedPort:
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.before} of {self.name} is taken by another program: {self.now} from now on"
+        return f"{self.before} of {self.name} is in use by another program, now {self.now}"
 
 
 @dataclass(frozen=True)

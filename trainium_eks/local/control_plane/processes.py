@@ -253,7 +253,7 @@ def _end(processes: Sequence[psutil.Process], name: str, timeout_seconds: float)
     if left:
         numbers = ", ".join(str(process.pid) for process in left)
         raise LocalError(
-            f"{name} (process {numbers}) does not end, even killed: it waits for a device, as a rule a disk or "
+            f"{name} (process {numbers}) does not end, even when killed: it waits for a device, usually a disk or "
             "network file system that does not answer. See `ps -o pid,stat,wchan:32,args -p <number>`."
         )
 

@@ -30,8 +30,8 @@ def kubeconfig(paths: Paths, namespace: str) -> Path:
     teams = _groups(plane.get(_ROLE_BINDINGS))
     if namespace not in teams:
         raise LocalError(
-            f"{namespace!r} is no team's namespace: no RoleBinding there is for a group; "
-            f"there are {', '.join(sorted(teams)) or 'none'}"
+            f"{namespace!r} is not a team's namespace: no RoleBinding in it is for a group; "
+            f"teams: {', '.join(sorted(teams)) or 'none'}"
         )
     return pki.researcher_kubeconfig(paths, namespace, sorted(teams[namespace]), plane.server)
 

@@ -51,7 +51,7 @@ class AddonWorkloads:
         """
         made = manifests(addon, version, region)
         if not made:
-            return Applied(Change.CREATED, not_installed=f"add-on {addon}: what EKS runs for it is not known here")
+            return Applied(Change.CREATED, not_installed=f"add-on {addon}: it is not known what EKS runs for it")
         try:
             changes = {self._objects.apply(each, timeout_seconds=timeout_seconds).change for each in made}
         except LocalError as error:

@@ -224,8 +224,8 @@ def _instance(key: str, inputs: Mapping[str, Any], template: Mapping[str, Any], 
     name = next(iter(inputs.get("instanceTypes") or ()), None) or template.get("instanceType")
     if not name:
         raise LocalError(
-            f"node group {key} names no instance type, and neither does its launch template\n"
-            "  give it `instanceTypes`, so that the local cloud knows what nodes to make"
+            f"node group {key} has no instance type, and neither has its launch template\n"
+            "  set `instanceTypes`, so that the local cloud knows what nodes to make"
         )
     try:
         return catalogue.find(str(name))

@@ -126,7 +126,7 @@ class Api:
         try:
             answer = json.loads(text)
         except ValueError as error:
-            raise LocalError(f"{self.server} answered {method} {path} with something else than JSON") from error
+            raise LocalError(f"{self.server} answered {method} {path} with something other than JSON") from error
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def text(
@@ -243,8 +243,8 @@ class Api:
     def _no_such_kind(self, api_version: str, kind: str, known: Mapping[str, Kind]) -> str:
         start = f"the API server serves no {kind} in {api_version}"
         if known:
-            return f"{start}; of that it serves {', '.join(sorted(known))}"
-        return f"{start}, nor anything else of that; what defines it (a chart's CustomResourceDefinition) is not there"
+            return f"{start}; there it serves {', '.join(sorted(known))}"
+        return f"{start}, nor any other kind; what defines them (a chart's CustomResourceDefinition) is missing"
 
     # --- Objects --------------------------------------------------------------------------------------------------
 

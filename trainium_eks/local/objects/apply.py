@@ -284,7 +284,7 @@ class _Patience:
     def ended(self, what: str) -> str:
         """How the wait ended, for a message."""
         spent = time.monotonic() - self._started
-        return f"{what} when all was stopped" if self._stopping.is_set() else f"{what} after {spent:.0f} s"
+        return f"{what} when everything was stopped" if self._stopping.is_set() else f"{what} after {spent:.0f} s"
 
 
 def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:

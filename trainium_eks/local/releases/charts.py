@@ -146,7 +146,7 @@ class Charts:
                 self._helm.pull(wanted.chart, wanted.version, Path(scratch), flags=flags, timeout_seconds=PULL_SECONDS)
                 pulled = next(Path(scratch).glob("*.tgz"), None)
                 if pulled is None:
-                    raise LocalError(f"helm pull {wanted.chart} brought no package")
+                    raise LocalError(f"helm pull {wanted.chart} fetched no package")
                 chart = _read(pulled, wanted.repository.get("repo") or wanted.chart)
                 if not _is_version(chart, name, wanted.version):
                     raise LocalError(
@@ -155,7 +155,7 @@ class Charts:
                 pulled.replace(package)
         except OSError as error:
             where = f"{package.parent}: {error.strerror or error}"
-            raise LocalError(f"charts cannot be kept: {where}. Free space there, or set TRN_CACHE") from error
+            raise LocalError(f"charts cannot be cached: {where}. Free space there, or set TRN_CACHE") from error
         return FoundChart(chart.name, chart.version, package, chart.digest, chart.origin)
 
     def _host(self, name: str) -> "_Host":
@@ -174,7 +174,7 @@ class _Host:
 def _in_directory(directory: Path, name: str, version: str) -> FoundChart | Missing | None:
     """The chart in the directory that the user gave; nothing when no version of it is there."""
     if not directory.is_dir():
-        raise LocalError(f"{VARIABLE} is {directory}, which is no directory")
+        raise LocalError(f"{VARIABLE} is {directory}, which is not a directory")
     candidates = [
         *sorted(directory.glob(f"{name}-*.tgz")),
         *([directory / name] if _is_chart(directory / name) else []),
@@ -209,7 +209,7 @@ def _read(path: Path, origin: str) -> FoundChart:
         metadata: Any = yaml.safe_load(text)
         return FoundChart(str(metadata["name"]), str(metadata["version"]), path, digest, origin)
     except (OSError, EOFError, tarfile.TarError, yaml.YAMLError, KeyError, TypeError, zlib.error) as error:
-        raise LocalError(f"{path} is no Helm chart: {error}") from error
+        raise LocalError(f"{path} is not a Helm chart: {error}") from error
 
 
 def _chart_yaml(package: Path) -> bytes:

@@ -118,10 +118,10 @@ class Releases:
             change = Change.UPDATED if before else Change.CREATED
             status = self._helm.status(release.name, release.namespace)
             if status is None:
-                raise LocalError(f"Helm release {_name(release)} went away while it was being installed")
+                raise LocalError(f"Helm release {_name(release)} disappeared while it was being installed")
             notes += self._without_hook_webhooks(status)
         if left_out := webhooks.left_out(status.manifest):
-            notes.append(f"{len(left_out)} left out, for no process is behind a simulated pod: {', '.join(left_out)}")
+            notes.append(f"{len(left_out)} left out, because simulated pods cannot answer: {', '.join(left_out)}")
         if volcano:
             notes += self._volcano.run(release.name, status.manifest)
         outputs = _outputs(release, status, chart.name, chart.version)
@@ -255,7 +255,7 @@ class Releases:
             reference = ObjectReference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
             if top["kind"] in WEBHOOK_KINDS and self._api.delete(reference):
                 gone.append(f"{top['kind']} {top['metadata']['name']}")
-        return [f"deleted, for no process is behind a simulated pod: {', '.join(gone)}"] if gone else []
+        return [f"deleted, because simulated pods cannot answer: {', '.join(gone)}"] if gone else []
 
 
 class _Pods:
@@ -277,7 +277,7 @@ class _Pods:
             HelmError: all is being stopped.
         """
         if self._stopping.is_set():
-            raise HelmError("given up, for all was stopped")
+            raise HelmError("given up, because everything was stopped")
         try:
             reasons = self._found()
         except LocalError:

@@ -101,7 +101,7 @@ def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> Wanted:
     ]
     if unknown:
         raise LocalError(
-            f"Helm release {namespace}/{name}: the local cloud does not honour {', '.join(unknown)}; leave "
+            f"Helm release {namespace}/{name}: the local cloud does not support {', '.join(unknown)}; leave "
             f"{'it' if len(unknown) == 1 else 'them'} out, or add {'it' if len(unknown) == 1 else 'them'} to "
             "trainium_eks/local/releases/release_inputs.py"
         )

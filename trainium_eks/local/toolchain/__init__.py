@@ -51,7 +51,7 @@ class Unavailable(LocalError):  # noqa: N818 - reads as what it is where it is r
         self.summary = (
             f"no local control plane: {len(reasons)} of {len(TOOLS)} programs could not be found, downloaded or built "
             f"({last}); "
-            "`python -m trainium_eks.local.toolchain` says what enables it"
+            "`python -m trainium_eks.local.toolchain` says what would help"
         )
         """One line, for a test that is skipped."""
 
@@ -142,7 +142,7 @@ class _Supply:
             return
         if not missing:
             return
-        self._progress(f"looks for downloads of {', '.join(missing)}")
+        self._progress(f"looking for downloads of {', '.join(missing)}")
         files, reasons = download.download(missing, self._pins, self._origins, scratch, self._progress)
         for tool, reason in reasons.items():
             self._refuse([tool], f"download: {reason}")
@@ -195,7 +195,7 @@ def _by_reason(reasons: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def _enabling(minor: str) -> str:
     ways = []
     if minor == BUILDABLE_MINOR:
-        ways.append("install Go 1.25 or newer (https://go.dev/dl/) that reaches a module proxy (GOPROXY)")
+        ways.append("install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)")
     else:
         ways.append(f"use Kubernetes {BUILDABLE_MINOR}, which can be built from source")
     ways.append("make dl.k8s.io, github.com, get.helm.sh and registry.k8s.io reachable (Linux)")

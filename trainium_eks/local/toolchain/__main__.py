@@ -15,17 +15,17 @@ def main() -> int:
         prog="python -m trainium_eks.local.toolchain",
         description="Finds, downloads or builds the programs of the local cloud, and shows where they are.",
     )
-    parser.add_argument("--kubernetes", default=KUBERNETES, metavar="MINOR", help="default: %(default)s")
+    parser.add_argument("--kubernetes", default=KUBERNETES, metavar="MINOR", help="minor version; default: %(default)s")
     parser.add_argument(
         "--try",
         action="store_true",
         dest="attempt",
-        help="show progress only, and leave it to whoever needs the programs to say what is missing",
+        help="show only progress, and exit with 0 even if something is missing",
     )
     asked = parser.parse_args()
     minor = asked.kubernetes
     if not re.fullmatch(r"1\.\d+", minor):
-        parser.error(f"{minor!r} is no minor version of Kubernetes such as {KUBERNETES}")
+        parser.error(f"{minor!r} is not a minor version of Kubernetes such as {KUBERNETES}")
     began = time.monotonic()
     try:
         binaries = provide(minor, progress=_say)

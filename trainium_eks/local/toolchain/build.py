@@ -34,12 +34,12 @@ _COMPUTING_MINUTES = 14
 _SHOWN_LINES = 12
 
 _HINTS = (
-    ("no space left on device", "the disk is full; GOCACHE and GOMODCACHE may lie elsewhere than the binaries"),
+    ("no space left on device", "the disk is full; GOCACHE and GOMODCACHE can be moved elsewhere"),
     ("signal: killed", "a compiler was killed, probably for memory; GOFLAGS=-p=1 needs less"),
-    ("GOPROXY=off", "TRN_OFFLINE or GOPROXY forbids to fetch modules, and they are not all on this machine"),
-    ("requires go >=", "this Go is too old, and GOTOOLCHAIN forbids to fetch a newer one"),
-    ("toolchain not available", "this Go is too old, and a newer one could not be fetched"),
-    ("checksum mismatch", "what was fetched is not what go.sum says: do not use that proxy"),
+    ("GOPROXY=off", "TRN_OFFLINE or GOPROXY forbids downloads, and some modules are not on this machine"),
+    ("requires go >=", "this Go is too old, and GOTOOLCHAIN forbids downloading a newer one"),
+    ("toolchain not available", "this Go is too old, and a newer one could not be downloaded"),
+    ("checksum mismatch", "a download does not match go.sum: do not use that proxy"),
     ("no such host", "the Go module proxy cannot be reached; GOPROXY names another"),
     ("dial tcp", "the Go module proxy cannot be reached; GOPROXY names another"),
     ("i/o timeout", "the Go module proxy cannot be reached; GOPROXY names another"),
@@ -148,15 +148,15 @@ class _Builder:
         cores = os.cpu_count() or 1
         minutes = max(1, round(_COMPUTING_MINUTES / cores))
         self._throttle.now(
-            f"builds {', '.join(tools)} from source with {release}: about {minutes} minutes on {cores} cores, once "
+            f"building {', '.join(tools)} from source with {release}: about {minutes} minutes on {cores} cores, once "
             "(less where Go has some of it in its cache)"
         )
         modules = sum(1 for line in (self._module / "go.mod").read_text().splitlines() if "// indirect" in line)
         needed = self._run(
             ["list", "-mod=readonly", "-deps", *packages],
-            lambda counts: f"builds: {counts.modules} of at most {modules} modules downloaded",
+            lambda counts: f"building: {counts.modules} of at most {modules} modules downloaded",
         ).packages
-        self._throttle.now(f"builds: has the sources, compiles at most {needed} packages")
+        self._throttle.now(f"building: has the sources, compiling at most {needed} packages")
         self._run(
             [
                 *("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false"),
@@ -164,7 +164,7 @@ class _Builder:
                 "-gcflags=all=-dwarf=false",
                 *("-ldflags", link_flags(pins), "-o", f"out{os.sep}", *packages),
             ],
-            lambda counts: f"builds: {counts.packages} of at most {needed} packages compiled",
+            lambda counts: f"building: {counts.packages} of at most {needed} packages compiled",
         )
 
     def _release(self) -> str:

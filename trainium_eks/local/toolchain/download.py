@@ -125,7 +125,7 @@ def source(tool: str, pins: Pins, origins: Origins) -> Release | Image | str:
     version, system, architecture = pins.version(tool), pins.platform.system, pins.platform.architecture
     where = f"{system}-{architecture}"
     if version is None:
-        return f"no release of Kubernetes {pins.minor} is known here"
+        return f"no known release of Kubernetes {pins.minor}"
     if system not in ("linux", "darwin") or architecture not in ("amd64", "arm64"):
         return f"not published for {where}"
     if system != "linux" and (tool in CONTROL_PLANE or tool == "kwok"):
@@ -210,7 +210,7 @@ class _Work:
                     file.write(chunk)
                 except OSError as error:
                     raise store.unwritable(self._scratch, error) from error
-                self._throttle(f"downloads {tool}: {done // _MEGABYTE}{of} MB")
+                self._throttle(f"downloading {tool}: {done // _MEGABYTE}{of} MB")
         if total.isdigit() and done != int(total):
             raise _Unreachable(f"{url} broke off after {done} of {total} bytes")
         return digest.hexdigest()

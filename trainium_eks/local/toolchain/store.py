@@ -88,5 +88,5 @@ def _taken(directory: Path, progress: Callable[[str], None]) -> AcquireReturnPro
     except Timeout:
         holder = file.read_text(errors="replace").strip()
         who = f"process {holder}" if holder else "another process"
-        progress(f"waits for {who}, which provides binaries in {directory} now")
+        progress(f"waiting for {who}, which is providing binaries in {directory}")
         return lock.acquire(poll_interval=_LOOK_SECONDS)

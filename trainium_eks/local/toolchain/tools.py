@@ -107,5 +107,5 @@ def parsed(version: str) -> tuple[int, int]:
     """
     match = re.match(r"(\d+)\.(\d+)", version)
     if not match:
-        raise ValueError(f"no version: {version!r}")
+        raise ValueError(f"not a version: {version!r}")
     return int(match[1]), int(match[2])

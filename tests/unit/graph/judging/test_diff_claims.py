@@ -84,5 +84,5 @@ def test_the_difference_says_what_pods_hold_up(record: Record) -> None:
     for line in render_changes._held_claims(found):
         console.print(line)
     text = console.export_text()
-    assert "pods that mount vision/fsx-claim have to be deleted first, finished ones too" in text
+    assert "pods that mount vision/fsx-claim must be deleted first, finished ones too" in text
     assert list(render_changes._held_claims(changes(record, program("vision"), program("vision")))) == []

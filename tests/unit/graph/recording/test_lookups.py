@@ -178,7 +178,7 @@ def test_what_another_process_builds_is_said_to_be_missing(record: Record) -> No
     graph = record(lambda: k8s.helm.v4.Chart("c", chart="x"), assumptions=NONE)
     assert [found.name for found in graph.of_type("kubernetes:helm.sh/v4:Chart")] == ["c"]
     assert graph.unjudged == ("kubernetes:helm.sh/v4:Chart",)
-    assert "What it creates is in no line of this plan" in graph.warnings[0]
+    assert "What it creates is not in this plan" in graph.warnings[0]
 
 
 def test_answers_are_the_same_each_time(record: Record) -> None:

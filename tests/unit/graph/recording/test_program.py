@@ -221,7 +221,7 @@ def test_a_duplicate_urn_is_refused_with_its_place(record: Record) -> None:
     ],
 )
 def test_a_look_up_is_refused_by_its_token(record: Record, program: Callable[[], Any], token: str) -> None:
-    with pytest.raises(RecordingError, match="a plan asks nothing") as caught:
+    with pytest.raises(RecordingError, match="look-ups are not allowed here") as caught:
         record(program)
     assert token in str(caught.value)
 

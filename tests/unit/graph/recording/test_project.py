@@ -124,9 +124,9 @@ def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) ->
 def test_a_null_of_a_declared_type_is_refused(tmp_path: Path) -> None:
     found = refused(tmp_path, "config: {region: null, groups: ~, count: null}")
     assert found == {
-        "count": "null, which Pulumi takes for no integer",
-        "groups": "null, which Pulumi takes for no object",
-        "region": "null, which Pulumi takes for no string",
+        "count": "null, but Pulumi expects type integer",
+        "groups": "null, but Pulumi expects type object",
+        "region": "null, but Pulumi expects type string",
     }
 
 
@@ -138,7 +138,7 @@ def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp
 
 def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
     project = "name: proj\nruntime: python\nconfig:\n  token: {type: string, secret: true}\n"
-    assert refused(tmp_path, "config: {token: clear}", project) == {"token": "declared secret, and set in clear"}
+    assert refused(tmp_path, "config: {token: clear}", project) == {"token": "declared secret, but set in plain text"}
     assert settings(tmp_path, "config: {token: {secure: v1:x}}", project).secret_keys == {"proj:token"}
 
 
@@ -152,7 +152,7 @@ def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path: Path, e
 
 
 def test_a_required_key_may_be_the_environments_and_is_asked_for_all_the_same(tmp_path: Path) -> None:
-    assert "if its environment gives it" in refused(tmp_path, "environment: [prod]\n")["region"]
+    assert "if an ESC environment sets it" in refused(tmp_path, "environment: [prod]\n")["region"]
     assert "environment" not in refused(tmp_path, "config: {}\n")["region"]
 
 
@@ -217,7 +217,7 @@ def test_a_directory_without_project_says_so(tmp_path: Path) -> None:
     ("stack", "fault"),
     [
         ("config: [a]\n", "'config' must be a mapping"),
-        ("config: {a:b:c: 1}\n", "is no config key"),
+        ("config: {a:b:c: 1}\n", "is not a config key"),
         ("config: {region: r, proj:region: s}\n", "region is set twice"),
         ("config: {region: r, region: s}\n", "'region' is set twice"),
     ],
@@ -244,5 +244,5 @@ def test_aliases_are_read_and_one_inside_its_own_anchor_is_refused(tmp_path: Pat
     stack.write_text("config: {a: &a [1, 2], b: *a}\n")
     assert load_project(tmp_path).stack("dev").config == {"p:a": "[1,2]", "p:b": "[1,2]"}
     stack.write_text("config: {a: &a [1, *a]}\n")
-    with pytest.raises(ProjectError, match="an alias stands inside its own anchor"):
+    with pytest.raises(ProjectError, match="an alias is inside its own anchor"):
         load_project(tmp_path).stack("dev")

@@ -53,7 +53,7 @@ def test_a_taken_port_is_replaced_and_said(settings, taken):
     assert found.ports["etcd"] != taken
     assert is_free(found.ports["etcd"])
     assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]
-    assert f"{taken} of etcd is taken" in str(moved)
+    assert f"{taken} of etcd is in use" in str(moved)
 
 
 def test_a_port_whose_listener_is_just_ending_is_kept(settings):

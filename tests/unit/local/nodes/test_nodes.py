@@ -292,5 +292,5 @@ def test_an_unknown_type_is_refused_with_the_nearest() -> None:
 
 
 def test_a_group_without_a_type_is_refused() -> None:
-    with pytest.raises(LocalError, match="names no instance type"):
+    with pytest.raises(LocalError, match="has no instance type"):
         pool(instanceTypes=None, boot=template())

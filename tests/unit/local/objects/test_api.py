@@ -160,7 +160,7 @@ def test_a_creation_whose_answer_was_lost_is_not_repeated(play: Any) -> None:
 def test_an_answer_that_is_no_json_is_refused(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api, client = play()
     monkeypatch.setattr(client, "request", lambda *_, **__: SimpleNamespace(data=b"<html>"))
-    with pytest.raises(LocalError, match="answered GET /version with something else than JSON"):
+    with pytest.raises(LocalError, match="answered GET /version with something other than JSON"):
         api.request("GET", "/version")
     assert api.text("GET", "/version") == "<html>"
 
@@ -248,7 +248,7 @@ def test_a_kind_whose_definition_is_new_is_awaited(play: Any) -> None:
 
 def test_a_kind_without_definition_is_refused_at_once(play: Any) -> None:
     api, client = play(CONFIG_MAPS, {"items": []})
-    with pytest.raises(NoSuchKind, match=r"serves no Queue in v1; of that it serves ConfigMap"):
+    with pytest.raises(NoSuchKind, match=r"serves no Queue in v1; there it serves ConfigMap"):
         api.kind("v1", "Queue")
     assert len(client.asked) == 2
 

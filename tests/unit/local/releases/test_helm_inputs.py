@@ -44,7 +44,7 @@ def test_every_honoured_input_is_one_of_pulumis() -> None:
 
 
 def test_an_input_that_is_not_honoured_is_refused_by_name() -> None:
-    with pytest.raises(LocalError, match=r"n/r: the local cloud does not honour lint, verify, repositoryOpts\.proxy"):
+    with pytest.raises(LocalError, match=r"n/r: the local cloud does not support lint, verify, repositoryOpts\.proxy"):
         read(verify=True, lint=True, repositoryOpts={"repo": "https://r", "proxy": "p"})
 
 

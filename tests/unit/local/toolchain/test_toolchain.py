@@ -248,7 +248,7 @@ def test_command_that_only_tries_leaves_the_word_to_others(tmp_path: Path) -> No
 def test_command_refuses_what_is_no_minor_version(tmp_path: Path) -> None:
     done = _command(offline(tmp_path), "--kubernetes", "1.35.4")
     assert done.returncode == 2
-    assert "'1.35.4' is no minor version" in done.stderr
+    assert "'1.35.4' is not a minor version" in done.stderr
 
 
 def _command(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":

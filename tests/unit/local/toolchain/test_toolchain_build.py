@@ -102,11 +102,11 @@ def test_progress_is_in_phases_and_numbers(tmp_path: Path, monkeypatch: pytest.M
     fakes.go(tmp_path / "bin")
     said: list[str] = []
     provide("1.35", progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
-    assert said[0].startswith("builds kwok from source with go1.25.1: about 7 minutes on 2 cores, once")
-    assert said[3].startswith("builds: 3 of at most 2")
+    assert said[0].startswith("building kwok from source with go1.25.1: about 7 minutes on 2 cores, once")
+    assert said[3].startswith("building: 3 of at most 2")
     assert said[3].endswith(" modules downloaded")
-    assert "builds: has the sources, compiles at most 4 packages" in said
-    assert said[-1] == "builds: 1 of at most 4 packages compiled"
+    assert "building: has the sources, compiling at most 4 packages" in said
+    assert said[-1] == "building: 1 of at most 4 packages compiled"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
         origins.append(there["kwok"].origin)
 
     def second(line: str) -> None:
-        if line.startswith("waits for process"):
+        if line.startswith("waiting for process"):
             waiting.append(line)
             told.touch()
 
@@ -169,7 +169,9 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
         thread.join()
     assert origins == ["build", "cache"]
     assert fakes.calls(tmp_path / "bin").count("build") == 1
-    assert waiting == [f"waits for process {os.getpid()}, which provides binaries in {tmp_path / 'cache' / 'bin'} now"]
+    assert waiting == [
+        f"waiting for process {os.getpid()}, which is providing binaries in {tmp_path / 'cache' / 'bin'}"
+    ]
 
 
 def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_other_platforms_have_no_downloads(platform: Platform) -> None:
 
 def test_kubernetes_without_a_known_release_is_not_downloaded() -> None:
     pins = Pins("1.33", LINUX.platform)
-    assert download.source("kubectl", pins, Origins()) == "no release of Kubernetes 1.33 is known here"
+    assert download.source("kubectl", pins, Origins()) == "no known release of Kubernetes 1.33"
     assert isinstance(download.source("etcd", pins, Origins()), download.Release)
 
 
