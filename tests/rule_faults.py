@@ -97,6 +97,13 @@ def p5_without_plugin(program: Program) -> None:
     node_group(program, "gpu", "p5.48xlarge", ami="AL2023_x86_64_NVIDIA", efa=32)
 
 
+def p5_whose_runtime_takes_no_mounts(program: Program) -> None:
+    p5_without_plugin(program)
+    amounts = program["aws-efa-k8s-device-plugin"].inputs["values"]["resources"]
+    given = {"deviceListStrategy": "volume-mounts", "resources": amounts}
+    release(program, "nvidia-device-plugin", "kube-system", given, "0.19.3")
+
+
 def values(chart: str, path: str, value: Any) -> Change:
     return put(chart, f"values.{path}", value)
 
@@ -668,6 +675,7 @@ SCHEDULING = [
     ),
     fault("R62", "no plugin at all", "neuron-helm-chart", drop("neuron-helm-chart")),
     fault("R62", "a GPU group without a plugin", "nvidia-device-plugin", p5_without_plugin),
+    fault("R62", "a runtime that takes no mounts", "volume-mounts", p5_whose_runtime_takes_no_mounts),
     fault("R63", "two hands", "nodeRecovery", values("neuron-helm-chart", "npd", {"nodeRecovery": {"enabled": True}})),
     fault("R63", "no hand", "no node recovery", put("base", "nodeRepairConfig.enabled", False), "R19"),
 ]

@@ -19,6 +19,7 @@ from trainium_eks.graph.judging.rules._read import (
     show,
     text,
     true,
+    user_data,
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
@@ -26,6 +27,8 @@ from trainium_eks.model.quantities import quantity
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 COMPONENTS = ("scheduler", "controller", "admission")
+MOUNTS_ACCEPTED = re.compile(r"accept-nvidia-visible-devices-as-volume-mounts\s*=\s*true")
+"""The setting of NVIDIA's container runtime, as its file or ``nvidia-ctk config`` has it. Bottlerocket has it on."""
 PDB = "kubernetes:policy/v1:PodDisruptionBudget"
 
 
@@ -154,7 +157,7 @@ def rendezvous(view: View) -> Iterator[Finding]:
 def plugin_types(view: View) -> Iterator[Finding]:
     """Plugin charts list instance types; a type that is missing gets no plugin, and a DaemonSet with DESIRED 0 looks
     healthy. The list holds the pool's types and the plugin tolerates their taints; every family in the pool has its
-    plugin."""
+    plugin. Where the NVIDIA plugin hands out devices as mounts, the nodes' runtime accepts them."""
     found = {name: releases(view, name) for name in PLUGINS}
     for name, plugin in PLUGINS.items():
         groups = [group for group in view.accelerator_groups if _served(group, plugin)]
@@ -263,6 +266,8 @@ def _plugin_faults(view: View, release: Resource, plugin: Plugin, groups: list[N
         lacking = [name for name in wanted if name not in items(found)]
         if lacking:
             yield f"values.{path} is {show(found)}, wanted also {', '.join(lacking)}"
+    if plugin.serves == "nvidia" and "volume-mounts" in text(at(values, "deviceListStrategy")):
+        yield from _unmounted(groups)
     keys = {taint.key for name in wanted for taint in view.catalogue.taints(name)}
     stated = at(values, plugin.tolerations)
     tolerated = plugin.tolerated if stated is None else [text(at(each, "key")) for each in items(stated)]
@@ -270,6 +275,17 @@ def _plugin_faults(view: View, release: Resource, plugin: Plugin, groups: list[N
     closed = sorted(keys - set(tolerated))
     if closed and not everything:
         yield f"values.{plugin.tolerations} is {show(stated)}, wanted also {', '.join(closed)}"
+
+
+def _unmounted(groups: list[NodeGroup]) -> Iterator[str]:
+    """The groups on which a device list that comes as mounts would be ignored."""
+    for group in groups:
+        accepted = any(MOUNTS_ACCEPTED.search(part) for part in user_data(group.settings.get("userData")) or ())
+        if not accepted and not text(group.resource.inputs.get("amiType")).startswith("BOTTLEROCKET"):
+            yield (
+                f"values.deviceListStrategy is volume-mounts, but userData of {group.resource.name} does not set"
+                " accept-nvidia-visible-devices-as-volume-mounts=true, so its pods would see no device"
+            )
 
 
 def _affinity(values: Json) -> tuple[str, Json]:

@@ -244,6 +244,13 @@ def gpu_group(program: Program) -> None:
     release(program, "nvidia-device-plugin", "kube-system", {"affinity": affinity, "resources": amounts}, "0.19.0")
 
 
+def gpu_group_with_devices_by_mount(program: Program) -> None:
+    gpu_group(program)
+    program["nvidia-device-plugin"].inputs["values"]["deviceListStrategy"] = "volume-mounts"
+    script = "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-as-volume-mounts=true"
+    program.put("gpu-template", "userData", user_data(script, "LimitMEMLOCK=infinity"))
+
+
 def own_instance_type(program: Program) -> None:
     program.config["instanceTypes"] = {"trn9.48xlarge": {"like": "trn1.32xlarge"}}
     program.put("base", "instanceTypes", ["trn9.48xlarge"])
@@ -296,6 +303,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
         (reservation_in_its_own_group, "R27"),
         (spot_without_efa, "R29"),
         (gpu_group, "R62"),
+        (gpu_group_with_devices_by_mount, "R62"),
         (own_instance_type, "R23"),
         (subnets_by_their_tags, "R36"),
         (npd_recovery_alone, "R63"),
