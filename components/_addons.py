@@ -43,8 +43,8 @@ class Wiring:
 def make_addon(wiring: Wiring, addon: Addon, wait_for: Sequence[pulumi.Resource] = ()) -> aws.eks.Addon:
     """Makes an add-on, after the role and association that its controller needs.
 
-    What EKS or a person put there before is overwritten on creation; later changes by hand are kept apart from
-    ours by EKS and overwritten too, so that the program says what runs.
+    What EKS or a person put there before is overwritten on creation, and so are later changes by hand: the program
+    decides what runs.
     """
     settings = configuration(wiring, addon)
     return aws.eks.Addon(
@@ -61,7 +61,7 @@ def make_addon(wiring: Wiring, addon: Addon, wait_for: Sequence[pulumi.Resource]
 
 
 def configuration(wiring: Wiring, addon: Addon) -> dict[str, object]:
-    """The add-on's configuration values, the config's laid over the stack's; nothing to leave its defaults."""
+    """The add-on's configuration values, the config's merged over the stack's; nothing to leave its defaults."""
     given = wiring.addons.get(addon.name)
     stacks = addon.settings(wiring.region, wiring.catalogue) if addon.settings is not None else {}
     return overlay(stacks, given.settings if given is not None else {})

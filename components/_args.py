@@ -23,7 +23,8 @@ def text(value: LaterText) -> Text:
 
 
 class ArgumentError(pulumi.RunError, ValueError):
-    """Bad input. The message lists every problem; Pulumi prints it without a traceback (a RunError's privilege)."""
+    """Bad input. The message lists every problem; Pulumi prints it without a traceback (as it does for every
+    RunError)."""
 
     def __init__(self, subject: str, problems: Iterable[Problem], spell: Callable[[str], str] = str) -> None:
         self.subject = subject
@@ -55,7 +56,7 @@ def accept(
         subject: how the error names the component (``Network net``).
         waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
         spell: how paths are shown: as Python names, or as the config file has them (``config_path``).
-        naming: what is wrong with the component's own name, which is no argument; always asked.
+        naming: what is wrong with the component's own name, which is not an argument; always checked.
 
     Raises:
         ArgumentError: with every problem, before anything is registered.
@@ -84,7 +85,7 @@ def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) ->
 
 
 def waivers_of(args: object) -> dict[str, str]:
-    """The waivers in args of either form; what is no object is left to the shape's own judgement."""
+    """The waivers in args of either form; anything but an object is left to the check of the shape."""
     given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
     return {str(rule): str(reason) for rule, reason in given.items()} if isinstance(given, Mapping) else {}
 

@@ -185,7 +185,7 @@ def overlay(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
 
 
 def at(values: Mapping[str, Any], *keys: str) -> Any:
-    """The value under nested keys, or None when some step is missing or no object."""
+    """The value under nested keys, or None when some step is missing or not an object."""
     found: Any = values
     for key in keys:
         if not isinstance(found, Mapping):
@@ -214,8 +214,8 @@ def instance_type_problems(
 ) -> list[Problem]:
     """What is wrong with the types an add-on is for: none, unknown, or of another family.
 
-    A device plugin whose list lacks a pool's type wants no pod there and says nothing (aws-do-eks#56), so the
-    list is the pools' own and is judged here.
+    A device plugin whose list lacks a pool's type starts no pod there, without an error (aws-do-eks#56), so the list is
+    the pools' own and is judged here.
     """
     if not instance_types:
         return [Problem("instance_types", f"empty: name the {family} instance types of the node groups")]

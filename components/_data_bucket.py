@@ -9,15 +9,15 @@ from . import _iam
 from ._args import Tags, Text
 
 OLD_VERSION_DAYS = 30
-"""How long a version that was overwritten or deleted can be brought back. The link exports deletions too, so this is
-the time in which a mistaken ``rm`` on the file system can be undone."""
+"""How long an overwritten or deleted version can be restored. The link exports deletions too, so this is the time in
+which a mistaken ``rm`` on the file system can be undone."""
 
 UPLOAD_DAYS = 7
-"""When the parts of an upload that was never finished go."""
+"""When the parts of an unfinished upload are deleted."""
 
 
 class DataBucket(pulumi.ComponentResource):
-    """A private, versioned bucket under the stack's key that takes TLS only.
+    """A private, versioned bucket under the stack's key that allows TLS only.
 
     It is left behind by a destroy, with everything that guards it: deleting the encryption or the access block of a
     bucket that stays would open it. Adopt it in a new stack by its name (``durability: {type: s3, bucket: …}``).

@@ -20,8 +20,8 @@ class NodeRole:
 
     role: aws.iam.Role
     attachments: tuple[aws.iam.RolePolicyAttachment, ...]
-    """Node groups wait for these, and are gone before them on destroy: without the policies instances can neither
-    join nor be drained."""
+    """Node groups wait for these, and are deleted before them: without the policies instances can neither join nor be
+    drained."""
 
 
 def make_node_role(

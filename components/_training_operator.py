@@ -16,7 +16,7 @@ OPERATOR_DIRECTORY = CHARTS_DIRECTORY / "training-operator"
 """Our kustomization, and the hashes of upstream's files."""
 
 OPERATOR_WITH_VOLCANO_DIRECTORY = CHARTS_DIRECTORY / "training-operator-volcano"
-"""The same, told of gangs."""
+"""The same, with gang scheduling."""
 
 MIRROR_VARIABLE = "TRN_TRAINING_OPERATOR_URL"
 """Environment variable: a mirror of upstream's ``manifests`` directory, for machines that do not reach GitHub."""
@@ -44,7 +44,7 @@ def kustomization(*, gangs: bool, pinned: Source | None = None, environment: Map
         environment: of the process, for the cache's place and a mirror.
 
     Raises:
-        Unfetched: upstream's files are not in the cache and cannot be had.
+        Unfetched: upstream's files are not in the cache and cannot be downloaded.
     """
     pinned = pinned or source()
     ours = (OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY)

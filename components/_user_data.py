@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainium_eks.model.instances import InstanceType
 
 DEFAULT_CORES_PER_LOGICAL_CORE: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
-"""Physical Neuron cores that the runtime shows as one (LNC), by accelerator; 1 where nothing stands."""
+"""Physical Neuron cores that the runtime shows as one (LNC), by accelerator; 1 for those not listed."""
 
 LARGE_LUSTRE_CLIENT_VCPUS = 64
 """Above this many vCPUs FSx asks its clients for other module options (FSx for Lustre user guide, performance)."""

@@ -60,14 +60,14 @@ class TrainiumClusterArgs(ClusterConfig):
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """Where the types' facts come from."""
     vpc_cidr_block: Text | None = None
-    """Address range of the VPC. A cluster without a public endpoint lets it reach the Kubernetes API, or not even a
-    deployment runner in the VPC could; None lets only the cluster's own nodes do so."""
+    """Address range of the VPC. Without a public endpoint it may reach the Kubernetes API, so that a deployment runner
+    in the VPC can; with None only the cluster's own nodes may."""
     kms_key_arn: Text | None = None
     """Key for secrets, logs and volumes; None makes one."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     file_systems_on_demand: Flag = False
-    """Whether the FSx driver may make and delete file systems, one for each claim of a class of its own."""
+    """Whether the FSx driver may make and delete file systems, one for each claim of the on-demand class."""
     production: Flag = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
@@ -126,9 +126,9 @@ def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[P
 class TrainiumCluster(pulumi.ComponentResource):
     """An EKS cluster made for accelerator gangs.
 
-    The control plane is pulumi_eks' (the ``aws`` command must be on PATH); all else is made plainly, because
-    pulumi_eks knows neither Neuron images with EFA nor reservations (pulumi-eks#1561). Give it an AWS provider of
-    your own by ``opts``: pulumi_eks' component would otherwise fetch a second, older AWS plugin.
+    The control plane is pulumi_eks' (the ``aws`` command must be on PATH); everything else is plain AWS resources,
+    because pulumi_eks supports neither Neuron images with EFA nor reservations (pulumi-eks#1561). Pass an AWS provider
+    of your own in ``opts``: pulumi_eks' component would otherwise fetch a second, older AWS plugin.
     """
 
     cluster_name: pulumi.Output[str]
@@ -212,7 +212,7 @@ class TrainiumCluster(pulumi.ComponentResource):
     def ready(self) -> Sequence[pulumi.Resource]:
         """What Kubernetes workloads wait for: system nodes, DNS, Pod Identity and the storage drivers.
 
-        Accelerator groups are not among it. On destroy the workloads go first, so that their volumes are unbound
+        Accelerator groups are not among them. On destroy the workloads go first, so that their volumes are unbound
         while the drivers still run.
         """
         after = ("coredns", "aws-ebs-csi-driver", "aws-fsx-csi-driver")
@@ -224,10 +224,11 @@ class TrainiumCluster(pulumi.ComponentResource):
 
     @property
     def before_nodes(self) -> Sequence[pulumi.Resource]:
-        """What a node group that is made beside the cluster waits for (``AcceleratorNodeGroup``'s ``wait_for``).
+        """What a node group outside this component must wait for (``AcceleratorNodeGroup``'s ``wait_for``).
 
         The network plugin, kube-proxy and the Pod Identity agent, without which no node is Ready; the nodes' ways out;
-        and the policies of the cluster's node role. Not DNS and what else has pods of its own: that waits for nodes.
+        and the policies of the cluster's node role. Not DNS and other add-ons with pods of their own: those wait for
+        nodes.
         """
         return (*self._before_nodes.values(), *self._args.egress, *self._node_role.attachments)
 

@@ -16,8 +16,8 @@ from ._args import Tags, accept
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr")
-"""Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images.
-S3 is not among them: who reads the bucket must have been given the key by a policy of its own."""
+"""Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images. S3 is
+not among them: whoever reads the bucket needs a policy that grants the key."""
 
 
 class EncryptionKeyArgs(Shape):
@@ -28,10 +28,10 @@ class EncryptionKeyArgs(Shape):
     description: str = "Volumes, file system, secrets, images and logs of a training environment"
     """What the key is for, as the KMS console shows it; up to 8192 characters."""
     deletion_window_days: Whole = 30
-    """Days between a deletion and its effect, 7 to 30: as long as it can be taken back."""
+    """Days before a deletion takes effect, 7 to 30; until then it can be cancelled."""
     retain_on_delete: Flag = True
-    """True leaves the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can
-    never be read again without it. False deletes it with the stack, after the deletion window."""
+    """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
+    be read again without it. False deletes it with the stack, after the deletion window."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
@@ -51,7 +51,7 @@ def problems(args: EncryptionKeyArgs) -> list[Problem]:
 class EncryptionKey(pulumi.ComponentResource):
     """A rotating KMS key that Auto Scaling, CloudWatch Logs, EBS, FSx, EKS and ECR of its account and region can use.
 
-    Whoever takes :attr:`key_arn` waits for the key's policy too: with a key whose policy does not yet name Auto
+    Whatever uses :attr:`key_arn` waits for the key's policy too: with a key whose policy does not yet name Auto
     Scaling, nodes never launch (terraform-provider-aws#39904).
     """
 

@@ -47,8 +47,8 @@ class FsxLustreArgs(FileSystemConfig):
     client_security_group_ids: dict[str, Text] = pydantic.Field(default_factory=dict)
     """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
     production: Flag = False
-    """Holds it to the production rules, and where ``protect`` is unset protects what holds data: the file system and
-    its bucket. Their settings, the rules and the log group may change."""
+    """Applies the production rules and, where ``protect`` is unset, protects what holds data: the file system and its
+    bucket. Their settings, the rules and the log group may change."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
@@ -66,11 +66,11 @@ def problems(args: FsxLustreArgs) -> list[Problem]:
 
 
 class FsxLustre(pulumi.ComponentResource):
-    """A Lustre file system in one subnet, encrypted, compressed, and with its data kept by backups or by S3.
+    """A Lustre file system in one subnet, encrypted, compressed, and with backups or a link to S3.
 
     It waits for its subnet and for its own security group to let Lustre through to itself, because FSx checks that
-    before it creates anything, and for nothing else: neither the cluster nor NAT stands in its way. Clients are let
-    in by rules that come later (:attr:`client_access`).
+    before it creates anything, and for nothing else, neither the cluster nor NAT. Clients are let in by rules that come
+    later (:attr:`client_access`).
     """
 
     file_system_id: pulumi.Output[str]
@@ -129,7 +129,7 @@ class FsxLustre(pulumi.ComponentResource):
 
     @property
     def client_access(self) -> Sequence[pulumi.Resource]:
-        """The rules that let clients in: what a first mount waits for. Nothing that the file system needs."""
+        """The rules that let clients in. A first mount must wait for them; the file system does not."""
         return self._client_access
 
     def _make_key(self) -> pulumi.Output[str]:

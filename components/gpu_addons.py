@@ -183,7 +183,7 @@ class GpuAddons(pulumi.ComponentResource):
 
 
 def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
-    """Values of nvidia-device-plugin, before the user's are laid over them."""
+    """Values of nvidia-device-plugin, before the user's are merged over them."""
     return {
         "fullnameOverride": PLUGIN_CHART,
         # With MOFED on, every GPU pod gets /dev/infiniband, and the EFA plugin's count means nothing (aws-do-eks#63).
@@ -235,7 +235,7 @@ def exporter_values(args: GpuAddonsArgs) -> dict[str, Any]:
 
 
 def problems(args: GpuAddonsArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while a refused one stands."""
+    """What is wrong with the args. Nothing is built while one of them is refused."""
     found = [
         *instance_type_problems(args.instance_types, "nvidia", args.catalogue),
         *efa_problems(args.efa_instance_types, args.catalogue),

@@ -35,7 +35,7 @@ def problems(args: ImageRepositoryArgs) -> list[Problem]:
 
 
 class ImageRepository(pulumi.ComponentResource):
-    """An ECR repository: scanned on push, tags that never move, encrypted, and cleaned of what nobody uses."""
+    """An ECR repository: scanned on push, encrypted, with tags that never move and old images that expire."""
 
     repository_url: pulumi.Output[str]
     """What ``docker push`` takes, without a tag."""

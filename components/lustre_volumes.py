@@ -78,17 +78,17 @@ class LustreVolumesArgs(Shape):
     """Directory of the file system in which each namespace has its own: ``/``, or what is linked to S3."""
     namespaces: dict[str, Whole] = pydantic.Field(default_factory=dict)
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
-    UID does not change the owner of directories that are there."""
+    UID does not change the owner of existing directories."""
     on_demand: Flag = False
-    """Whether there is a storage class of which each claim is a file system of its own."""
+    """Whether to make a storage class whose claims each get a file system of their own."""
     throughput_per_tib: Whole = 250
     """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
     storage_class: str = lustre.STORAGE_CLASS
     """Name of the storage class."""
     shared_class: str = "fsx-shared"
-    """Name of the class of the static volumes, which makes none."""
+    """Name of the static volumes' class, which provisions nothing."""
     setup_namespace: str = LUSTRE_SETUP
-    """Namespace in which the directories are made; no team's."""
+    """Namespace of the job that makes the directories; not a team's."""
 
 
 def problems(args: LustreVolumesArgs) -> list[Problem]:
@@ -118,7 +118,7 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
 
 
 class LustreVolumes(pulumi.ComponentResource):
-    """A static volume and a directory for each namespace; on demand, a storage class that makes file systems.
+    """A static volume and a directory for each namespace, and optionally a storage class that makes file systems.
 
     A volume binds one claim, so each namespace has its own. It mounts the namespace's own directory (a fileset), so
     that a pod, root or not, sees no other team's files; a volume is made once its directory is there. The Kubernetes
@@ -127,7 +127,7 @@ class LustreVolumes(pulumi.ComponentResource):
     """
 
     storage_class_name: pulumi.Output[str]
-    """Storage class of which each claim is a file system of its own; empty without ``on_demand``."""
+    """Storage class whose claims each get a file system of their own; empty without ``on_demand``."""
     volume_names: pulumi.Output[Mapping[str, str]]
     """Persistent volume by namespace, once the namespace's directory exists."""
     shared_class_name: pulumi.Output[str]
@@ -311,10 +311,10 @@ def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:
 def claim_options(
     parent: pulumi.Resource, namespace: k8s.core.v1.Namespace, *after: pulumi.Resource
 ) -> pulumi.ResourceOptions:
-    """How a claim of a static volume lives and ends.
+    """Resource options of a claim for a static volume.
 
-    It goes with its namespace: deleted before it, the claim would wait for pods that only the namespace's end ends, and
-    a finished training job is one of them.
+    It is deleted with its namespace: deleted earlier, it would wait for pods that only the namespace's deletion
+    removes, such as those of finished training jobs.
     """
     return pulumi.ResourceOptions(
         parent=parent,

@@ -1,4 +1,4 @@
-"""Network: a VPC for training, and ExistingNetwork: one that is already there, with the same outputs."""
+"""Network: a VPC for training, and ExistingNetwork: an existing one, with the same outputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,7 +63,7 @@ class Network(pulumi.ComponentResource):
     """A VPC with one public and one private subnet in each zone, NAT, flow logs and an S3 gateway endpoint.
 
     Zones are given by id, because names differ between accounts; the first is the accelerator zone. Nodes live in the
-    private subnets, which take most of the range. Nothing in it gets a public address but the NAT gateways.
+    private subnets, which take most of the range. Only the NAT gateways get public addresses.
     """
 
     vpc_id: pulumi.Output[str]
@@ -121,7 +121,7 @@ class Network(pulumi.ComponentResource):
 
     @property
     def egress(self) -> Sequence[pulumi.Resource]:
-        """What must stand before a node in a private subnet can reach ECR, EKS and S3: routes and endpoints."""
+        """What must exist before a node in a private subnet can reach ECR, EKS and S3: routes and endpoints."""
         return tuple(self._egress)
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
@@ -313,7 +313,7 @@ class Network(pulumi.ComponentResource):
 
 
 class ExistingNetwork(pulumi.ComponentResource):
-    """A VPC that is already there, with the outputs of :class:`Network`. It makes nothing and asks AWS nothing.
+    """An existing VPC, with the outputs of :class:`Network`. It makes nothing and looks nothing up.
 
     Private subnets must have a way out (NAT, or endpoints for every service and a registry inside the VPC).
     """
@@ -356,7 +356,7 @@ class ExistingNetwork(pulumi.ComponentResource):
 
     @property
     def egress(self) -> Sequence[pulumi.Resource]:
-        """Nothing to wait for: the network's ways out are there already."""
+        """Nothing to wait for: the network's ways out exist already."""
         return ()
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:

@@ -55,8 +55,8 @@ class NeuronAddonsArgs(NeuronAddonsConfig):
 class NeuronAddons(pulumi.ComponentResource):
     """Neuron device plugin, EFA device plugin and neuron-monitor on a cluster's Neuron nodes.
 
-    The Kubernetes provider comes by ``opts.providers``. The chart's node-problem detector stays off: EKS node
-    repair replaces broken nodes, and two that act on one fault fight each other (rule R63).
+    The Kubernetes provider comes by ``opts.providers``. The chart's node-problem detector stays off: EKS node repair
+    replaces broken nodes, and two controllers that act on the same fault would fight (rule R63).
     """
 
     release_versions: pulumi.Output[Mapping[str, str]]
@@ -127,7 +127,7 @@ class NeuronAddons(pulumi.ComponentResource):
 
 
 def neuron_values(args: NeuronAddonsArgs) -> dict[str, Any]:
-    """Values of neuron-helm-chart, before the user's are laid over them."""
+    """Values of neuron-helm-chart, before the user's are merged over them."""
     return {
         "neuronInstances": sorted(set(args.instance_types)),
         "devicePlugin": {
@@ -155,7 +155,7 @@ def monitor_values(catalogue: Catalogue) -> dict[str, Any]:
 
 
 def problems(args: NeuronAddonsArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while a refused one stands."""
+    """What is wrong with the args. Nothing is built while one of them is refused."""
     return [
         *instance_type_problems(args.instance_types, "neuron", args.catalogue),
         *efa_problems(args.efa_instance_types, args.catalogue),

@@ -1,4 +1,4 @@
-"""AcceleratorNodeGroup: nodes of one accelerator type, in one zone, got in one way."""
+"""AcceleratorNodeGroup: nodes of one accelerator type, in one zone, bought in one way."""
 
 import pulumi
 import pulumi_aws as aws
@@ -50,7 +50,7 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason (R29 for Spot)."""
     wait_for: tuple[pulumi.Resource, ...] = ()
-    """What must stand before the first node starts: CNI, kube-proxy, Pod Identity agent, routes, policies."""
+    """What must exist before the first node starts: CNI, kube-proxy, Pod Identity agent, routes, policies."""
 
 
 def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
@@ -62,10 +62,10 @@ def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
 
 
 class AcceleratorNodeGroup(pulumi.ComponentResource):
-    """A managed node group whose launch template comes from the catalogue's entry of its type.
+    """A managed node group whose launch template follows the catalogue's entry of its type.
 
     Usable on a cluster made elsewhere. EFA interfaces, taints, labels, AMI, local disks and hugepages follow the type;
-    how EC2 is asked follows ``capacity``.
+    how EC2 provides the instances follows ``capacity``.
     """
 
     node_group_name: pulumi.Output[str]

@@ -1,4 +1,4 @@
-"""TrainingNamespace: a team's room, with its roles, limits, volume, data, network and queues."""
+"""TrainingNamespace: a team's namespace, with its roles, limits, volume, data, network and queues."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ SERVICE_ACCOUNT = "training"
 """What jobs run as. Its pods get AWS credentials by Pod Identity and none for Kubernetes."""
 
 DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
-"""Requests of containers that say nothing. There is no default limit: a container that asks for devices and leaves
-memory open would be killed at it."""
+"""Requests of containers that state none. There is no default limit: it would kill containers that ask for devices and
+state no memory."""
 
 OBJECT_ACTIONS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
@@ -55,10 +55,10 @@ class TrainingNamespaceArgs(NamespaceConfig):
     cluster_name: Text
     """EKS cluster."""
     queue_capability: dict[str, Whole] = pydantic.Field(default_factory=dict)
-    """What its queues may run at once, in all (``{aws.amazon.com/neuron: 64}``); the default quota comes from it."""
+    """What its queues may run at once, in total (``{aws.amazon.com/neuron: 64}``); the default quota comes from it."""
     room: dict[str, Word] = pydantic.Field(default_factory=dict)
     """CPU, memory and pods of all nodes that its pods may run on, as Kubernetes quantities, when every group is at its
-    largest; the default quota comes from it. Empty: not known, and not bounded."""
+    largest; the default quota comes from it. Empty: unknown and not limited."""
     volume_name: Text | None = None
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
     volume_gib: Whole = 0
@@ -96,7 +96,7 @@ def problems(args: TrainingNamespaceArgs) -> list[Problem]:
 class TrainingNamespace(pulumi.ComponentResource):
     """A namespace in which one team trains, through its own queues and no others.
 
-    The Kubernetes provider comes by ``opts.providers``. Nobody gets in before the admission policies stand: the role
+    The Kubernetes provider comes by ``opts.providers``. Nobody has access before the admission policies exist: the role
     binding waits for them.
     """
 

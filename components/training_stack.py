@@ -64,8 +64,8 @@ def default_tags(config: StackConfig) -> dict[str, str]:
 class TrainingStack(pulumi.ComponentResource):
     """Everything one environment needs to run distributed training.
 
-    The config is judged here, whole; the components get their sections of it as judged (``judged``), and judge only
-    what is their own.
+    The whole config is judged here; the components get their sections marked as judged (``judged``) and check only what
+    is their own.
 
     What holds data (file system, bucket) and what runs (cluster, groups) meet only where a claim binds: the file
     system waits for its subnet and its own rules, never for the cluster, so that both are made at the same time.

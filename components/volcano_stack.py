@@ -44,8 +44,8 @@ class VolcanoStackArgs(VolcanoConfig):
     queues: tuple[QueueConfig, ...] = (QueueConfig(name="test"),)
     """Queues to make, besides Volcano's own ``default`` and ``root``, which are left alone."""
     pool: dict[str, Whole] = pydantic.Field(default_factory=dict)
-    """All that the cluster's groups have at their maximum (``{aws.amazon.com/neuron: 64}``): the bound of what
-    queues may say, and the capability of a queue that says nothing."""
+    """What the cluster's groups have in total at their maximum (``{aws.amazon.com/neuron: 64}``): the most that queues
+    may name, and the capability of a queue that names none."""
     rests_at_zero: Flag = False
     """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
     topology_labels: tuple[str, ...] = volcano_config.EC2_TOPOLOGY_LABELS
@@ -67,9 +67,9 @@ class VolcanoStack(pulumi.ComponentResource):
     namespace: pulumi.Output[str]
     """Namespace of Volcano's own pods."""
     queue_names: pulumi.Output[list[str]]
-    """Queues that take jobs, once they exist: those that are no other's parent, in the order given."""
+    """Queues that take jobs, once they exist: those that are not the parent of another, in the order given."""
     rendezvous_endpoint: pulumi.Output[str]
-    """Host and port of etcd, good in every namespace; empty for the ``c10d`` rendezvous."""
+    """Host and port of etcd, valid in every namespace; empty for the ``c10d`` rendezvous."""
 
     def __init__(
         self, name: str, args: VolcanoStackArgs | VolcanoStackArgsDict, opts: pulumi.ResourceOptions | None = None
@@ -250,7 +250,7 @@ def queue_spec(queue: QueueConfig) -> dict[str, Any]:
 
 
 def problems(args: VolcanoStackArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while a refused one stands."""
+    """What is wrong with the args. Nothing is built while one of them is refused."""
     found = [
         *queue_model.volcano_problems(args, rests_at_zero=args.rests_at_zero),
         *(problem.under("queues") for problem in queue_model.problems(args.queues, pool=args.pool)),

@@ -90,8 +90,7 @@ def plan(
 ) -> None:
     """Show the whole plan of an environment: resources, cost, time to ready, rules. Uses no network.
 
-    Works for any Pulumi program in Python. Its look-ups (AWS, other stacks) are answered by placeholders, which
-    the plan names, or by the file of --stub.
+    Works for any Pulumi program in Python; --stub or placeholders, which the plan lists, answer its look-ups.
 
     Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config or a change of --fail-on; 2 for wrong usage.
     """

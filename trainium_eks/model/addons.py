@@ -26,7 +26,7 @@ OF_AWS = (
     "aws-network-flow-monitoring-agent",
     "snapshot-controller",
 )
-"""Names that EKS has beside ours (EKS user guide, AWS add-ons), so that none of them is taken for a slip."""
+"""Names that EKS has beside ours (EKS user guide, AWS add-ons), so that none of them is taken for a typo."""
 
 
 class AddonIdentityConfig(Shape):
@@ -46,14 +46,14 @@ class AddonConfig(Shape):
     version: str | None = None
     """Its build, ``v1.21.1-eksbuild.1``. Unset: the pinned one, where there is one."""
     settings: dict[str, Any] = pydantic.Field(default_factory=dict)
-    """Configuration values, laid over the stack's. EKS refuses keys that the add-on's schema does not list (``aws eks
+    """Configuration values, merged over the stack's. EKS refuses keys that the add-on's schema does not list (``aws eks
     describe-addon-configuration``)."""
     identity: AddonIdentityConfig | None = None
-    """The role of an add-on of your own. Those that the stack knows have theirs."""
+    """The role of an add-on of your own. Add-ons that the stack knows have theirs."""
 
 
 def known(name: str) -> Addon:
-    """The record of an add-on; one that says nothing but its name for what is not known here.
+    """The record of an add-on; for an unknown one, a record with nothing but its name.
 
     It comes after the nodes, because it may have pods that need one to be ACTIVE.
     """
@@ -131,7 +131,7 @@ def _pin_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -
 
 
 def _kube_proxy_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> Iterator[Problem]:
-    """kube-proxy is released for each Kubernetes version; EKS refuses another one's."""
+    """kube-proxy is released for each Kubernetes version; EKS refuses any other."""
     found = version(section, "kube-proxy", kubernetes_version)
     if not VERSION.fullmatch(found) or found.removeprefix("v").startswith(f"{kubernetes_version}."):
         return

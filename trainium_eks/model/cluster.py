@@ -39,7 +39,7 @@ class EndpointConfig(Shape):
 
 
 class CpuNodesConfig(Shape):
-    """A CPU node group. Its size is per zone for system nodes, in all for the CPU pool."""
+    """A CPU node group. Its sizes are per zone for system nodes, in total for the CPU pool."""
 
     instance_type: str = "m6i.xlarge"
     """EC2 type; 4 vCPU and 16 GiB hold the control components of one zone."""
@@ -48,7 +48,7 @@ class CpuNodesConfig(Shape):
     max_size: Whole = 3
     """Most nodes."""
     desired_size: Whole = 1
-    """Nodes at first."""
+    """Number of nodes."""
     root_volume_gib: Whole = 100
     """Size of the encrypted gp3 root volume, GiB."""
 
@@ -70,7 +70,7 @@ class ClusterConfig(Shape):
     )
 
     kubernetes_version: str = versions.KUBERNETES
-    """Minor version, ``1.35``: the highest that Volcano 1.15 certifies."""
+    """Minor version; ``1.35`` is the highest that Volcano 1.15 certifies."""
     endpoint: EndpointConfig = EndpointConfig()
     """Who can reach the Kubernetes API."""
     admin_principals: tuple[str, ...] = ()
@@ -90,8 +90,8 @@ class ClusterConfig(Shape):
     cpu_nodes: CpuPoolConfig = CpuPoolConfig()
     """Small pool in the accelerator zone for staging, TensorBoard and monitoring."""
     addons: dict[str, AddonConfig] = pydantic.Field(default_factory=dict)
-    """EKS add-ons by name. Of the stack's own: another version or further settings. Any other is installed too, after
-    the nodes: ``{snapshot-controller: {version: v8.3.0-eksbuild.1}}``."""
+    """EKS add-ons by name. For the stack's own: another version or further settings. Others are installed after the
+    nodes: ``{snapshot-controller: {version: v8.3.0-eksbuild.1}}``."""
 
 
 def problems(

@@ -113,7 +113,7 @@ def decode(values: Mapping[str, str]) -> dict[str, Any]:
 def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
     """What else is wrong, in the sections that have their shape, when others have not: everything is reported at once.
 
-    A judge that looks at a broken section has no say.
+    A check that reads a broken section is skipped.
 
     Args:
         values: what :func:`load` got.
@@ -134,11 +134,11 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
 
 
 class _LooksAtBroken(Exception):  # noqa: N818 (what a judge did)
-    """A judge asked for a section that has not its shape."""
+    """A check asked for a section that does not have its shape."""
 
 
 class _Unbroken:
-    """A config of which the broken sections cannot be read."""
+    """A config whose broken sections cannot be read."""
 
     def __init__(self, config: StackConfig, broken: Collection[str]) -> None:
         self._config = config
@@ -189,7 +189,7 @@ OWN_TAGS: Mapping[str, str] = {
 
 
 def catalogue(config: StackConfig) -> Catalogue:
-    """The catalogue with the config's ``instance_types`` laid over it.
+    """The catalogue with the config's ``instance_types`` merged over it.
 
     Raises:
         CatalogueError: for entries that :func:`problems` refuses.
@@ -285,7 +285,7 @@ def _json(text: str) -> Any:
 
 
 def _with_json_faults(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
-    """For a list or object that is no JSON, where it breaks off: "expected a list" would help nobody."""
+    """For a list or object that is not valid JSON, where it breaks off: "expected a list" would not help."""
     broken = {snake(key): error for key, value in data.items() if (error := _json_fault(value))}
     return [
         replace(problem, reason=f"not JSON: {broken[problem.path]}", good=None) if problem.path in broken else problem
@@ -338,7 +338,7 @@ def _own_problems(config: StackConfig) -> list[Problem]:
 
 
 def _region_problems(config: StackConfig) -> list[Problem]:
-    """A region that is not known here is taken when it has the form of one and its zones are named."""
+    """An unknown region is accepted when its name has the form of one and its zones are given."""
     region = config.region
     if region in regions.REGIONS:
         return []
@@ -426,7 +426,7 @@ def _guarantee_problems(config: StackConfig) -> list[Problem]:
 
 
 def _zone_problems(config: StackConfig) -> list[Problem]:
-    """Where things are; not where region or zones themselves are refused: that would say one fault twice."""
+    """Where things are; skipped where region or zones themselves are refused, to report one fault once."""
     zones, types = zone_ids(config), _catalogue_or_default(config)
     if config.region not in regions.REGIONS or not network.zones_are_sound(zones, config.region):
         return []
@@ -464,4 +464,4 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     lambda config: cross.quota_problems(config, _catalogue_or_default(config)),
     cross.principal_problems,
 )
-"""What is asked of a config, in the order of the answers."""
+"""The checks of a config, in the order of their reports."""

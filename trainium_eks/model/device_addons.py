@@ -19,7 +19,7 @@ class NeuronAddonsConfig(Shape):
     monitor: Flag = True
     """neuron-monitor on every Trainium node (metrics on port 8000)."""
     neuron_values: dict[str, Any] = pydantic.Field(default_factory=dict)
-    """Further values for the neuron-helm-chart, laid over the stack's."""
+    """Further values for the neuron-helm-chart, merged over the stack's."""
 
 
 class GpuAddonsConfig(Shape):
@@ -37,7 +37,7 @@ class GpuAddonsConfig(Shape):
     dcgm_exporter: Flag = True
     """GPU metrics on port 9400."""
     nvidia_values: dict[str, Any] = pydantic.Field(default_factory=dict)
-    """Further values for the nvidia-device-plugin chart, laid over the stack's."""
+    """Further values for the nvidia-device-plugin chart, merged over the stack's."""
 
 
 def neuron_problems(addons: NeuronAddonsConfig) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Team namespaces: a room each with its roles, quota, volume, queue and S3 access."""
+"""Team namespaces, each with its roles, quota, volume, queue and S3 access."""
 
 from collections.abc import Collection, Sequence
 
@@ -29,15 +29,16 @@ class NamespaceConfig(Shape):
     name: str
     """Name of the namespace."""
     queues: tuple[LaterText, ...]
-    """Queues its jobs may use; the first is its own, which launchers take by default."""
+    """Queues its jobs may use; the first is its own and the default of launchers."""
     principals: tuple[str, ...] = ()
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
     resource_quota: dict[str, Word] = pydantic.Field(default_factory=dict)
-    """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``), laid over the default:
-    ten times what the queues may run and the nodes have (waiting jobs count too), the pods that the nodes hold,
-    1 TiB of EBS volumes, and no file system of a claim's own."""
+    """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``), merged over the default:
+    ten times what the queues may run and the nodes have (because waiting jobs count too), the pods that the nodes hold,
+    1 TiB of EBS volumes, and no file systems made for claims."""
     priority_classes: tuple[str, ...] = priorities.NAMES
-    """PriorityClasses that its jobs may name. Those of Kubernetes itself (``system-…``) end other teams' jobs."""
+    """PriorityClasses that its jobs may name. Kubernetes' own (``system-…``) are refused: they end other teams'
+    jobs."""
     data_bucket: LaterText | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
     training_user_id: Whole = DEFAULT_USER_ID
@@ -66,8 +67,8 @@ def problems(
 
 
 def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
-    """Teams of one file system that run as the same user. Each mounts its own directory alone; were one ever mounted
-    elsewhere too, files would no longer tell the teams apart."""
+    """Teams of one file system that run as the same user. Each mounts only its own directory; if one were ever mounted
+    elsewhere, file modes would not keep the teams apart."""
     taken = {namespace.training_user_id for namespace in namespaces}
     first: dict[int, str] = {}
     found = []

@@ -9,7 +9,7 @@ from trainium_eks.model.problems import Problem, join, nearest, under
 from trainium_eks.model.shape import Shape, Whole
 
 COMPLETE_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "logs", "ssm", "sts")
-"""Interface endpoints that together do for nodes what a NAT in every zone does (rule R34); S3 has its gateway."""
+"""Interface endpoints that together replace a NAT in every zone for nodes (rule R34); S3 has its gateway."""
 
 KNOWN_ENDPOINTS = (
     *COMPLETE_ENDPOINTS, "aps-workspaces", "autoscaling", "ec2messages", "elasticfilesystem", "elasticloadbalancing",
@@ -27,7 +27,7 @@ class NetworkConfig(Shape):
     """Zones by id (``usw2-az4``), at least two; the first is the accelerator zone. Empty: the region's default
     pair from the catalogue, where trn1.32xlarge and trn1n.32xlarge are offered."""
     nat_gateways: Literal["single", "per-zone"] = "single"
-    """``single``: one, in the accelerator zone (a zone's failure cuts the others off). ``per-zone``: one each."""
+    """``single``: one, in the accelerator zone (if that zone fails, the others are cut off). ``per-zone``: one each."""
     interface_endpoints: tuple[str, ...] = ()
     """Interface endpoints by service name without prefix (``ecr.api``, ``sts``); each costs money per zone and hour."""
     flow_log_retention_days: Whole = 365
@@ -37,7 +37,7 @@ class NetworkConfig(Shape):
 
 
 class ExistingSubnet(Shape):
-    """One subnet of a VPC that is already there."""
+    """One subnet of an existing VPC."""
 
     id: str
     """``subnet-`` and 8 or 17 hexadecimal digits."""
@@ -48,7 +48,7 @@ class ExistingSubnet(Shape):
 
 
 class ExistingNetworkConfig(Shape):
-    """A VPC that is already there. Private subnets need a NAT or endpoints of their own."""
+    """An existing VPC. Private subnets need a NAT or endpoints of their own."""
 
     vpc_id: str
     """``vpc-`` and 8 or 17 hexadecimal digits."""
@@ -123,7 +123,7 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
 
 
 def lacks_endpoints(network: NetworkConfig) -> tuple[str, ...]:
-    """The interface endpoints that are missing before one NAT gateway is no single point of failure any more."""
+    """The interface endpoints that are missing before one NAT gateway is no longer a single point of failure."""
     return tuple(name for name in COMPLETE_ENDPOINTS if name not in network.interface_endpoints)
 
 
@@ -195,7 +195,7 @@ def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, reg
 
 
 def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Problem]:
-    """A subnet in a further range of the VPC; peers of the primary range are told of at the VPC."""
+    """A subnet in a further range of the VPC; peers of the primary range are reported at the VPC."""
     return [
         Problem(
             "cidr_block",

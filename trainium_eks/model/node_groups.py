@@ -57,7 +57,7 @@ class NodeGroupConfig(Shape):
     max_size: Whole = 1
     """Most nodes, 1 to 450."""
     desired_size: Whole = 0
-    """Nodes at first. Later changes act, unless ``size_managed_elsewhere``."""
+    """Number of nodes. With ``size_managed_elsewhere`` only at first."""
     capacity: Capacity = OnDemand()
     """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
     ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``."""
@@ -79,7 +79,8 @@ class NodeGroupConfig(Shape):
     max_unavailable: Whole = 1
     """Nodes an update may take down at a time, 1 to 100."""
     size_managed_elsewhere: Flag = False
-    """True leaves ``desired_size`` to an autoscaler or to who scales by hand: later changes to it here are ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
+    ignored."""
     hugepages_2mi: Whole | None = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     install_lustre_client: Flag = False
@@ -208,7 +209,7 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
 
 
 def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
-    """A name that is known later is a name: only whether there may be one is judged of it."""
+    """Of a name that is known later, only whether there may be one is judged."""
     placement, capacity = group.placement_group, group.capacity
     name = placement if isinstance(placement, str) else None
     path, words = "placement_group", ("auto", "none")
@@ -258,7 +259,7 @@ def _own_label_problems(group: NodeGroupConfig, instance: InstanceType | None, c
 
 
 def _hugepage_problems(group: NodeGroupConfig, instance: InstanceType | None) -> list[Problem]:
-    """Hugepages come out of the memory of pods, and must leave some."""
+    """Hugepages come out of the pods' memory, and must leave some."""
     pages, path = group.hugepages_2mi, "hugepages_2mi"
     if pages is None or instance is None:
         return []

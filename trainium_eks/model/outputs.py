@@ -94,7 +94,7 @@ class StackOutputs(Shape):
     rendezvous: str
     """``c10d``, or the etcd endpoint (``etcd-server.torchx-etcd.svc.cluster.local:2379``)."""
     hourly_usd: float
-    """Estimated cost an hour at desired sizes; prices without a source are left out."""
+    """Estimated cost an hour at desired sizes, USD; what has no known price is left out."""
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "StackOutputs":

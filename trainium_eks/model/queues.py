@@ -49,7 +49,7 @@ class VolcanoConfig(Shape):
     """Leaves the ``enqueue`` action out, without which no pod is created while a pool has no node
     (volcano#3910). Unset: on when some group may rest at zero nodes."""
     reclaim: Flag = False
-    """Lets queues take back what others borrowed. Not gang-aware: it kills one pod of several gangs."""
+    """Lets queues take back what others borrowed. Not gang-aware: it kills single pods of several gangs."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
 
@@ -60,8 +60,8 @@ def pool(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, i
 
 
 def present(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
-    """The devices and EFA interfaces that there are without anybody asking for more: of the desired size, or of the
-    smallest where an autoscaler decides."""
+    """The devices and EFA interfaces that exist even when nobody asks for more: at the desired size, or at the smallest
+    where an autoscaler decides."""
     sizes = ((group, group.min_size if group.size_managed_elsewhere else group.desired_size) for group in groups)
     return _devices(sizes, catalogue)
 
@@ -79,7 +79,7 @@ def resolve(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> tuple[Que
     """The queues with every amount that Volcano needs written out, in the same order.
 
     A queue without ``capability`` may use its parent's, a top one the whole ``pool``. A ``guarantee`` counts as
-    ``deserved`` where nothing else is said, because Volcano's admission wants ``guarantee <= deserved``.
+    ``deserved`` where that is unset, because Volcano's admission wants ``guarantee <= deserved``.
     """
     by_name = {queue.name: queue for queue in queues}
     return tuple(
@@ -94,7 +94,7 @@ def resolve(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> tuple[Que
 
 
 def leaves(queues: Sequence[QueueConfig]) -> tuple[str, ...]:
-    """Names of the queues that take jobs: those that are nobody's parent."""
+    """Names of the queues that take jobs: those that are not the parent of another."""
     parents = {queue.parent for queue in queues}
     return tuple(queue.name for queue in queues if queue.name not in parents)
 
@@ -116,14 +116,12 @@ def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[
 
 
 def guarantee_problems(queues: Sequence[QueueConfig], *, present: Mapping[str, int]) -> list[Problem]:
-    """Guarantees that the nodes which are there do not cover.
-
-    Volcano keeps what is guaranteed to one queue from all others, even while nobody asks for it and even when there is
-    less than that: the other queues then get nothing.
+    """Guarantees that the existing nodes do not cover. Volcano keeps what is guaranteed to one queue from all others,
+    even if nobody asks for it and even if less than that exists: the other queues then get nothing.
 
     Args:
         queues: all queues; those below another share in its guarantee and are not counted.
-        present: devices of the nodes that are there without anybody asking for more.
+        present: devices of the nodes that exist even when nobody asks for more.
     """
     found = []
     tops = [(index, queue) for index, queue in enumerate(queues) if queue.parent is None]
@@ -182,7 +180,7 @@ def _capability(queue: QueueConfig, by_name: Mapping[str, QueueConfig], pool: Ma
 
 
 def _ancestors(queue: QueueConfig, by_name: Mapping[str, QueueConfig]) -> Iterator[QueueConfig]:
-    """Parent, grandparent and so on; ends at a name that is unknown or comes again."""
+    """Parent, grandparent and so on; ends at a name that is unknown or repeated."""
     seen = {queue.name}
     parent = by_name.get(queue.parent or "")
     while parent is not None and parent.name not in seen:
@@ -289,7 +287,7 @@ def _amounts_in_parents(queues: Sequence[QueueConfig], pool: Mapping[str, int]) 
 
 
 def _sums(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> list[Problem]:
-    """What siblings are guaranteed or deserve, added up, must be there in their parent."""
+    """What siblings are guaranteed or deserve, added up, must fit into their parent."""
     by_name = {queue.name: queue for queue in queues}
     found = []
     for field in ("guarantee", "deserved"):

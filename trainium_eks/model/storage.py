@@ -71,14 +71,14 @@ class FileSystemConfig(Shape):
     efa_enabled: Flag = False
     """Lets EFA-capable clients bypass TCP. Set at creation only; larger size steps apply."""
     zone_id: str | None = None
-    """Zone of the file system. Unset: the accelerator zone; another one is slow and costs traffic."""
+    """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
     on_demand: Flag = False
-    """Adds a storage class ``fsx``, of which each claim is a file system of its own (from 1200 GiB, hundreds of dollars
-    a month), and lets the driver make and delete such. A namespace's ``resource_quota`` says how many it may have
-    (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before this is
-    switched off again: without the right to, the driver leaves the file systems behind."""
+    """Adds a storage class ``fsx``, whose claims each get a file system of their own (from 1200 GiB, hundreds of
+    dollars a month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may
+    have (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you
+    switch this off again: without the permission, the driver leaves the file systems behind."""
     import_path: str | None = None
-    """Not with PERSISTENT_2: use ``durability``. Named so that the error can say so."""
+    """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
     protect: Flag | None = None
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
 
