@@ -11,17 +11,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, Catalogue
 from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.versions import CHARTS, Chart
 
 CHARTS_DIRECTORY = Path(__file__).resolve().parent.parent / "charts"
 """Our own charts: beside ``components`` both in the repository and in the installed package."""
-
-SYSTEM_NAMESPACE = "kube-system"
-"""Where device plugins go: it exists in every cluster, and Pod Security lets node agents run there."""
-
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 TIMEOUT_SECONDS = 600
 """How long Helm waits for a release: pods that pull large images onto nodes that have just joined."""

@@ -6,10 +6,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from trainium_eks.model import regions
-from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, Catalogue
 from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
-from ._charts import INSTANCE_TYPE_LABEL, SYSTEM_NAMESPACE, chart, release, tolerations
+from ._charts import chart, release, tolerations
 
 CHART = "aws-efa-k8s-device-plugin"
 RELEASE_NAME = "aws-efa-k8s-device-plugin"

@@ -40,7 +40,7 @@ VIEWER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 """What researchers read in the whole cluster: why a gang is pending shows in queues and nodes."""
 
 METADATA_SERVICE = "169.254.169.254/32"
-POD_IDENTITY_AGENT = "169.254.170.23/32"
+POD_IDENTITY_ADDRESS = "169.254.170.23/32"
 """Where the Pod Identity agent of a node answers its pods, port 80 (EKS user guide, Pod Identity)."""
 
 
@@ -91,7 +91,7 @@ def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.
             ("TCP", 443),
         ),
         "pod-identity": _egress(
-            k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=POD_IDENTITY_AGENT)),
+            k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=POD_IDENTITY_ADDRESS)),
             ("TCP", 80),
         ),
     }

@@ -12,11 +12,11 @@ from trainium_eks.model import namespaces, versions
 from trainium_eks.model.device_addons import GpuAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem
+from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
 from ._args import accept
 from ._charts import (
     CRITICAL_ADDONS,
-    SYSTEM_NAMESPACE,
     at,
     chart,
     instance_type_problems,

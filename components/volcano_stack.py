@@ -10,11 +10,12 @@ import pydantic
 from trainium_eks.model import namespaces, priorities, versions, volcano_config
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.problems import Problem, Severity
-from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+from trainium_eks.model.queues import QUEUE_API, QueueConfig, VolcanoConfig
 from trainium_eks.model.shape import Flag, Whole
+from trainium_eks.model.workloads import ETCD_CHART, SYSTEM_NAMESPACE
 
 from ._args import accept, waivers_of
-from ._charts import SYSTEM_NAMESPACE, chart, local_chart, namespace, release
+from ._charts import chart, local_chart, namespace, release
 from ._dicts import VolcanoStackArgsDict
 
 CHART = "volcano"
@@ -30,9 +31,6 @@ COMPONENTS: Mapping[str, str] = {
 }
 """The chart's key of each component, and the ``app`` label of its pods."""
 
-QUEUE_API = "scheduling.volcano.sh/v1beta1"
-
-ETCD_CHART = "torchx-etcd"
 ETCD_NAMESPACE = namespaces.ETCD
 ETCD_REASON = "etcd needs no privilege"
 ETCD_ENDPOINT = f"etcd-server.{ETCD_NAMESPACE}.svc.cluster.local:2379"

@@ -14,14 +14,13 @@ from trainium_eks.checks.cluster import (
 )
 from trainium_eks.checks.examined import Examined
 from trainium_eks.model import addon_records, versions
-from trainium_eks.model.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.instances import EFA_RESOURCE, INSTANCE_TYPE_LABEL, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.quantities import quantity
 
 OLDEST_KUBELET_MINORS = 3
 """How many minors a kubelet may be behind its API server (Kubernetes' version skew policy)."""
 
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
 

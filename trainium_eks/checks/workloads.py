@@ -9,7 +9,7 @@ from trainium_eks.checks.examined import Examined
 from trainium_eks.model import addon_records
 from trainium_eks.model import workloads as model
 from trainium_eks.model.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
-from trainium_eks.model.workloads import Workload
+from trainium_eks.model.workloads import ETCD_CHART, Workload
 
 DEVICE_PLUGINS: Mapping[str, str] = {
     "neuron-helm-chart": NEURON_RESOURCE,
@@ -29,7 +29,6 @@ OPTIONAL: Mapping[str, str] = {
 RELEASES: Mapping[str, str] = {"neuron-helm-chart": "neuron"}
 """Name of a chart's release, where it is not the chart's."""
 
-ETCD_CHART = "torchx-etcd"
 
 PROCESSES: Mapping[str, str] = {
     "volcano-scheduler": "vc-scheduler",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainium_eks.cli import local_app
+from trainium_eks.cli.local_app import Directory, Stack
 
 if TYPE_CHECKING:
     from trainium_eks.graph.judging.changes import Kind
@@ -27,15 +28,6 @@ class Operation(StrEnum):
     preview = "preview"
     up = "up"
     destroy = "destroy"
-
-
-Stack = Annotated[str, typer.Option("--stack", "-s", help="Environment: reads Pulumi.<stack>.yaml.")]
-Directory = Annotated[
-    Path | None,
-    typer.Option(
-        "--directory", "-C", help="Project directory; default: the nearest one upwards from here with a Pulumi.yaml."
-    ),
-]
 
 
 def _show_version(asked: bool) -> None:

@@ -285,8 +285,8 @@ def rule_list(plan: Plan) -> RenderableType:
 
 
 _SEVERITIES = {"high": 0, "medium": 1, "low": 2}
-FAULTS = 5
-"""Most faults shown for one rule."""
+MOST_FAULTS = 5
+"""Most faults shown for one rule, or one check of a verification; ``--json`` has all."""
 
 
 def _with_status(plan: Plan, status: str) -> list[Verdict]:
@@ -296,7 +296,7 @@ def _with_status(plan: Plan, status: str) -> list[Verdict]:
 
 def _faults(verdict: Verdict) -> Iterable[Text]:
     faults = verdict.failures
-    shown = faults if len(faults) <= FAULTS else faults[: FAULTS - 1]
+    shown = faults if len(faults) <= MOST_FAULTS else faults[: MOST_FAULTS - 1]
     for finding in shown:
         yield Text(f"{_name(finding.urn)}: {finding.message}")
     if len(shown) < len(faults):

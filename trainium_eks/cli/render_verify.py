@@ -11,10 +11,8 @@ from rich.text import Text
 from trainium_eks.checks.check import Check, CheckStatus
 from trainium_eks.checks.verify import Verification
 from trainium_eks.cli.failure import as_typed
-from trainium_eks.cli.render import shortened, show_sections
+from trainium_eks.cli.render import MOST_FAULTS, shortened, show_sections
 
-FAULTS = 5
-"""Most faulty objects shown for one check; ``--json`` has all."""
 SUBJECT_WIDTH = 36
 """Most columns of the subjects, so that details have room on a narrow screen."""
 
@@ -78,7 +76,7 @@ def _found(check: Check) -> Iterable[Text]:
         yield Text(f"not installed: {shortened(check.detail)}", "yellow")
         return
     yield Text(check.detail, {CheckStatus.FAIL: "red", CheckStatus.NOT_APPLICABLE: "dim"}.get(check.status, ""))
-    shown = check.faults if len(check.faults) <= FAULTS else check.faults[: FAULTS - 1]
+    shown = check.faults if len(check.faults) <= MOST_FAULTS else check.faults[: MOST_FAULTS - 1]
     yield from (Text(fault) for fault in shown)
     if len(shown) < len(check.faults):
         yield Text(f"and {len(check.faults) - len(shown)} more", "dim")

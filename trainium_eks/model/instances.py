@@ -27,6 +27,9 @@ NEURON_CORE_RESOURCE = "aws.amazon.com/neuroncore"
 NVIDIA_RESOURCE = "nvidia.com/gpu"
 """What a pod asks of the NVIDIA device plugin."""
 
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+"""Label by which a node says its EC2 type; kubelet sets it."""
+
 DEVICE_RESOURCES: Mapping[str, str] = MappingProxyType(
     {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "cpu": ""}
 )

@@ -10,6 +10,9 @@ from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
 
+QUEUE_API = "scheduling.volcano.sh/v1beta1"
+"""API version of queues."""
+
 VOLCANOS_OWN = ("default", "root")
 """Queues that Volcano makes itself; managing one would delete it with the stack, which its webhook denies."""
 

@@ -15,6 +15,10 @@ Kind = Literal["DaemonSet", "Deployment", "StatefulSet"]
 Where = Literal["all", "neuron", "nvidia", "efa", "none"]
 
 SYSTEM_NAMESPACE = "kube-system"
+"""Where device plugins go: it exists in every cluster, and Pod Security lets node agents run there."""
+
+ETCD_CHART = "torchx-etcd"
+"""Our own chart of the etcd for a rendezvous."""
 
 EBS_DRIVER = "ebs.csi.aws.com"
 """Name of the EBS CSI driver, in storage classes and on nodes; that of Lustre is ``lustre.DRIVER``."""
@@ -114,7 +118,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "jobs and queues are refused while it is down: check that the release's certificate job has succeeded",
             ),
         ),
-        "torchx-etcd": (
+        ETCD_CHART: (
             Workload(
                 "StatefulSet",
                 namespaces.ETCD,

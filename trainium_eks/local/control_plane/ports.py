@@ -99,7 +99,7 @@ class Settings:
             if before is not None and before not in ports.values() and (is_ours(name, before) or _becomes_free(before)):
                 ports[name] = before
                 continue
-            ports[name] = _free_port({*self.ports.values(), *ports.values()})
+            ports[name] = free_port({*self.ports.values(), *ports.values()})
             if before is not None:
                 moved.append(MovedPort(name, before, ports[name]))
         return replace(self, ports=ports), moved
@@ -127,7 +127,12 @@ def _becomes_free(port: int) -> bool:
     return True
 
 
-def _free_port(avoided: set[int]) -> int:
+def free_port(avoided: set[int]) -> int:
+    """A port that nobody listens on, and that is not among those to avoid.
+
+    Raises:
+        LocalError: when none is found.
+    """
     # By chance, so that two stacks that start at the same moment do not choose the same.
     chance = random.SystemRandom()
     for _ in range(_TRIES):

@@ -16,7 +16,7 @@ from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.model import addons
 from trainium_eks.model.addon_records import AddonWorkload, Pod
-from trainium_eks.model.instances import CATALOGUE, DEVICE_RESOURCES
+from trainium_eks.model.instances import CATALOGUE, DEVICE_RESOURCES, INSTANCE_TYPE_LABEL
 from trainium_eks.model.regions import eks_image_registry
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
@@ -27,7 +27,6 @@ REPLICAS = 2
 """Of every Deployment among the add-ons, as EKS has them."""
 
 _PUBLIC = "public.ecr.aws"
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 class AddonWorkloads:
@@ -148,7 +147,7 @@ def _pod_spec(workload: AddonWorkload, version: str, region: str) -> dict[str, A
         key = DEVICE_RESOURCES[workload.nodes]
         spec["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
         types = sorted(name for name, instance in CATALOGUE.items() if instance.family == workload.nodes)
-        terms = [{"matchExpressions": [{"key": _INSTANCE_TYPE, "operator": "In", "values": types}]}]
+        terms = [{"matchExpressions": [{"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": types}]}]
         spec["affinity"] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         }

@@ -16,7 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.model.instances import EKS_EFFECTS, Catalogue, InstanceType, Taint, UnknownInstanceType
+from trainium_eks.model.instances import (
+    EKS_EFFECTS,
+    INSTANCE_TYPE_LABEL,
+    Catalogue,
+    InstanceType,
+    Taint,
+    UnknownInstanceType,
+)
 from trainium_eks.model.regions import ZONE_ID, default_zones
 
 SIMULATED_POOL_LABEL = "trainium-eks.local/pool"
@@ -268,7 +275,7 @@ def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> 
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": pool.instance.name,
+        INSTANCE_TYPE_LABEL: pool.instance.name,
         "topology.kubernetes.io/region": pool.region,
         "topology.kubernetes.io/zone": zone,
         "topology.k8s.aws/zone-id": zone_id,

@@ -9,7 +9,6 @@ Once started they go on, also when an ``up`` in another shell does not find them
 import hashlib
 import json
 import os
-import random
 import shutil
 import time
 import urllib.error
@@ -24,11 +23,12 @@ import psutil
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
-from trainium_eks.local.control_plane.ports import is_free
+from trainium_eks.local.control_plane.ports import free_port, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
+from trainium_eks.model.queues import QUEUE_API
 
 CHART = "volcano"
 WEBHOOK_MANAGER = "vc-webhook-manager"
@@ -42,7 +42,6 @@ DEPLOYMENTS: Mapping[str, str] = {
 """Each program, and how the chart names its Deployment after the release's name; in the order they are started: the
 others' own queues go through the webhooks."""
 
-QUEUE_API = "scheduling.volcano.sh/v1beta1"
 OWN_QUEUES = ("root", "default")
 """Queues that the scheduler makes when it starts; all others have ``root`` above them."""
 
@@ -69,8 +68,6 @@ _REPLACED = frozenset(
         "--webhook-url",
     }
 )
-# As the control plane's own: below what systems take for connections that programs make to others.
-_RANGE = range(20000, 32768)
 _PORTS = ("webhook", *(f"{name}.{use}" for name in DEPLOYMENTS for use in ("healthz", "metrics")))
 
 
@@ -253,7 +250,7 @@ class Volcano:
             owner = WEBHOOK_MANAGER if name == "webhook" else name.partition(".")[0]
             port = before.get(name, 0)
             kept = port and (owner in ours or is_free(port))
-            ports[name] = port if kept else _unused({*before.values(), *ports.values()})
+            ports[name] = port if kept else free_port({*before.values(), *ports.values()})
         if ports != before:
             part = file.with_suffix(".part")
             try:
@@ -344,11 +341,3 @@ def _is_healthy(url: str) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def _unused(avoided: set[int]) -> int:
-    # By chance, so that two stacks that start at the same moment do not choose the same.
-    for port in random.SystemRandom().sample(_RANGE, 200):
-        if port not in avoided and is_free(port):
-            return port
-    raise LocalError(f"no free port was found on {HOST} between {_RANGE.start} and {_RANGE.stop - 1}")

@@ -23,9 +23,9 @@ from trainium_eks.graph.judging.rules._read import (
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.quantities import quantity
 
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 COMPONENTS = ("scheduler", "controller", "admission")
 MOUNTS_ACCEPTED = re.compile(r"accept-nvidia-visible-devices-as-volume-mounts\s*=\s*true")
 """The setting of NVIDIA's container runtime, as its file or ``nvidia-ctk config`` has it. Bottlerocket has it on."""
@@ -291,7 +291,7 @@ def _unmounted(groups: list[NodeGroup]) -> Iterator[str]:
 def _affinity(values: Json) -> tuple[str, Json]:
     """Path and values of an affinity by instance type; an empty path when the chart's own affinity holds."""
     for path, each in walk(at(values, "affinity"), "affinity"):
-        if each.get("key") == INSTANCE_TYPE:
+        if each.get("key") == INSTANCE_TYPE_LABEL:
             return f"{path}.values", each.get("values")
     return "", None
 
