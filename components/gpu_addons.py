@@ -39,7 +39,7 @@ EXPORTER_NAMESPACE = namespaces.DCGM_EXPORTER
 EXPORTER_PORT = 9400
 EXPORTER_REASON = "mounts the kubelet's pod-resources socket and needs SYS_ADMIN for profiling metrics"
 TRAINER_CHART = "kubeflow-trainer"
-TRAINER_REASON = "the chart's Job that installs the runtimes runs as root and says nothing of its privileges"
+TRAINER_REASON = "the chart's Job that installs the runtimes runs as root and does not restrict its privileges"
 
 
 class GpuAddonsArgs(GpuAddonsConfig):

@@ -1,4 +1,4 @@
-"""A VPC that is already there, offered with the same outputs as a new one. Creates nothing."""
+"""An existing VPC, with the same outputs as a new one. Creates nothing."""
 
 import pulumi
 

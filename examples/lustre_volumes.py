@@ -1,4 +1,4 @@
-"""Volumes of a file system that is already there, for two namespaces."""
+"""Volumes of an existing file system, for two namespaces."""
 
 import pulumi
 import pulumi_kubernetes as kubernetes

@@ -1,4 +1,4 @@
-"""A Trainium pool for a cluster that is already there, from a capacity reservation."""
+"""A Trainium pool for an existing cluster, from a capacity reservation."""
 
 import pulumi
 import pulumi_aws as aws

@@ -1,4 +1,4 @@
-"""A whole environment from code instead of a config file: every field is one of StackConfig's."""
+"""A whole environment from code instead of a config file: the fields are those of StackConfig."""
 
 import pulumi
 import pulumi_aws as aws

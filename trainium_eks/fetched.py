@@ -1,7 +1,7 @@
 """Files of others that a program needs and this repository does not hold: fetched once, checked, and kept.
 
-Pinned by the SHA-256 of each file, so what is read on any machine and any day is the same, and an update that changes
-nothing asks nobody.
+Pinned by the SHA-256 of each file, so every machine reads the same on any day, and an update that changes nothing
+downloads nothing.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ TIMEOUT_SECONDS = 30.0
 """For each answer of the server."""
 
 SCRATCH = ".fetching-"
-"""What begins so is in the making, or was left behind."""
+"""Names that begin so are being written, or were left behind."""
 
 _ATTEMPTS = 5
 
 PLANNING: contextvars.ContextVar[bool] = contextvars.ContextVar("trainium_eks_planning", default=False)
-"""True while a plan is recorded, which asks nobody: a program then names the files that it would fetch."""
+"""True while a plan is recorded, which downloads nothing: a program then names the files that it would fetch."""
 
 
 class Unfetched(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A file is neither kept nor to be had; the message says which, from where, and why."""
+    """A file is neither in the cache nor could it be downloaded; the message says which, from where, and why."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Source:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all paths and hashes: another one as soon as anything is pinned anew."""
+        """SHA-256 over all paths and hashes: it changes with anything that is pinned."""
         lines = "".join(f"{sha}  {path}\n" for path, sha in sorted(self.sha256.items()))
         return hashlib.sha256(lines.encode()).hexdigest()
 
@@ -82,7 +82,7 @@ def fetch(source: Source, directory: Path, url: str = "") -> Path:
         url: where to fetch from instead of the source's own: a mirror with the same files.
 
     Raises:
-        Unfetched: a file cannot be had, or is not the pinned one, or cannot be written.
+        Unfetched: a file cannot be downloaded, or is not the pinned one, or cannot be written.
     """
     home = place(source, directory)
     if not wrong(source, home):
@@ -137,7 +137,7 @@ def _put(source: Source, scratch: Path, home: Path) -> None:
         with contextlib.suppress(OSError):
             home.rename(discarded / "old")
         shutil.rmtree(discarded, ignore_errors=True)
-    raise Unfetched(f"{home} changes while it is written; remove it and try again")
+    raise Unfetched(f"{home} changed while it was being written; remove it and try again")
 
 
 def _get(url: str) -> bytes:

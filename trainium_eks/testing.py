@@ -63,7 +63,7 @@ def record(
         config: key to text, as Pulumi stores it. Keys without namespace are the project's.
         preview: leave what a provider computes unknown, as in the first preview of a stack.
         assumptions: answers for look-ups; what they leave open gets a placeholder, and unknown resource types are
-            recorded as they are. When None, both are an error: components should ask nothing.
+            recorded as they are. When None, both are an error: components should look nothing up.
         timeout_seconds: limit for a program that waits for something that never comes.
 
     Raises:
@@ -86,7 +86,7 @@ def record(
 
 
 class Mocks(pulumi.runtime.Mocks):
-    """Mocks whose answers are those of the simulation: ids and ARNs of the right form, computed properties.
+    """Mocks that answer from the simulation: ids and ARNs of the right form, computed properties.
 
     ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get placeholders; a resource type that the simulation does not know
     answers with its inputs. ``TrainiumCluster`` needs :func:`record`: part of it is built by ``pulumi_eks`` in a
@@ -143,5 +143,5 @@ _PROVIDER = "pulumi:providers:aws"
 
 
 def _urn(type_: str, name: str) -> str:
-    """Without the types of the parents, which mocks are not told."""
+    """Without the types of the parents, which mocks do not get."""
     return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{type_}::{name}"

@@ -1,1 +1,1 @@
-"""Checks of what is there: a cluster against its stack's outputs."""
+"""Checks of a cluster against its stack's outputs."""

@@ -1,4 +1,4 @@
-"""Examined: a cluster, what its stack says of it, and what cannot be there because it is a local one."""
+"""Examined: a cluster, what its stack says of it, and what a local one cannot have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -93,7 +93,7 @@ def _capability(examined: Examined, name: str, wants: Mapping[str, int], queue: 
 
 
 def _guarantees(examined: Examined) -> Check:
-    """What the queues are guaranteed is there: Volcano keeps it from all others even when it is not."""
+    """The Ready nodes have what the queues are guaranteed: Volcano keeps it from all others even when they do not."""
     id_, subject = "queues/guarantees", "guarantees"
     wanted: dict[str, Decimal] = {}
     for queue in examined.cluster.of("Queue") if "Queue" not in examined.cluster.unserved else ():

@@ -1,4 +1,4 @@
-"""Storage: each team's claim is bound to the stack's file system, and the storage classes are there."""
+"""Storage: each team's claim is bound to the stack's file system, and the storage classes exist."""
 
 from collections.abc import Iterator
 

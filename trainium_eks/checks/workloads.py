@@ -1,4 +1,4 @@
-"""Workloads: what add-ons and charts run is there and running, on every node that needs it."""
+"""Workloads: what add-ons and charts run exists and is ready, on every node that needs it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,7 @@
 """What an update takes from running jobs: claims that go, and the pods that still hold them.
 
 Kubernetes keeps a deleted claim for as long as a pod that mounts it exists. The engine waits five minutes for that and
-fails; the claim is then marked as deleted for good. So ``trn deploy up`` looks ahead and does not begin.
+fails; the claim is then marked as deleted for good. So ``trn deploy up`` looks ahead and does not start.
 """
 
 import json

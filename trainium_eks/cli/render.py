@@ -247,13 +247,13 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
     line = Text(f"{_minutes(timeline.seconds)} modelled", "bold")
     bound = ", ".join(f"{_CHAINS[name]} {_minutes(seconds)}" for name, seconds in timeline.chains.items())
     line.append(f", {timeline.ratio:.2f} × max({bound})", "green not bold" if good else "red not bold")
-    line.append(f" (good: {BAR}); in series {_minutes(timeline.serial_seconds)}", "dim not bold")
+    line.append(f" (good: up to {BAR}); in series {_minutes(timeline.serial_seconds)}", "dim not bold")
     table = _table("after", "takes", "what decides", header=True)
     for step in timeline.critical_path:
         name = Text(step.name).append(f"  {facts.short_type(step.type)}", "dim")
         table.add_row(_minutes(step.start), _minutes(step.seconds), name)
     checked = [check for check in timeline.edges if check.applies]
-    lines = [Text(f"Order: {sum(check.ok for check in checked)} of {len(checked)} ordering rules hold.")]
+    lines = [Text(f"Order: {sum(check.ok for check in checked)} of {len(checked)} rules hold.")]
     for check in checked:
         if not check.ok:
             lines.append(Text(f"✗ {check.title}", "bold red"))

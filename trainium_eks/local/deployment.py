@@ -1,4 +1,4 @@
-"""``trn local up`` and ``down``: a stack brought to what its program says, on this machine."""
+"""``trn local up`` and ``down``: makes a stack what its program says, on this machine."""
 
 import json
 import os

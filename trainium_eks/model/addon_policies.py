@@ -17,7 +17,7 @@ def ebs_statements(key_arn: str, region: str) -> list[Statement]:
 
 
 def fsx_statements(_key_arn: str, _region: str) -> list[Statement]:
-    """Reading: volumes of a file system that is there ask for no more."""
+    """Reading: volumes of an existing file system need no more."""
     return [
         {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"},
         {

@@ -38,7 +38,7 @@ NAME = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
 def extended(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]]) -> Catalogue:
-    """The catalogue with ``entries`` laid over it; see :meth:`Catalogue.with_entries`.
+    """The catalogue with ``entries`` merged over it; see :meth:`Catalogue.with_entries`.
 
     Raises:
         CatalogueError: with every fault of every entry.

@@ -24,9 +24,9 @@ class Severity(StrEnum):
     REFUSE = "refuse"
     """Nothing is built while it stands."""
     ACKNOWLEDGE = "acknowledge"
-    """Refused until the configuration waives the rule named in :attr:`Problem.rule`, with a reason."""
+    """Refused unless the configuration waives the rule named in :attr:`Problem.rule`, with a reason."""
     WARN = "warn"
-    """Shown, and built all the same."""
+    """Shown, and built anyway."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def describe(problems: Iterable[Problem], spell: Callable[[str], str] = str, set
         problems: what to show, in this order.
         spell: how the reader writes a path. With :func:`config_path` the fixes are about the stack's config; without
             it they name the argument to change.
-        setting: with :func:`config_path`, what sets a value: a command, unless told otherwise.
+        setting: with :func:`config_path`, what sets a value: by default a command.
     """
     return "\n".join(line for problem in problems for line in _lines(problem, spell, setting))
 

@@ -78,7 +78,7 @@ def room(nodes: Iterable[tuple[str, int]], catalogue: Catalogue) -> dict[str, st
 
 
 def default(queue_capability: Mapping[str, int], room: Mapping[str, str], *, claimed_gib: int = 0) -> dict[str, str]:
-    """ResourceQuota ``hard`` of a namespace that says nothing.
+    """ResourceQuota ``hard`` of a namespace whose config sets none.
 
     Args:
         queue_capability: resource to amount that its queues may run at once.

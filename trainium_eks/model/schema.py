@@ -112,7 +112,7 @@ def _entry_of(annotation: Any) -> str:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The config type of a field's annotation; None in a union says nothing about it, nor does what comes later."""
+    """The config type of a field's annotation; None in a union does not count, nor do values that are known later."""
     annotation = _without_none(annotation)
     origin = get_origin(annotation)
     if origin is Annotated:

@@ -35,9 +35,9 @@ LaterText = str | Later[str]
 
 
 class Shape(pydantic.BaseModel):
-    """Plain, frozen data. A misspelt name is refused; 3.0 is 3; 2.5 and true are no whole numbers.
+    """Plain, frozen data. A misspelt name is refused; 3.0 is 3; 2.5 and true are not whole numbers.
 
-    Names are ``snake_case`` in Python and ``camelCase`` in config files; both are taken.
+    Names are ``snake_case`` in Python and ``camelCase`` in config files; both are accepted.
     """
 
     model_config = pydantic.ConfigDict(
@@ -78,7 +78,7 @@ def _word(value: object) -> object:
 
 
 Whole = Annotated[int, pydantic.BeforeValidator(_whole)]
-"""An integer. Other languages and YAML send 3 as 3.0, which is taken; 2.5, true and "3" are not."""
+"""An integer. Other languages and YAML send 3 as 3.0, which is accepted; 2.5, true and "3" are not."""
 
 Flag = Annotated[bool, pydantic.Field(strict=True)]
 """true or false, and not a word that looks like it."""

@@ -136,9 +136,9 @@ def test_an_unknown_price_is_said_beside_the_sum(planned: Planned) -> None:
 
 def test_time_to_ready_shows_bound_ratio_and_path(planned: Planned) -> None:
     lines = _lines(planned().stdout, "Time to ready")
-    assert lines[1].strip().startswith("15:56 modelled, 1.00 × max(cluster 15:56, file system 8:27) (good: 1.05)")
+    assert lines[1].strip().startswith("15:56 modelled, 1.00 × max(cluster 15:56, file system 8:27) (good: up to 1.05)")
     assert [line.split()[2] for line in lines[3:8]] == ["vpc", "subnet", "control-plane", "cni", "trn1"]
-    assert lines[8].strip() == "Order: 12 of 12 ordering rules hold."
+    assert lines[8].strip() == "Order: 12 of 12 rules hold."
 
 
 def test_a_wrong_edge_is_shown_and_fails(planned: Planned) -> None:

@@ -1,4 +1,4 @@
-"""What a plan takes for granted where only a cloud, or another stack, would know: the file of ``--stub``."""
+"""What a plan assumes where only a cloud, or another stack, would know: the file of ``--stub``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class AssumptionsError(Exception):
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Answers for what a program asks, given by its user. What is not given gets a placeholder where there is one."""
+    """Answers for a program's look-ups, given by its user. What is not given gets a placeholder where there is one."""
 
     lookups: Mapping[str, Any] = field(default_factory=dict)
     """Token of a look-up, method or resource type that is read to its answer: an object, or a list of

@@ -45,7 +45,7 @@ def differences(
 ) -> tuple[Difference, ...]:
     """The smallest parts in which inputs differ, by path. Lists of another length differ as a whole.
 
-    As JSON and Pulumi see it: 1 and 1.0 are the same, 1 and true are not, and a null is as good as nothing.
+    As JSON and Pulumi see it: 1 and 1.0 are the same, 1 and true are not, and null is the same as absent.
 
     Args:
         resource: as it is to be; what is within its ``ignore_changes`` is left out. An object that changes as a whole

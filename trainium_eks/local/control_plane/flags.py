@@ -1,4 +1,4 @@
-"""Command lines of the control plane. A process whose command line is another one is started anew."""
+"""Command lines of the control plane. A process whose command line has changed is restarted."""
 
 from collections.abc import Mapping
 from pathlib import Path

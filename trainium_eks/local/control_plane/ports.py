@@ -1,4 +1,5 @@
-"""Where the control plane listens: remembered, so that kubeconfigs stay right; replaced when others have a port."""
+"""Where the control plane listens: remembered, so that kubeconfigs stay valid; replaced when another program has a
+port."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""``--nodes N``: a stack's config with another number of accelerator nodes."""
+"""``--nodes N``: a stack's config with a different number of accelerator nodes."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -94,7 +94,7 @@ def download(
     """Fetches what is published for this platform into the scratch directory.
 
     Returns:
-        The files, checked and executable, and why each other tool could not be had.
+        The files, checked and executable, and why each other tool could not be downloaded.
 
     Raises:
         store.Unwritable: a file cannot be written.

@@ -1,4 +1,4 @@
-"""What is on this machine already."""
+"""What this machine already has."""
 
 import contextlib
 import json

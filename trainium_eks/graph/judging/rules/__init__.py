@@ -57,8 +57,8 @@ NOT_JUDGED: Mapping[str, str] = {
 """Rules that need more than one recorded program, each with where it is checked."""
 
 STANDING_WAIVERS: Mapping[str, str] = {
-    "R07": "pulumi-eks always makes the cluster's creator an administrator (pulumi-eks#2373); access entries are"
-    " the only way in besides.",
+    "R07": "pulumi-eks always makes the cluster's creator an administrator (pulumi-eks#2373); apart from that,"
+    " access entries are the only way in.",
 }
 """Waivers of the library itself, in force everywhere, each with its reason."""
 

@@ -121,7 +121,7 @@ def _provider_faults(view: View, provider: Resource) -> Iterator[str]:
         yield "kubeconfig is unset, wanted the cluster's (an ambient one may be another cluster's)"
     if known(value):
         if document(value) is None:
-            yield "kubeconfig is no JSON, wanted the cluster's"
+            yield "kubeconfig is not JSON, wanted the cluster's"
         for fault in _credentials(value):
             yield f"kubeconfig.{fault}"
     origins = [view.graph.by_urn.get(urn) for urn in provider.property_dependencies.get("kubeconfig", ())]

@@ -47,7 +47,7 @@ OUT_OF_HAND = (
     "pods/resize",
     "pods/status",
 )
-"""What a team's role must not write: each goes past the policies or the quota."""
+"""What a team's role must not write: each bypasses the policies or the quota."""
 WRITING = ("create", "update", "patch", "delete", "deletecollection", "*")
 BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
 

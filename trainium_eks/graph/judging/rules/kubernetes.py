@@ -189,7 +189,7 @@ def pod_identity(view: View) -> Iterator[Finding]:
         faults = [fault for role in roles for fault in _trust_faults(role)]
         if not roles:
             found = show(association.inputs.get("roleArn"))
-            faults.append(f"roleArn {found} is no role of this program: whom it trusts is unseen")
+            faults.append(f"roleArn {found} is not a role of this program: whom it trusts is unseen")
         for role in roles:
             users.setdefault(role.urn, []).append(association.name)
         yield from judged(association, faults, "its role trusts Pod Identity alone")

@@ -122,7 +122,7 @@ def node_roles(view: View) -> Iterator[Finding]:
     for group in unseen:
         found = show(group.resource.inputs.get("nodeRoleArn"))
         yield Finding(
-            group.resource.urn, False, f"nodeRoleArn {found} is no role of this program: its policies are unseen"
+            group.resource.urn, False, f"nodeRoleArn {found} is not a role of this program: its policies are unseen"
         )
     for addon in view.addons("vpc-cni"):
         good = any(CNI_POLICY in _policies(view, role) for role in _pod_roles(view, addon))
