@@ -124,18 +124,20 @@ def _gang(clients: Clients, name: str, size: int) -> Gang:
 
 def _all_run(clients: Clients, labels: str, size: int, watching: threading.Event) -> float:
     """When the last pod was seen running. A watch, because lists of a thousand pods would slow down what they see."""
-    lines = clients.pods.list_namespaced_pod(
-        NAMESPACE, label_selector=labels, watch=True, timeout_seconds=LIMIT_SECONDS, _preload_content=False
-    )
-    watching.set()
-    running = set()
-    for line in lines:
-        pod = json.loads(line)["object"]
-        if pod["status"].get("phase") == "Running":
-            running.add(pod["metadata"]["name"])
-        if len(running) == size:
-            lines.close()
-            return time.monotonic()
+    end = time.monotonic() + LIMIT_SECONDS
+    running: set[str] = set()
+    while time.monotonic() < end:  # the API server ends a watch that reads too slowly
+        lines = clients.pods.list_namespaced_pod(
+            NAMESPACE, label_selector=labels, watch=True, timeout_seconds=LIMIT_SECONDS, _preload_content=False
+        )
+        watching.set()
+        for line in lines:
+            pod = json.loads(line)["object"]
+            if pod["status"].get("phase") == "Running":
+                running.add(pod["metadata"]["name"])
+            if len(running) == size:
+                lines.close()
+                return time.monotonic()
     raise SystemExit(f"{len(running)} of {size} pods ran within {LIMIT_SECONDS} s")
 
 

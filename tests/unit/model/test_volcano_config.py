@@ -107,3 +107,10 @@ def test_the_same_configuration_gives_the_same_text() -> None:
     }
     assert len(texts) == 1
     assert texts.pop().startswith("actions: allocate, backfill\n")
+
+
+def test_nothing_prefers_empty_nodes_against_binpack() -> None:
+    listed = [plugin for tier in config()["tiers"] for plugin in tier["plugins"]]
+    [nodeorder] = [plugin for plugin in listed if plugin["name"] == "nodeorder"]
+    assert nodeorder["arguments"] == {"leastrequested.weight": 0, "balancedresource.weight": 0}
+    assert "binpack" in plugins()
