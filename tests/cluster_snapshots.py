@@ -121,6 +121,11 @@ def objects() -> Objects:
             },
         ],
         "Queue": [named("test", spec={"capability": {NEURON: 64, EFA: "32"}}, status={"state": "Open"})],
+        "HyperNode": [
+            hypernode("tier1-a", 1, "trn0"),
+            hypernode("tier1-b", 1, "trn1"),
+            hypernode("tier2-a", 2, "tier1-a", "tier1-b"),
+        ],
         "MutatingWebhookConfiguration": [webhook(each) for each in ("jobs-mutate", "queues-mutate")],
         "ValidatingWebhookConfiguration": [
             webhook(f"{each}-validate") for each in ("cronjobs", "hypernodes", "jobs", "podgroups", "queues")
@@ -145,6 +150,15 @@ def volume() -> Object:
     handle = f"{FILE_SYSTEM}::training"
     csi = {"driver": "fsx.csi.aws.com", "volumeHandle": handle, "volumeAttributes": attributes}
     return named("pv-training", spec={"capacity": {"storage": "1200Gi"}, "csi": csi})
+
+
+def hypernode(name: str, tier: int, *members: str, created: str = "2026-05-01T10:00:00Z") -> Object:
+    """One as Volcano discovers it: of nodes in tier 1, of other HyperNodes above."""
+    type_ = "Node" if tier == 1 else "HyperNode"
+    named_members = [{"type": type_, "selector": {"exactMatch": {"name": each}}} for each in members]
+    made = named(name, spec={"tier": tier, "members": named_members})
+    made["metadata"]["creationTimestamp"] = created
+    return made
 
 
 def webhook(name: str) -> Object:

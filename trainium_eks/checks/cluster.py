@@ -22,6 +22,7 @@ KINDS: Mapping[str, str] = {
     "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "Queue": "scheduling.volcano.sh/v1beta1",
+    "HyperNode": "topology.volcano.sh/v1alpha1",
 }
 """What is read, with the API version. No pods: there may be tens of thousands, and their owners count them."""
 

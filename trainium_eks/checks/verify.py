@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.checks import nodes, scheduling, storage, workloads
+from trainium_eks.checks import nodes, scheduling, storage, topology, workloads
 from trainium_eks.checks.check import Check, CheckStatus, failed
 from trainium_eks.checks.cluster import Unread
 from trainium_eks.checks.examined import Examined
@@ -68,6 +68,7 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Examined], Iterable[Check]]]] = (
     ("storage", "storage", storage.checks),
     ("volcano", "processes", workloads.volcano),
     ("volcano", "webhooks", scheduling.webhooks),
+    ("topology", "HyperNodes", topology.hypernodes),
     ("namespaces", "namespaces", scheduling.namespaces),
     ("queues", "queues", scheduling.queues),
 )

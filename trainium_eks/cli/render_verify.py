@@ -23,6 +23,7 @@ _HEADINGS = {
     "plugins": "Plugins and add-ons",
     "storage": "Storage",
     "volcano": "Volcano",
+    "topology": "Network topology",
     "namespaces": "Namespaces",
     "queues": "Queues",
 }

@@ -24,7 +24,8 @@ TOPOLOGY_TYPE = "ec2"
 """Name of the discovered topology. Volcano takes at most 20 characters and drops a longer one silently."""
 
 DISCOVERY_INTERVAL = "10m"
-"""How often HyperNodes are discovered anew. Nodes that join or leave are noticed at once, besides."""
+"""Volcano 1.15 does not go by it for labels: it discovers HyperNodes anew when a node or a HyperNode comes or goes, or
+a node's label changes (its ``discovery/label/label.go``). Other sources do."""
 
 
 CONTROLLER_RATES: Mapping[str, int] = {
