@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.local.changes import Change, LocalError
+from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
 from trainium_eks.local.objects.api import Api
 from trainium_eks.model.instances import CATALOGUE, Taint
@@ -272,6 +273,20 @@ def test_the_csi_node_of_a_node_that_comes_back_is_the_new_ones(api: Api, nodes:
     for node in live(api, pool).values():
         owner = csi_nodes(api, pool)[node["metadata"]["name"]]["metadata"]["ownerReferences"]
         assert [each["uid"] for each in owner] == [node["metadata"]["uid"]]
+
+
+def test_the_logs_of_a_pod_say_that_no_container_runs(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    name, node = f"pod-{uuid.uuid4().hex[:8]}", live(api, pool)[1]["metadata"]["name"]
+    path = f"/api/v1/namespaces/default/pods/{name}"
+    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while api.request("GET", path)["status"]["phase"] != "Running":
+        assert time.monotonic() < deadline, api.request("GET", path)["status"]
+        time.sleep(0.1)
+    assert api.text("GET", f"{path}/log") == f"{kubelet.MESSAGE}\n"
+    api.request("DELETE", path)
 
 
 def test_a_pod_whose_readiness_kubernetes_took_is_ready_again(api: Api, nodes: Nodes, pool: NodePool) -> None:

@@ -70,6 +70,16 @@ class Paths:
         return self.root / "report.json"
 
     @property
+    def kubelet(self) -> Path:
+        """What kwok answers in the place of kubelets."""
+        return self.root / "kubelet"
+
+    @property
+    def kubelet_config(self) -> Path:
+        """kwok's configuration of it."""
+        return self.kubelet / "config.json"
+
+    @property
     def volcano(self) -> Path:
         """Configuration and certificates of Volcano's processes."""
         return self.root / "volcano"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.control_plane import pki, processes
+from trainium_eks.local.control_plane import kubelet, pki, processes
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_free
@@ -225,6 +225,7 @@ class _Start:
             self._paths.root.chmod(0o700)
         except OSError as error:
             raise unwritable(error, self._paths.root) from error
+        kubelet.write_config(self._paths)
         processes.trim_logs(self._paths)
 
     def _settle_ports(self, moved: list[MovedPort]) -> Settings:
@@ -316,6 +317,7 @@ def _listens(ours: set[str], name: str, port: int) -> bool:
         "etcd": f"--listen-client-urls=https://{HOST}:{port}",
         "etcd-peer": f"--listen-peer-urls=https://{HOST}:{port}",
         "kube-apiserver": f"--secure-port={port}",
+        kubelet.PORT: f"--server-address={HOST}:{port}",
     }
     return flags[name] in ours
 

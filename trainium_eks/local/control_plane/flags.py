@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainium_eks.local.control_plane import pki
+from trainium_eks.local.control_plane import kubelet, pki
 from trainium_eks.local.paths import Paths
 
 HOST = "127.0.0.1"
@@ -21,8 +21,8 @@ NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
 STAGES = Path(__file__).with_name("kwok_stages.yaml")
 """What kwok makes of nodes and pods."""
 
-PORTS = ("etcd", "etcd-peer", "kube-apiserver")
-"""What listens. Controller manager, scheduler and kwok listen nowhere: one thing less that can be taken."""
+PORTS = ("etcd", "etcd-peer", "kube-apiserver", kubelet.PORT)
+"""What listens. Controller manager and scheduler listen nowhere: one thing less that can be taken."""
 
 
 def commands(
@@ -42,7 +42,7 @@ def commands(
         "kube-apiserver": _api_server(paths, ports, service_range),
         "kube-controller-manager": _controller_manager(paths, server),
         "kube-scheduler": _scheduler(paths, server),
-        "kwok": _kwok(paths, server),
+        "kwok": _kwok(paths, ports, server),
     }
     return {name: [str(binaries[name]), *flags] for name, flags in arguments.items()}
 
@@ -89,6 +89,10 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
         f"--service-account-key-file={pki.service_account_public_key(paths)}",
         f"--service-account-signing-key-file={pki.key(paths, 'service-account')}",
         f"--service-cluster-ip-range={service_range}",
+        # All nodes' kubelets are one: no node names a port of its own.
+        f"--kubelet-preferred-address-types={kubelet.ADDRESS_TYPE}",
+        f"--kubelet-port={ports[kubelet.PORT]}",
+        f"--kubelet-certificate-authority={pki.certificate(paths, 'ca')}",
         # Endpoints of the service `kubernetes` must not be loopback addresses, and no pod is there to use them.
         "--endpoint-reconciler-type=none",
         # How long `down` may take: open watches are cut.
@@ -129,11 +133,16 @@ def _scheduler(paths: Paths, server: str) -> list[str]:
     ]
 
 
-def _kwok(paths: Paths, server: str) -> list[str]:
+def _kwok(paths: Paths, ports: Mapping[str, int], server: str) -> list[str]:
     return [
         f"--kubeconfig={pki.kubeconfig(paths, 'kwok')}",
         f"--master={server}",
         f"--config={STAGES}",
+        f"--config={paths.kubelet_config}",
+        # It asks nobody for a password, and has nothing to tell but one sentence.
+        f"--server-address={HOST}:{ports[kubelet.PORT]}",
+        f"--tls-cert-file={pki.certificate(paths, kubelet.CERTIFICATE)}",
+        f"--tls-private-key-file={pki.key(paths, kubelet.CERTIFICATE)}",
         f"--manage-nodes-with-annotation-selector={NODE_SELECTOR}",
         # Renewed at a quarter of it.
         "--node-lease-duration-seconds=160",

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.kubeconfig import document
@@ -79,6 +80,7 @@ def _servers(service_range: str) -> tuple[_Server, ...]:
     return (
         _Server("kube-apiserver", (*API_SERVER_HOSTS, service)),
         _Server("etcd", ("127.0.0.1", "localhost"), "etcd-ca"),
+        _Server(kubelet.CERTIFICATE, (kubelet.HOST,)),
     )
 
 

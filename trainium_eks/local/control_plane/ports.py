@@ -53,7 +53,8 @@ class Settings:
         """What was remembered; nothing when it is not there or not readable."""
         try:
             document = json.loads(paths.settings.read_text())
-            ports = {name: document["ports"][name] for name in PORTS}
+            known = dict(document["ports"])
+            ports = {name: known[name] for name in PORTS if name in known}  # a file of before had fewer
             complete = document["complete"]
             service_range = str(document.get("serviceRange", SERVICE_RANGE))  # a file of before had no other
         except (OSError, ValueError, KeyError, TypeError):

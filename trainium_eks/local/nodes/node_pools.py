@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import kubelet
 from trainium_eks.model.instances import (
     EKS_EFFECTS,
     INSTANCE_TYPE_LABEL,
@@ -195,6 +196,7 @@ def manifest(pool: NodePool, number: int) -> dict[str, Any]:
                 {"type": "InternalIP", "address": _address(name)},
                 {"type": "Hostname", "address": name},
                 {"type": "InternalDNS", "address": name},
+                {"type": kubelet.ADDRESS_TYPE, "address": kubelet.HOST},
             ],
             "nodeInfo": _node_info(pool, instance_id),
         },
