@@ -151,10 +151,14 @@ def test_a_taint_that_somebody_took_away_comes_back_and_kubernetes_own_stay(
 def test_what_a_type_has_changes_on_the_running_nodes(api: Api, nodes: Nodes, pool: NodePool) -> None:
     nodes.apply(pool, TIMEOUT_SECONDS)
     before = uids(live(api, pool))
+    addresses = live(api, pool)[1]["status"]["addresses"]
+    path = f"/api/v1/nodes/{live(api, pool)[1]['metadata']['name']}/status"
+    api.request("PATCH", path, {"status": {"addresses": addresses[:1]}}, content_type=MERGE)
     without_efa = replace(pool, instance=replace(pool.instance, efa_interfaces=0, accelerators=8))
     assert nodes.apply(without_efa, TIMEOUT_SECONDS).change is Change.UPDATED
     found = live(api, pool)
     assert uids(found) == before
+    assert found[1]["status"]["addresses"] == addresses
     for amounts in (found[1]["status"]["capacity"], found[1]["status"]["allocatable"]):
         assert amounts["aws.amazon.com/neuron"] == "8"
         assert "vpc.amazonaws.com/efa" not in amounts

@@ -85,8 +85,11 @@ class Nodes:
         """Status first: the annotation that says what a node was made from must not be ahead of it."""
         path = f"/api/v1/nodes/{wanted['metadata']['name']}"
         status = {
-            field: {**dict.fromkeys(live["status"].get(field) or {}), **wanted["status"][field]}
-            for field in ("capacity", "allocatable")
+            "addresses": wanted["status"]["addresses"],
+            **{
+                field: {**dict.fromkeys(live["status"].get(field) or {}), **wanted["status"][field]}
+                for field in ("capacity", "allocatable")
+            },
         }
         # The list of taints is one field to the API server: Kubernetes' own, of a cordoned node say, are in it, too.
         taints = [
