@@ -245,7 +245,12 @@ NODES = [
     fault(
         "R15", "a private subnet gives public addresses", "mapPublicIp", put("private-az4", "mapPublicIpOnLaunch", True)
     ),
-    fault("R15", "one without nodes does", "mapPublicIp", put("private-az1", "mapPublicIpOnLaunch", True)),
+    fault(
+        "R15",
+        "a private subnet without nodes does",
+        "mapPublicIp",
+        both(put("private-az1", "mapPublicIpOnLaunch", True), put("system", "subnetIds", ["subnet-private-az4"])),
+    ),
     fault(
         "R15",
         "a public subnet of nodes gives public addresses",
@@ -459,6 +464,16 @@ STORAGE = [
         "skipFinalBackup",
         both(drop("link"), put("file-system", "automaticBackupRetentionDays", 7)),
     ),
+    fault(
+        "R39",
+        "a last backup is not mentioned",
+        "skipFinalBackup",
+        both(
+            drop("link"),
+            put("file-system", "automaticBackupRetentionDays", 7),
+            put("file-system", "skipFinalBackup", DROP),
+        ),
+    ),
     fault("R39", "production may delete it", "protect", option("file-system", protect=False)),
     fault(
         "R39",
@@ -518,6 +533,24 @@ STORAGE = [
     fault("R48", "no lifecycle", "BucketLifecycleConfiguration", drop("lifecycle")),
     fault("R48", "a lifecycle that is off", "enabled", put("lifecycle", "rules.0.status", "Disabled")),
     fault("R49", "plain HTTP", "SecureTransport", drop("bucket-policy")),
+    fault(
+        "R49",
+        "plain HTTP is denied to one role alone",
+        "for everybody",
+        put(
+            "bucket-policy",
+            "policy",
+            policy(
+                {
+                    "Effect": "Deny",
+                    "Principal": {"AWS": "arn:aws:iam::123456789012:role/one"},
+                    "Action": "s3:*",
+                    "Resource": "arn:aws:s3:::sim-data/*",
+                    "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+                }
+            ),
+        ),
+    ),
     fault("R49", "everybody reads", "Principal", put("bucket-policy", "policy", OPEN_POLICY)),
     fault("R50", "destroy empties it", "forceDestroy", put("bucket", "forceDestroy", True)),
     fault("R50", "production may delete it", "protect", option("bucket", protect=False)),
