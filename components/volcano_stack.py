@@ -200,6 +200,7 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
         "go_memlimit_enable": True,
         **volcano_config.CONTROLLER_RATES,
         **volcano_config.SCHEDULER_RATES,
+        **volcano_config.NODES_CONSIDERED,
         **volcano_config.LOG_LEVELS,
         # Webhooks fail closed: a Volcano that is down must never keep the cluster's own pods from starting.
         "webhooks_namespace_selector_expressions": [

@@ -70,6 +70,7 @@ def test_a_gang_of_a_thousand_does_not_wait_for_the_controllers_rates(record: Re
     threads = [custom[f"controller_worker_threads{suffix}"] for suffix in ("", "_for_gc", "_for_podgroup")]
     assert threads == [16, 8, 16]
     assert (custom["scheduler_kube_api_qps"], custom["scheduler_kube_api_burst"]) == (2000, 2000)
+    assert custom["scheduler_percentage_nodes_to_find"] == 10
     assert custom["controller_resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
 
 
