@@ -51,7 +51,7 @@ types: $(VENV)/.dev
 	@$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	@$(BIN)/pytest -n 3 $(ARGS)
+	@$(BIN)/pytest -n 4 $(ARGS)
 
 test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
 	@$(BIN)/pytest -n 0 tests/engine $(ARGS)

@@ -118,7 +118,7 @@ def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> No
     assert project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "secrets", "-A").returncode == 1
     shown = project.trn("local", "kubeconfig", "--as", "kube-system")
     assert (shown.returncode, shown.stdout) == (1, "")
-    assert "there are training" in shown.stderr
+    assert "teams: training" in shown.stderr
 
 
 def test_status_names_every_process(project: LocalProject) -> None:

@@ -200,7 +200,7 @@ SPECS: dict[str, tuple[Json, str]] = {
     "a file system of its own": ({"volumes": [_ephemeral()]}, "storage class fsx"),
     "another's volume": (
         {"volumes": [_ephemeral(storage_class="", volumeName="speech-fsx")]},
-        "must not name a volume",
+        "must not name an existing volume",
     ),
     "any EBS volume": ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}]}, "volumes must be"),
     "any NFS server": (
@@ -271,7 +271,10 @@ def test_a_job_of_the_systems_priority_is_refused(researcher: Api) -> None:
 
 
 def test_a_jobs_own_claim_makes_no_file_system(researcher: Api) -> None:
-    for claim, said in ((_claim(), "storage class fsx"), (_claim("", volumeName="speech-fsx"), "name a volume")):
+    for claim, said in (
+        (_claim(), "storage class fsx"),
+        (_claim("", volumeName="speech-fsx"), "name an existing volume"),
+    ):
         volumes = [{"mountPath": "/data", "volumeClaim": claim}]
         assert said in refusal(researcher, _job(job={"volumes": volumes}))
     mounted = [{"mountPath": "/data", "volumeClaimName": "fsx-claim"}]

@@ -173,7 +173,7 @@ def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
 LATE: dict[str, tuple[Program, str]] = {
     "node_groups": (
         lambda given: AcceleratorNodeGroup("g", {**GROUP, "instance_type": given}),
-        r"instance_type: an Output, which is known only during an update.*(\n.*)*give the value itself",
+        r"instance_type: an Output, known only during an update.*(\n.*)*give the value itself",
     ),
     "principals": (
         lambda given: TrainingNamespace("t", {**TEAM, "principals": [given]}),

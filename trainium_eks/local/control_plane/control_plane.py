@@ -188,6 +188,7 @@ class _Start:
         settings = self._settle_ports(moved)
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
+        kubelet.write_config(self._paths)
         wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
         kept = self._stop_all_but(wanted)
         if not settings.is_complete and "etcd" not in kept:
@@ -225,7 +226,6 @@ class _Start:
             self._paths.root.chmod(0o700)
         except OSError as error:
             raise unwritable(error, self._paths.root) from error
-        kubelet.write_config(self._paths)
         processes.trim_logs(self._paths)
 
     def _settle_ports(self, moved: list[MovedPort]) -> Settings:
