@@ -57,6 +57,15 @@ def uids(found: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     return {number: node["metadata"]["uid"] for number, node in found.items()}
 
 
+def run_pod(api: Api, pool: NodePool) -> str:
+    """A new pod on the group's first node; its path."""
+    name, node = f"pod-{uuid.uuid4().hex[:8]}", live(api, pool)[1]["metadata"]["name"]
+    path = f"/api/v1/namespaces/default/pods/{name}"
+    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    return path
+
+
 def patch(api: Api, node: Mapping[str, Any], body: object) -> None:
     """As a person would, whose name stands by what they change."""
     path, query = f"/api/v1/nodes/{node['metadata']['name']}", {"fieldManager": "somebody"}
@@ -281,10 +290,7 @@ def test_the_csi_node_of_a_node_that_comes_back_is_the_new_ones(api: Api, nodes:
 
 def test_the_logs_of_a_pod_say_that_no_container_runs(api: Api, nodes: Nodes, pool: NodePool) -> None:
     nodes.apply(pool, TIMEOUT_SECONDS)
-    name, node = f"pod-{uuid.uuid4().hex[:8]}", live(api, pool)[1]["metadata"]["name"]
-    path = f"/api/v1/namespaces/default/pods/{name}"
-    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
-    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    path = run_pod(api, pool)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while api.request("GET", path)["status"]["phase"] != "Running":
         assert time.monotonic() < deadline, api.request("GET", path)["status"]
@@ -296,10 +302,7 @@ def test_the_logs_of_a_pod_say_that_no_container_runs(api: Api, nodes: Nodes, po
 def test_a_pod_whose_readiness_kubernetes_took_is_ready_again(api: Api, nodes: Nodes, pool: NodePool) -> None:
     """As after a pause in which its node showed no sign of life."""
     nodes.apply(pool, TIMEOUT_SECONDS)
-    name, node = f"pod-{uuid.uuid4().hex[:8]}", live(api, pool)[1]["metadata"]["name"]
-    path = f"/api/v1/namespaces/default/pods/{name}"
-    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "x"}]}
-    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    path = run_pod(api, pool)
 
     def is_ready() -> bool:
         conditions = api.request("GET", path)["status"].get("conditions") or []
