@@ -1,16 +1,80 @@
-"""A kubeconfig of a stack's outputs as a file, for as long as it is used."""
+"""A stack's outputs and its cluster: those of the local cloud, of a file, or of the deployed stack."""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from trainium_eks.checks.local_report import LocalReport, ReportError
+from trainium_eks.cli import recording
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.shape import ShapeError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stack: what it says of itself, and how its cluster is reached."""
+
+    stack: str
+    """Empty when only the outputs are known."""
+    outputs: StackOutputs
+    local: LocalReport | None = None
+    """What the local cloud reports; None for a stack on AWS."""
+    paths: Paths | None = None
+    """Files of the local cloud; None for a stack on AWS."""
+    kubeconfig: Path | None = None
+    """None for the one in the outputs."""
+
+
+def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, directory: Path | None) -> Source:
+    """The outputs of the file given, of the local cloud where the stack has one, else of the deployed stack.
+
+    Args:
+        stack: its name; not asked for when there is a file.
+        outputs: JSON as ``pulumi stack output --json --show-secrets`` prints it.
+        kubeconfig: instead of the one in the outputs.
+        directory: of the project; see :func:`recording.find_project`.
+
+    Raises:
+        Failure: a file that is missing or holds something else, no such stack, or no outputs.
+    """
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise Failure(WRONG_USAGE, f"there is no kubeconfig {kubeconfig}")
+    if outputs is not None:
+        # A local cloud keeps its report beside its outputs.
+        paths = Paths(outputs.resolve().parent)
+        if outputs.name == paths.outputs.name and paths.report.is_file():
+            return _local("", paths, kubeconfig)
+        return Source("", _read(outputs), kubeconfig=kubeconfig)
+    project = recording.find_project(directory)
+    paths = Paths.of(project, stack)
+    if paths.outputs.is_file():
+        return _local(stack, paths, kubeconfig)
+    recording.check_stack(project, stack)
+    return Source(stack, _deployed(project, stack), kubeconfig=kubeconfig)
+
+
+@contextmanager
+def open_kubeconfig(source: Source) -> Iterator[Path]:
+    """The kubeconfig as a file. That of the outputs is there, for its owner alone, only while it is used.
+
+    Raises:
+        Failure: see :func:`kubeconfig_file`.
+    """
+    if source.kubeconfig is not None:
+        check_commands(source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig.is_file() else "")
+        yield source.kubeconfig
+        return
+    with kubeconfig_file(source.outputs.kubeconfig) as file:
+        yield file
 
 
 @contextmanager
@@ -56,3 +120,49 @@ def _commands(kubeconfig: str) -> Iterator[str]:
                 yield str(user["user"]["exec"]["command"])
     except (yaml.YAMLError, KeyError, TypeError):
         return  # the client says what is wrong with it
+
+
+def _local(stack: str, paths: Paths, kubeconfig: Path | None) -> Source:
+    try:
+        report = LocalReport.load(paths.report, _running(paths))
+    except ReportError as error:
+        raise Failure(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
+    return Source(stack, _read(paths.outputs), report, paths, kubeconfig or paths.kubeconfig)
+
+
+def _running(paths: Paths) -> set[str]:
+    from trainium_eks.local.control_plane import processes
+
+    return {each.name for each in processes.running(paths)}
+
+
+def _read(file: Path) -> StackOutputs:
+    try:
+        return StackOutputs.load(file)
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"cannot read {file}: {error.strerror}") from None
+    except ShapeError as error:
+        raise Failure(WRONG_USAGE, f"{file} does not hold a stack's outputs", error.problems) from None
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"{file} is not JSON: {error}") from None
+
+
+def _deployed(project: Path, stack: str) -> StackOutputs:
+    """What Pulumi says of a stack."""
+    if shutil.which("pulumi") is None:
+        raise Failure(
+            WRONG_USAGE,
+            f"stack {stack} has no local cloud here, and pulumi, which knows the deployed stack, is not on PATH.\n"
+            f"  Local: trn local up --stack {stack}\n"
+            "  On AWS: install https://www.pulumi.com/docs/install/, or give the outputs with --outputs FILE",
+        )
+    try:
+        return StackOutputs.load(stack, directory=project)
+    except RuntimeError as error:
+        raise Failure(WRONG_USAGE, f"the outputs of the stack {stack} cannot be read: {error}") from None
+    except ShapeError as error:
+        # The first `up` of a stack writes its outputs at the end.
+        title = f"the stack {stack} has no usable outputs; has its `up` finished?"
+        raise Failure(WRONG_USAGE, title, error.problems) from None
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"pulumi did not answer with JSON: {error}") from None

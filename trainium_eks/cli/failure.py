@@ -14,6 +14,12 @@ FAILED = 1
 WRONG_USAGE = 2
 """The command cannot begin: no project, no such stack, file or commit."""
 
+_COMMANDS = (
+    *("cancel", "compile", "deploy", "image", "jobs", "kubeconfig", "local", "logs", "plan", "profile", "scale"),
+    *("stage", "status", "tensorboard", "top", "train", "verify"),
+)
+_COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
+
 
 class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
     """Ends a command with an exit code."""
@@ -60,6 +66,4 @@ def complain(failure: Failure) -> int:
 
 def as_typed(text: str) -> str:
     """The text with each ``trn`` command as it can be typed here: ``./trn`` in a checkout where none is installed."""
-    return (
-        text if shutil.which("trn") else re.sub(r"(?<![\w./-])trn (?=(?:deploy|local|plan|verify)\b)", "./trn ", text)
-    )
+    return text if shutil.which("trn") else _COMMAND.sub("./trn ", text)

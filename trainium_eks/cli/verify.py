@@ -1,7 +1,6 @@
 """``trn verify``: find the stack's outputs and its cluster, look, judge, show; again until it is well, if asked."""
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,15 +10,10 @@ from pathlib import Path
 
 from trainium_eks.checks.check import CheckStatus
 from trainium_eks.checks.cluster import Refused
-from trainium_eks.checks.local_report import LocalReport, ReportError
 from trainium_eks.checks.verify import Verification
-from trainium_eks.cli import recording
-from trainium_eks.cli.cluster_access import check_commands, kubeconfig_file
+from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.paths import Paths
-from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.model.shape import ShapeError
 
 PAUSE_SECONDS = 5
 """Between two looks."""
@@ -43,18 +37,6 @@ class VerifyOptions:
     """Look again until nothing fails."""
 
 
-@dataclass(frozen=True)
-class _Source:
-    """What is verified against what."""
-
-    stack: str
-    """Empty when only the outputs are known."""
-    outputs: StackOutputs
-    local: LocalReport | None
-    kubeconfig: Path | None
-    """None for the one in the outputs."""
-
-
 Look = Callable[[], Verification]
 """Reads the cluster and judges it.
 
@@ -66,8 +48,8 @@ Raises:
 def run(asked: VerifyOptions) -> int:
     """Shows what is as the stack says and what is not; the exit code: 0, 1 when something failed, 2 for wrong usage."""
     try:
-        source = _find(asked)
-        with _kubeconfig(source) as kubeconfig:
+        source = find_source(asked.stack, asked.outputs, asked.kubeconfig, asked.directory)
+        with open_kubeconfig(source) as kubeconfig:
             found = _until_well(asked, _looks(source, kubeconfig))
     except Failure as failure:
         if asked.as_json:
@@ -83,82 +65,7 @@ def run(asked: VerifyOptions) -> int:
     return FAILED if found.failed else 0
 
 
-def _find(asked: VerifyOptions) -> _Source:
-    """The outputs: of the file given, of the local cloud where the stack has one, else of the deployed stack."""
-    if asked.kubeconfig is not None and not asked.kubeconfig.is_file():
-        raise Failure(WRONG_USAGE, f"there is no kubeconfig {asked.kubeconfig}")
-    if asked.outputs is not None:
-        # A local cloud keeps its report beside its outputs.
-        paths = Paths(asked.outputs.resolve().parent)
-        if asked.outputs.name == paths.outputs.name and paths.report.is_file():
-            return _local("", paths, asked.kubeconfig)
-        return _Source("", _read(asked.outputs), None, asked.kubeconfig)
-    project = recording.find_project(asked.directory)
-    paths = Paths.of(project, asked.stack)
-    if paths.outputs.is_file():
-        return _local(asked.stack, paths, asked.kubeconfig)
-    recording.check_stack(project, asked.stack)
-    return _Source(asked.stack, _deployed(project, asked.stack), None, asked.kubeconfig)
-
-
-def _local(stack: str, paths: Paths, kubeconfig: Path | None) -> _Source:
-    try:
-        report = LocalReport.load(paths.report, _running(paths))
-    except ReportError as error:
-        raise Failure(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
-    return _Source(stack, _read(paths.outputs), report, kubeconfig or paths.kubeconfig)
-
-
-def _running(paths: Paths) -> set[str]:
-    from trainium_eks.local.control_plane import processes
-
-    return {each.name for each in processes.running(paths)}
-
-
-def _read(file: Path) -> StackOutputs:
-    try:
-        return StackOutputs.load(file)
-    except OSError as error:
-        raise Failure(WRONG_USAGE, f"cannot read {file}: {error.strerror}") from None
-    except ShapeError as error:
-        raise Failure(WRONG_USAGE, f"{file} does not hold a stack's outputs", error.problems) from None
-    except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{file} is not JSON: {error}") from None
-
-
-def _deployed(project: Path, stack: str) -> StackOutputs:
-    """What Pulumi says of a stack."""
-    if shutil.which("pulumi") is None:
-        raise Failure(
-            WRONG_USAGE,
-            f"stack {stack} has no local cloud here, and pulumi, which knows the deployed stack, is not on PATH.\n"
-            f"  Local: trn local up --stack {stack}\n"
-            "  On AWS: install https://www.pulumi.com/docs/install/, or give the outputs with --outputs FILE",
-        )
-    try:
-        return StackOutputs.load(stack, directory=project)
-    except RuntimeError as error:
-        raise Failure(WRONG_USAGE, f"the outputs of the stack {stack} cannot be read: {error}") from None
-    except ShapeError as error:
-        # The first `up` of a stack writes its outputs at the end.
-        title = f"the stack {stack} has no usable outputs; has its `up` finished?"
-        raise Failure(WRONG_USAGE, title, error.problems) from None
-    except ValueError as error:
-        raise Failure(WRONG_USAGE, f"pulumi did not answer with JSON: {error}") from None
-
-
-@contextmanager
-def _kubeconfig(source: _Source) -> Iterator[Path]:
-    """The kubeconfig as a file. That of the outputs is there, for its owner alone, only while it is used."""
-    if source.kubeconfig is not None:
-        check_commands(source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig.is_file() else "")
-        yield source.kubeconfig
-        return
-    with kubeconfig_file(source.outputs.kubeconfig) as file:
-        yield file
-
-
-def _looks(source: _Source, kubeconfig: Path) -> Look:
+def _looks(source: Source, kubeconfig: Path) -> Look:
     """How this cluster is looked at."""
     from trainium_eks.checks import cluster, verify
     from trainium_eks.checks.examined import Examined

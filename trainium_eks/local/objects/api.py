@@ -7,7 +7,7 @@ its model classes are not used, because what is applied is whatever the program 
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
@@ -165,6 +165,74 @@ class Api:
                 if method == "POST" or spent > UNREACHABLE_SECONDS:
                     raise self._unreachable(_last_words(error)) from error
             time.sleep(pause)
+
+    def lines(
+        self, path: str, *, query: Mapping[str, str] | None = None, quiet_seconds: float = 3600.0
+    ) -> Generator[str, None, None]:
+        """The lines of an answer that goes on (a watch, a log that is followed), as they come; closing it ends it.
+
+        Not repeated: where it breaks off, the caller knows from where to go on.
+
+        Args:
+            path: with its leading slash, escaped.
+            query: parameters (``{"watch": "true"}``, ``{"follow": "true"}``).
+            quiet_seconds: how long nothing may come.
+
+        Raises:
+            ApiError: the server refused.
+            LocalError: it cannot be reached, breaks off, or is quiet for too long.
+        """
+        headers = {"Accept": "application/json, */*", "User-Agent": FIELD_MANAGER}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        try:
+            answer = self._client.rest_client.pool_manager.request(
+                "GET",
+                self.server + path,
+                fields=dict(query or {}),
+                headers=headers,
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=10.0, read=quiet_seconds),
+                retries=False,
+            )
+            try:
+                if answer.status >= 400:
+                    raise ApiError.of(answer.status, _decoded(answer.read()))
+                rest = b""
+                for chunk in answer.stream(65536, decode_content=True):
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    yield from map(_decoded, whole)
+                if rest:
+                    yield _decoded(rest)
+            finally:
+                answer.close()  # not given back to the pool: more of it may be on its way
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(_last_words(error)) from error
+
+    def watch(
+        self, api_version: str, kind: str, *, namespace: str = "", since: str = "", labels: str = "", fields: str = ""
+    ) -> Generator[tuple[str, dict[str, Any]], None, None]:
+        """Changes of a kind's objects as they happen: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the
+        object. It ends when the server ends it, which it does every some minutes.
+
+        Args:
+            api_version: such as ``v1``.
+            kind: such as ``Pod``.
+            namespace: all of them when empty.
+            since: resource version of the list that is known; everything is ``ADDED`` first when empty.
+            labels: a label selector.
+            fields: a field selector.
+
+        Raises:
+            ApiError: refused; 410 where ``since`` is too old: list again.
+            LocalError: see :meth:`lines`.
+        """
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
+        query |= {"labelSelector": labels, "fieldSelector": fields}
+        for line in self.lines(self.kind(api_version, kind).path(namespace), query=_without_empty(query)):
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise ApiError.of(int(event["object"].get("code") or 500), json.dumps(event["object"]))
+            yield event["type"], event["object"]
 
     def _once(
         self, method: str, path: str, body: object, query: Mapping[str, str], content_type: str, timeout_seconds: float

@@ -1,0 +1,5 @@
+"""Commands that watch: jobs, status, logs, top, tensorboard, profile, cancel. The work is in modules of their own."""
+
+import typer
+
+app = typer.Typer(add_completion=False)

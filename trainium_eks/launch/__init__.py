@@ -1,0 +1,1 @@
+"""Jobs: what a training job is, and the objects that it becomes. Imports no pulumi."""

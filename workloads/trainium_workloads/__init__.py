@@ -1,0 +1,1 @@
+"""What runs inside a job's containers. Standard library alone, but for what says otherwise."""
