@@ -1,0 +1,97 @@
+"""Which pod of a job is which: node ranks, and the selectors that find the pods.
+
+A gang is a Volcano job of one of two shapes: TorchX's, a task for each node (``trainer-0``, ``trainer-1``, … with one
+pod each), or one task, ``trainer``, with a pod for each node. Pure functions on objects as the API server gives them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+JOB_API = "batch.volcano.sh/v1alpha1"
+"""API version of Volcano's jobs."""
+
+ROLE = "trainer"
+"""Name of the role in TorchX's words, and what the names of its tasks begin with."""
+
+JOB_NAME_LABEL = "volcano.sh/job-name"
+"""Label of a pod: its job. Volcano's controllers set it."""
+
+TASK_INDEX_LABEL = "volcano.sh/task-index"
+"""Label of a pod: its number in its task. Volcano's controllers set it."""
+
+REPLICA_LABEL = "torchx.pytorch.org/replica-id"
+"""Label of a pod of a job in TorchX's shape: its node rank."""
+
+KIND_LABEL = "trainium-eks/kind"
+"""Label of what ``trn`` submits: ``train`` or ``compile``; absent on jobs of plain ``torchx run``."""
+
+Annotation = Literal[
+    "world-size",
+    "nodes",
+    "image",
+    "script",
+    "cache-key",
+    "capacity-block-ends",
+    "launcher",
+]
+
+
+def annotation(name: Annotation) -> str:
+    """Key of an annotation that ``trn`` writes on its jobs; plain TorchX jobs have none of them.
+
+    ``launcher`` is ``torchrun`` or ``gang`` (the standard library's), the others are what they are called.
+    """
+    return f"trainium-eks/{name}"
+
+
+def pod_selector(job: str) -> str:
+    """Label selector of a job's pods."""
+    return f"{JOB_NAME_LABEL}={job}"
+
+
+def node_rank(pod: Mapping[str, Any]) -> int:
+    """The node's number in its gang, from 0; rank 0 of the training is on node 0.
+
+    Args:
+        pod: of a job of either shape.
+
+    Raises:
+        ValueError: for a pod of no such job.
+    """
+    metadata = pod["metadata"]
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    for label in (REPLICA_LABEL, TASK_INDEX_LABEL):
+        if labels.get(label, "").isdecimal():
+            return int(labels[label])
+    # Of a Volcano that labels less: `<job>-trainer-<rank>-0`, or `<job>-trainer-<rank>`.
+    named = re.search(rf"-{ROLE}-(\d+)(-0)?$", str(metadata.get("name", "")))
+    if named is None:
+        raise ValueError(f"pod {metadata.get('name')} is not part of a training job")
+    return int(named[1])
+
+
+def by_node_rank(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The pods of a job, node 0 first."""
+    return sorted(pods, key=node_rank)
+
+
+def by_process_rank(pods: Iterable[Mapping[str, Any]], launcher: str = "torchrun") -> list[Mapping[str, Any]]:
+    """The pods of a job in the order of the ranks that run on them: the first has ranks 0 to n-1, the next n to 2n-1.
+
+    torchrun's rendezvous numbers nodes by the text of their host names (``sorted(state.participants)`` in torch's
+    ``dynamic_rendezvous.py``), so that node 10 comes before node 2. Node 0 is first in both.
+
+    Args:
+        pods: all of them.
+        launcher: ``torchrun`` or ``gang``: the job's annotation, ``torchrun`` where it has none.
+    """
+    if launcher == "gang":
+        return by_node_rank(pods)
+    return sorted(pods, key=_host)
+
+
+def _host(pod: Mapping[str, Any]) -> str:
+    """As the host names compare: each is followed by a dot and the job's domain."""
+    name = (pod.get("spec") or {}).get("hostname") or pod["metadata"]["name"]
+    return f"{name}."
