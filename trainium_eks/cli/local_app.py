@@ -20,6 +20,9 @@ Directory = Annotated[
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")]
 
+images_app = typer.Typer(help="Environments for pods that run: images `local/…`.", add_completion=False)
+app.add_typer(images_app, name="images", invoke_without_command=True)
+
 
 @app.command()
 def up(
@@ -94,3 +97,46 @@ def logs(
     from trainium_eks.cli import local
 
     raise typer.Exit(local.logs(local.Target(stack, directory), process, lines=lines, follow=follow))
+
+
+@images_app.callback()
+def images(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON and nothing else.")] = False,
+) -> None:
+    """List the images that pods of local clouds can have; they are shared by all stacks of this user."""
+    if context.invoked_subcommand is None:
+        from trainium_eks.cli import local_images
+
+        raise typer.Exit(local_images.show(as_json=as_json))
+
+
+@images_app.command("list")
+def list_images(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON and nothing else.")] = False,
+) -> None:
+    """List the images that pods of local clouds can have."""
+    from trainium_eks.cli import local_images
+
+    raise typer.Exit(local_images.show(as_json=as_json))
+
+
+@images_app.command("make")
+def make_image(
+    name: Annotated[str, typer.Argument(help="`torch`, or any name together with --requirements.")],
+    requirements: Annotated[
+        Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="A requirements file of pip.")
+    ] = None,
+) -> None:
+    """Make an image: a virtual environment in the cache, with what the requirements file asks for."""
+    from trainium_eks.cli import local_images
+
+    raise typer.Exit(local_images.make(name, requirements))
+
+
+@images_app.command("remove")
+def remove_image(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` only that one.")]) -> None:
+    """Remove an image from the cache."""
+    from trainium_eks.cli import local_images
+
+    raise typer.Exit(local_images.remove(name))

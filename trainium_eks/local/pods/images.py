@@ -1,0 +1,343 @@
+"""Local images: what a pod with an image ``local/<name>[:<tag>]`` runs in.
+
+No container image: a virtual environment in the user's cache, made once from a requirements file and shared by all
+clones and stacks. Its tag is a digest of the interpreter and the requirements, so the same file gives the same image.
+``local/python`` is always there: the interpreter that runs ``trn``, with its standard library alone. In a pod of any
+local image ``trainium_workloads`` can be imported, too.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+from filelock import FileLock
+
+from trainium_eks.fetched import cache
+from trainium_eks.local.changes import LocalError
+
+PREFIX = "local/"
+"""How images begin that run here."""
+
+PYTHON = "python"
+"""The image that is always there."""
+
+NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
+"""What an image may be called."""
+
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch's builds without CUDA: a twentieth of what PyPI has for Linux."""
+
+_DIGEST_LENGTH = 12
+_TORCH_REQUIREMENTS = Path(__file__).with_name("torch-requirements.txt")
+
+
+@dataclass(frozen=True)
+class LocalImage:
+    """An image that pods can have."""
+
+    name: str
+    """Without the prefix: ``torch``."""
+    tag: str
+    """Twelve hexadecimal digits."""
+    path: Path
+    """The environment: ``bin/python`` is in there."""
+    has_torch: bool
+    """Whether ``torch`` and ``torchrun`` are in it."""
+    size_bytes: int = 0
+    """On disk."""
+    made: float = 0.0
+    """Seconds since the epoch; 0 for ``local/python``, which is made when it is first used."""
+    requirements: str = ""
+    """What was asked for, as in the file."""
+
+    @property
+    def reference(self) -> str:
+        """As a pod names it: ``local/torch:0123456789ab``."""
+        return f"{PREFIX}{self.name}:{self.tag}"
+
+    @property
+    def programs(self) -> Path:
+        """The directory that comes first in a container's ``PATH``."""
+        return self.path / "bin"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make an image."""
+
+    name: str
+    requirements: str
+    """Text of a requirements file of pip."""
+    first_index: str = ""
+    """A package index to try before those that pip is configured with."""
+    size: str = ""
+    """What to expect, for people."""
+
+
+def is_local(reference: str) -> bool:
+    """Whether an image is run here instead of being simulated."""
+    return reference.startswith(PREFIX)
+
+
+def find(name: str) -> LocalImage | None:
+    """An image that can be used now; nothing when it has to be made first.
+
+    Args:
+        name: ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
+    """
+    name, _, tag = name.removeprefix(PREFIX).partition(":")
+    found = [each for each in all_images() if each.name == name and tag in ("", each.tag)]
+    return max(found, key=lambda each: each.made, default=None)
+
+
+def all_images() -> tuple[LocalImage, ...]:
+    """Every image that can be used, by name, the newest of each first."""
+    found = [_python()]
+    for record in sorted(_home().glob("*.json")):
+        image = _read(record)
+        # An environment whose interpreter was uninstalled cannot be used any more.
+        if image is not None and (image.programs / "python").exists():
+            found.append(image)
+    return tuple(sorted(found, key=lambda each: (each.name, -each.made)))
+
+
+def how_to_make(reference: str) -> str:
+    """The command that makes a missing image, for messages."""
+    name, _, tag = reference.removeprefix(PREFIX).partition(":")
+    if tag and find(name) is not None:
+        return f"an image with another tag is here: use {PREFIX}{name}"
+    known = "" if name == "torch" else " --requirements FILE"
+    return f"make it with `trn local images make {name}{known}`"
+
+
+def ensure(image: LocalImage) -> LocalImage:
+    """Makes ``local/python``'s environment where it is not there yet; others are there when they were found.
+
+    Raises:
+        LocalError: the cache cannot be written.
+    """
+    if image.name == PYTHON and not (image.programs / "python").exists():
+        with _lock(image.path):
+            if not (image.programs / "python").exists():
+                _environment(image.path)
+    return image
+
+
+def known_recipe(name: str) -> Recipe:
+    """The recipe of an image that comes with the library: ``torch``.
+
+    Raises:
+        LocalError: there is none of that name.
+    """
+    if name != "torch":
+        raise LocalError(
+            f"no requirements come with the library for {name!r}, only for torch: "
+            f"give a file, `trn local images make {name} --requirements FILE`"
+        )
+    is_cuda_build = platform.system() == "Linux" and platform.machine() == "x86_64"
+    from_pypi = "; where that is not reachable, about 6 GB from PyPI (the CUDA build)" if is_cuda_build else ""
+    size = f"about 200 MB to download and 1 GB on disk, a minute or two{from_pypi}"
+    return Recipe(name, _TORCH_REQUIREMENTS.read_text(encoding="utf-8"), TORCH_INDEX, size)
+
+
+def make(recipe: Recipe, progress: Callable[[str], None] = lambda _line: None) -> LocalImage:
+    """Makes an image, or finds that it is there already.
+
+    Killed at any moment, it leaves nothing that would be found as an image.
+
+    Args:
+        recipe: what to install.
+        progress: told what is being done, a line each.
+
+    Raises:
+        LocalError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
+    """
+    _check_name(recipe.name)
+    tag = digest(recipe.requirements)
+    place = _home() / f"{recipe.name}-{tag}"
+    record = place.with_suffix(".json")
+    with _lock(place):
+        there = _read(record)
+        if there is not None and (there.programs / "python").exists():
+            # Made again it is the newest of its name.
+            image = replace(there, made=time.time())
+            _write(record, image)
+            progress(f"{image.reference} is there already")
+            return image
+        shutil.rmtree(place, ignore_errors=True)
+        progress(f"Making {PREFIX}{recipe.name}:{tag}" + (f": {recipe.size}" if recipe.size else ""))
+        try:
+            _environment(place)
+            _install(recipe, place, progress)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        has_torch = any(place.glob("lib*/python*/site-packages/torch/__init__.py"))
+        image = LocalImage(recipe.name, tag, place, has_torch, _size(place), time.time(), recipe.requirements)
+        _write(record, image)
+        return image
+
+
+def remove(name: str) -> tuple[LocalImage, ...]:
+    """Removes an image from the cache: all of a name, or with ``:<tag>`` one.
+
+    Raises:
+        LocalError: there is none, it is ``local/python``, or a process runs in it.
+    """
+    name, _, tag = name.removeprefix(PREFIX).partition(":")
+    if name == PYTHON:
+        raise LocalError(f"{PREFIX}{PYTHON} is always there: it is the interpreter that runs trn")
+    found = tuple(each for each in all_images() if each.name == name and tag in ("", each.tag))
+    if not found:
+        raise LocalError(f"there is no image {PREFIX}{name}{':' * bool(tag)}{tag}; `trn local images` lists them")
+    for image in found:
+        if used_by := _used_by(image.path):
+            raise LocalError(f"{image.reference} is in use by process {used_by}; delete its pod first")
+    for image in found:
+        # First what says that it is there.
+        image.path.with_suffix(".json").unlink(missing_ok=True)
+        shutil.rmtree(image.path, ignore_errors=True)
+    return found
+
+
+def digest(requirements: str) -> str:
+    """The tag of what is made from these requirements by this interpreter."""
+    interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {platform.machine()} {sys.base_prefix}"
+    return hashlib.sha256(f"{interpreter}\n{requirements}".encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+def workloads() -> Path:
+    """The directory from which ``trainium_workloads`` is imported: in the wheel or beside it in the repository."""
+    package = Path(__file__).resolve().parents[2]
+    inside = package / "workloads"
+    return inside if inside.is_dir() else package.parent / "workloads"
+
+
+def _home() -> Path:
+    return cache() / "images"
+
+
+def _python() -> LocalImage:
+    tag = digest("")
+    return LocalImage(PYTHON, tag, _home() / f"{PYTHON}-{tag}", has_torch=False)
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name) or name == PYTHON:
+        why = "that one is always there" if name == PYTHON else "use lower-case letters, digits and single - or _"
+        raise LocalError(f"an image cannot be called {name!r}: {why}")
+
+
+def _lock(place: Path) -> FileLock:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(error, place.parent) from error
+    return FileLock(place.with_suffix(".lock"), fallback_to_soft=False)
+
+
+def _environment(place: Path) -> None:
+    """A virtual environment without a package, not even pip."""
+    try:
+        venv.EnvBuilder(symlinks=True, with_pip=False, clear=True).create(place)
+    except OSError as error:
+        raise _unwritable(error, place) from error
+
+
+def _install(recipe: Recipe, place: Path, progress: Callable[[str], None]) -> None:
+    if find_spec("pip") is None:
+        raise LocalError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "requirements.txt"
+        file.write_text(recipe.requirements, encoding="utf-8")
+        command = [sys.executable, "-m", "pip", f"--python={place / 'bin' / 'python'}", "install"]
+        command += ["--disable-pip-version-check", "--no-input", "--progress-bar=off", f"--requirement={file}"]
+        if recipe.first_index:
+            # Not beside the others (--extra-index-url): pip would then take the highest version of all of them.
+            first = [f"--index-url={recipe.first_index}", "--retries=1", "--timeout=10"]
+            code, said = _run([*command, *first], progress)
+            if code == 0:
+                return
+            progress(f"{recipe.first_index} does not have it, or is not reachable; trying pip's own index")
+        code, said = _run(command, progress)
+        if code:
+            lines = "\n".join(f"  {line}" for line in said[-12:])
+            raise LocalError(f"{PREFIX}{recipe.name} could not be made: pip ended with {code}:\n{lines}")
+
+
+def _run(command: Sequence[str], progress: Callable[[str], None]) -> tuple[int, list[str]]:
+    # What a shell has set for other Pythons must not lead pip astray.
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        said = []
+        for line in process.stdout or ():
+            said.append(line.rstrip())
+            if line.startswith(("Collecting", "  Downloading", "Installing", "Successfully")):
+                progress(f"  {line.strip()[:150]}")
+    return process.returncode, said
+
+
+def _read(record: Path) -> LocalImage | None:
+    try:
+        data = json.loads(record.read_text(encoding="utf-8"))
+        return LocalImage(
+            name=str(data["name"]),
+            tag=str(data["tag"]),
+            path=record.with_suffix(""),
+            has_torch=bool(data["hasTorch"]),
+            size_bytes=int(data["sizeBytes"]),
+            made=float(data["made"]),
+            requirements=str(data["requirements"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(record: Path, image: LocalImage) -> None:
+    data = {
+        "name": image.name,
+        "tag": image.tag,
+        "hasTorch": image.has_torch,
+        "sizeBytes": image.size_bytes,
+        "made": image.made,
+        "python": platform.python_version(),
+        "requirements": image.requirements,
+    }
+    part = record.with_suffix(".part")
+    try:
+        part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        part.replace(record)
+    except OSError as error:
+        raise _unwritable(error, record) from error
+
+
+def _size(place: Path) -> int:
+    return sum((Path(directory) / file).lstat().st_size for directory, _, files in os.walk(place) for file in files)
+
+
+def _used_by(place: Path) -> int | None:
+    """A process of this user that was started from there."""
+    start = f"{place}{os.sep}"
+    for process in psutil.process_iter(["cmdline"]):
+        if any(argument.startswith(start) for argument in process.info["cmdline"] or ()):
+            return int(process.pid)
+    return None
+
+
+def _unwritable(error: OSError, place: Path) -> LocalError:
+    return LocalError(f"{error.filename or place} cannot be written: {error.strerror or error}")
