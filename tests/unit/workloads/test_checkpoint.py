@@ -1,0 +1,95 @@
+"""Checkpoints: whole or not there, whenever the process is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from trainium_workloads.checkpoint import Checkpoints
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+
+
+def _writing(text: str):
+    def write(file: BinaryIO) -> None:
+        file.write(text.encode())
+
+    return write
+
+
+def test_the_newest_is_found_and_older_ones_go(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "new", keep=2)
+    assert checkpoints.latest() is None
+    for step in (5, 10, 15, 20):
+        checkpoints.save(step, _writing(f"state {step}"))
+    found = checkpoints.latest()
+    assert found is not None
+    assert (found.step, found.path.read_text()) == (20, "state 20")
+    assert sorted(path.name[:13] for path in (tmp_path / "new").iterdir()) == ["step-00000015", "step-00000020"]
+
+
+def test_saving_a_step_again_leaves_one_of_it(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(5, _writing("one"))
+    checkpoints.save(5, _writing("two"))
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_a_damaged_one_is_passed_over_and_named(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(5, _writing("good"))
+    bad = checkpoints.save(10, _writing("bad")).path
+    bad.write_text("cut o")
+    told: list[str] = []
+    found = checkpoints.latest(told.append)
+    assert found is not None
+    assert found.step == 5
+    assert len(told) == 1
+    assert str(bad) in told[0]
+    assert "damaged" in told[0]
+
+
+def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(5, _writing("good"))
+
+    def full(file: BinaryIO) -> None:
+        file.write(b"half of it")
+        raise OSError(28, os.strerror(28))
+
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save(10, full)
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.step == 5
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_kill_left_is_no_checkpoint_and_the_next_save_removes_it(tmp_path: Path) -> None:
+    program = f"""
+        import os, signal, sys
+        sys.path.insert(0, {str(WORKLOADS)!r})
+        from pathlib import Path
+        from trainium_workloads.checkpoint import Checkpoints
+        def write(file):
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        Checkpoints(Path({str(tmp_path)!r})).save(10, write)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000010.part"]
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.latest() is None
+    checkpoints.save(15, _writing("whole"))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".ckpt"]
+
+
+def test_at_least_one_is_kept() -> None:
+    with pytest.raises(ValueError, match="keep must be 1 or more, not 0"):
+        Checkpoints(Path("x"), keep=0)

@@ -1,0 +1,151 @@
+"""Ranks that meet, add, fail together, stop together and go on: real processes over loopback."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from trainium_workloads import gang
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+
+
+@pytest.fixture
+def port() -> int:
+    """Two in a row: the nodes' and the ranks'."""
+    while True:
+        with socket.socket() as one, socket.socket() as two:
+            one.bind(("127.0.0.1", 0))
+            try:
+                two.bind(("127.0.0.1", one.getsockname()[1] + 1))
+            except OSError:
+                continue
+            return int(one.getsockname()[1])
+
+
+def _node(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", cwd: Path | None = None):
+    """A node that starts; its output is one text."""
+    where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "trainium_workloads.gang", *where, "--rdzv_id", job, *program],
+        env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONUNBUFFERED": "1"},
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _sum(directory: Path, *options: str) -> Sequence[str]:
+    return "-m", "trainium_workloads.gradient_sum", "--output", str(directory), "--step-seconds", "0.02", *options
+
+
+def _ended(*nodes: subprocess.Popen[str]) -> list[tuple[int, str]]:
+    return [(node.wait(60), node.stdout.read() if node.stdout else "") for node in nodes]
+
+
+def _await_listening(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while not any(each.laddr.port == port and each.status == "LISTEN" for each in psutil.net_connections("tcp")):
+        assert time.monotonic() < deadline, "nobody listens"
+        time.sleep(0.02)
+
+
+def _await_checkpoint(directory: Path) -> Path:
+    """Until there is one; the directory of all."""
+    checkpoints = directory / "checkpoints"
+    deadline = time.monotonic() + 60
+    while not list(checkpoints.glob("*.ckpt")):
+        assert time.monotonic() < deadline, "no checkpoint"
+        time.sleep(0.02)
+    return checkpoints
+
+
+def test_two_nodes_of_two_ranks_agree_on_the_sum(port: int, tmp_path: Path) -> None:
+    program = _sum(tmp_path, "--steps", "6")
+    ended = _ended(*(_node(port, 2, *program, ranks=2) for _ in range(2)))
+    assert [code for code, _ in ended] == [0, 0]
+    text = "".join(output for _, output in ended)
+    assert sorted(re.findall(r"rank (\d) of 4: the gradients' sum is 10 ", text)) == ["0", "1", "2", "3"]
+    lines = [json.loads(line[line.index("{") :]) for line in text.splitlines() if "{" in line]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    assert [line["checkpoint_step"] for line in lines] == [0, 0, 0, 0, 5, 6]
+
+
+def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(port: int, tmp_path: Path) -> None:
+    program = _sum(tmp_path, "--steps", "400", "--checkpoint-every", "2")
+    nodes = [_node(port, 2, *program) for _ in range(2)]
+    checkpoints = _await_checkpoint(tmp_path)
+    ranks = subprocess.run(["pgrep", "-P", str(nodes[1].pid)], capture_output=True, text=True, check=True)
+    os.kill(int(ranks.stdout), signal.SIGKILL)
+    ended = _ended(*nodes)
+    assert ended[1][0] == 128 + signal.SIGKILL
+    assert ended[0][0] != 0
+    saved = max(int(path.name[5:13]) for path in checkpoints.glob("*.ckpt"))
+    again = _sum(tmp_path, "--steps", str(saved + 3), "--checkpoint-every", "2")
+    ended = _ended(*(_node(port, 2, *again) for _ in range(2)))
+    assert [code for code, _ in ended] == [0, 0]
+    assert f"resumed from step {saved} " in "".join(output for _, output in ended)
+
+
+def test_sigterm_at_one_node_stops_all_after_a_checkpoint(port: int, tmp_path: Path) -> None:
+    program = _sum(tmp_path, "--steps", "1000", "--checkpoint-every", "2")
+    nodes = [_node(port, 2, *program) for _ in range(2)]
+    _await_checkpoint(tmp_path)
+    nodes[1].send_signal(signal.SIGTERM)
+    ended = _ended(*nodes)
+    assert {code for code, _ in ended} == {143}, ended
+    [stopped] = set(re.findall(r"rank \d: stops after step (\d+)", "".join(output for _, output in ended)))
+    assert max(int(path.name[5:13]) for path in (tmp_path / "checkpoints").iterdir()) == int(stopped)
+
+
+def test_another_world_starts_anew(port: int, tmp_path: Path) -> None:
+    assert _ended(_node(port, 1, *_sum(tmp_path, "--steps", "2")))[0][0] == 0
+    code, output = _ended(_node(port, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))[0]
+    assert code == 0
+    assert "is of 1 ranks, not 2: starts anew" in output
+
+
+def test_a_node_of_another_job_is_turned_away(port: int, tmp_path: Path) -> None:
+    first = _node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
+    _await_listening(port)
+    code, output = _ended(_node(port, 2, "x.py", job="theirs"))[0]
+    assert code == 1
+    assert "this is the rendezvous of 'ours'" in output
+    second = _node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
+    assert [code for code, _ in _ended(first, second)] == [0, 0]
+
+
+def test_the_exit_code_of_a_script_is_the_nodes(port: int, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])\nsys.exit(7)\n"
+    )
+    code, output = _ended(_node(port, 1, str(script), "--an", "option"))[0]
+    assert code == 7
+    assert "[default0]:rank 0 of 1 ['--an', 'option']" in output
+    assert "local rank 0 failed: exit code 7" in output
+
+
+def test_sigterm_ends_a_node_that_waits_for_others(port: int) -> None:
+    node = _node(port, 2, "x.py")
+    _await_listening(port)
+    node.send_signal(signal.SIGTERM)
+    assert _ended(node)[0][0] == 143
+
+
+def test_nodes_that_do_not_come_are_counted(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang, "JOIN_SECONDS", 0.2)
+    with pytest.raises(gang.JoinError, match=r"1 of 2 nodes came within 0 s"):
+        gang.join("127.0.0.1", port, "j", 2)
+    with pytest.raises(gang.JoinError, match=r"no\.such\.host\.invalid is not known"):
+        gang.join("no.such.host.invalid", port, "j", 2)

@@ -1,0 +1,276 @@
+"""Starts the ranks of one node, as ``torchrun`` does, for images without PyTorch. Standard library alone.
+
+The nodes meet at the rendezvous: the one whose address it is waits for all others, tells each its number, and keeps the
+connections. When a rank fails anywhere, all nodes end theirs, so that the job sees the failure at once; restarting is
+the job's business (Volcano restarts the whole gang).
+
+    python -m trainium_workloads.gang --nnodes 2 --nproc-per-node 4 --rdzv-endpoint host:29500 --rdzv-id my-job train.py
+"""
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from types import FrameType
+from typing import IO
+
+JOIN_SECONDS = 900.0
+"""How long nodes wait for each other: an image of gigabytes is pulled meanwhile."""
+_KILL_AFTER_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Node:
+    """This node among the others."""
+
+    rank: int
+    """From 0, the node of the rendezvous."""
+    peers: tuple[socket.socket, ...]
+    """Connections to all others (node 0), to node 0 (the others)."""
+
+
+class JoinError(Exception):
+    """The nodes did not find each other; the message says why."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the ranks; 0 when all ended well, otherwise the first failed rank's exit code, or 1 for another node's."""
+    asked = _parser().parse_args(arguments)
+    # As a container's first process it would not end by SIGTERM otherwise.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    host, _, port = asked.rdzv_endpoint.rpartition(":")
+    try:
+        node = join(host, int(port), asked.rdzv_id, asked.nnodes)
+    except (JoinError, OSError) as error:
+        sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
+        return 1
+    # The ranks' own meeting point lies one port above the nodes'.
+    environment = {
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(int(port) + 1),
+        "WORLD_SIZE": str(asked.nnodes * asked.nproc_per_node),
+        "LOCAL_WORLD_SIZE": str(asked.nproc_per_node),
+        "GROUP_RANK": str(node.rank),
+    }
+    program = [*(["-m"] * asked.module), asked.script, *asked.arguments]
+    return _Ranks([sys.executable, "-u", *program], environment, asked.nproc_per_node, node).run()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainium_workloads.gang", description=__doc__.partition("\n")[0])
+    parser.add_argument("--nnodes", type=int, default=1, help="nodes of the gang; default: %(default)s")
+    parser.add_argument(
+        *("--nproc-per-node", "--nproc_per_node"), type=int, default=1, help="ranks here; default: %(default)s"
+    )
+    parser.add_argument("--rdzv-endpoint", "--rdzv_endpoint", default="localhost:29500", metavar="HOST:PORT")
+    parser.add_argument("--rdzv-id", "--rdzv_id", default="", help="name of the job: nodes of another are turned away")
+    parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    return parser
+
+
+def join(host: str, port: int, job: str, nodes: int) -> Node:
+    """Meets the other nodes.
+
+    Args:
+        host: of the rendezvous; the node whose address it is becomes node 0.
+        port: of the rendezvous.
+        job: what all nodes of the gang call it.
+        nodes: how many they are.
+
+    Raises:
+        JoinError: they are not all there in time, or belong to another job.
+    """
+    if nodes == 1:
+        return Node(0, ())
+    deadline = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
+            break
+        except OSError as error:  # the name is not known yet
+            if time.monotonic() > deadline:
+                raise JoinError(f"{host} is not known: {error}") from None
+            time.sleep(0.2)
+    server = _server(str(address), port)
+    return _lead(server, job, nodes, deadline) if server else _follow(str(address), port, job, deadline)
+
+
+def _server(address: str, port: int) -> socket.socket | None:
+    """A server at the rendezvous, or None where its address is another machine's."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return None
+    try:
+        return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+    except OSError:
+        return None  # another node of the same machine was first
+
+
+def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
+    peers: list[socket.socket] = []
+    with server:
+        while len(peers) < nodes - 1:
+            server.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                peer, _ = server.accept()
+            except TimeoutError:
+                raise JoinError(f"{len(peers) + 1} of {nodes} nodes came within {JOIN_SECONDS:.0f} s") from None
+            peer.settimeout(10)
+            try:
+                name = _line(peer)
+            except OSError:
+                continue  # somebody who had nothing to say: a scan, a node that was killed
+            if name != job:
+                _say(peer, {"refused": f"this is the rendezvous of {job!r}"})
+                peer.close()
+                continue
+            peers.append(peer)
+    for rank, peer in enumerate(peers, start=1):
+        _say(peer, {"rank": rank})
+    return Node(0, tuple(peers))
+
+
+def _follow(address: str, port: int, job: str, deadline: float) -> Node:
+    while True:
+        try:
+            leader = socket.create_connection((address, port), timeout=5)
+            _say(leader, job)
+            leader.settimeout(max(deadline - time.monotonic(), 1))
+            answer = json.loads(_line(leader))
+            break
+        except (OSError, ValueError) as error:
+            if time.monotonic() > deadline:
+                raise JoinError(f"the first node did not answer within {JOIN_SECONDS:.0f} s: {error}") from None
+            time.sleep(0.1)
+    if "refused" in answer:
+        raise JoinError(answer["refused"])
+    return Node(int(answer["rank"]), (leader,))
+
+
+def _say(peer: socket.socket, what: object) -> None:
+    peer.sendall((what if isinstance(what, str) else json.dumps(what)).encode() + b"\n")
+
+
+def _line(peer: socket.socket) -> str:
+    """A line of at most 1 KiB."""
+    data = b""
+    while not data.endswith(b"\n"):
+        part = peer.recv(1)
+        if not part or len(data) > 1024:
+            raise ConnectionError("the connection was closed")
+        data += part
+    return data[:-1].decode()
+
+
+class _Ranks:
+    """The ranks of this node."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], count: int, node: Node) -> None:
+        self._node = node
+        self._terminated = False
+        signal.signal(signal.SIGTERM, self._on_signal)
+        first = node.rank * count
+        self._processes = [
+            subprocess.Popen(
+                command,
+                env={**os.environ, **environment, "RANK": str(first + local), "LOCAL_RANK": str(local)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for local in range(count)
+        ]
+        self._readers = [
+            threading.Thread(target=_pass_on, args=(source, sink, f"[default{local}]:".encode()), daemon=True)
+            for local, each in enumerate(self._processes)
+            for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Passes SIGTERM on: the ranks save and end by themselves."""
+        self._terminated = True
+        for each in self._processes:
+            if each.poll() is None:
+                each.send_signal(number)
+
+    def run(self) -> int:
+        code = self._watch()
+        if code:
+            self._end()
+        for reader in self._readers:
+            reader.join(timeout=5)
+        for peer in self._node.peers:
+            try:
+                _say(peer, {"code": code})
+            except OSError:
+                continue  # it has gone already
+        return code
+
+    def _watch(self) -> int:
+        """Waits for all ranks here, or for the first failure anywhere."""
+        with selectors.DefaultSelector() as selector:
+            for peer in self._node.peers:
+                peer.setblocking(False)
+                selector.register(peer, selectors.EVENT_READ)
+            while True:
+                codes = [each.poll() for each in self._processes]
+                for local, code in enumerate(codes):
+                    if code:
+                        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+                        sys.stderr.write(f"local rank {local} failed: {how}\n")
+                        return code if code > 0 else 128 - code
+                if all(code == 0 for code in codes):
+                    return 0
+                for key, _ in selector.select(_LOOK_SECONDS) if self._node.peers else ():
+                    if not _left_well(key.fileobj) and not self._terminated:  # type: ignore[arg-type]
+                        sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
+                        return 1
+                    selector.unregister(key.fileobj)
+                if not self._node.peers:
+                    time.sleep(_LOOK_SECONDS)
+
+    def _end(self) -> None:
+        running = [each for each in self._processes if each.poll() is None]
+        for each in running:
+            each.terminate()
+        deadline = time.monotonic() + _KILL_AFTER_SECONDS
+        for each in running:
+            try:
+                each.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                each.kill()
+
+
+def _left_well(peer: socket.socket) -> bool:
+    """Whether a node that says something, or has gone, ended well."""
+    try:
+        said = peer.recv(1024)
+        return bool(said) and json.loads(said).get("code") == 0
+    except (OSError, ValueError):
+        return False
+
+
+def _pass_on(source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
+    """Each line with the rank's prefix, in the form of ``torchrun --tee``."""
+    assert source is not None
+    for line in source:
+        sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
+        sink.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

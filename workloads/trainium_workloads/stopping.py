@@ -1,0 +1,58 @@
+"""When a training process has to stop soon: it got SIGTERM, or its Capacity Block is about to end.
+
+Kubernetes sends SIGTERM when a pod is evicted, its node is drained or its job is cancelled, and SIGKILL when the grace
+period is over: enough for one checkpoint. The process asks between steps; nothing is cut off within one.
+"""
+
+import os
+import signal
+import time
+from datetime import datetime
+from types import FrameType
+
+CAPACITY_ENDS = "TRN_CAPACITY_ENDS"
+"""Environment variable: when the Capacity Block ends, RFC 3339 (``2026-12-01T11:30:00Z``)."""
+
+MARGIN_SECONDS = 2400.0
+"""How long before that end to stop: EC2 begins to terminate instances 30 minutes before (EC2 user guide, Capacity
+Blocks); ten more are for the checkpoint."""
+
+EXIT_CODE = 143
+"""Of a process that stopped because it was asked to: 128 and the number of SIGTERM. It is no success, so the gang
+starts again elsewhere."""
+
+
+class Stopping:
+    """Whether to stop. Made once, in the main thread, before the first step."""
+
+    def __init__(self) -> None:
+        self._signalled = False
+        self._ends = _capacity_end(os.environ.get(CAPACITY_ENDS, ""))
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._signalled = True
+
+    @property
+    def reason(self) -> str:
+        """Why to stop, in a few words; empty while there is no reason."""
+        if self._signalled:
+            return "SIGTERM"
+        if self._ends and time.time() > self._ends - MARGIN_SECONDS:
+            return f"the Capacity Block ends at {os.environ[CAPACITY_ENDS]}"
+        return ""
+
+
+def _capacity_end(text: str) -> float:
+    """Seconds since the epoch; 0 without one.
+
+    Raises:
+        ValueError: for text that is no time.
+    """
+    if not text:
+        return 0.0
+    try:
+        # Python 3.10 does not read "Z".
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        raise ValueError(f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {text!r}") from None
