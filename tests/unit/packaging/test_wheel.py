@@ -53,9 +53,12 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
         "trainium_eks/local/control_plane/kwok_stages.yaml",
         "trainium_eks/local/toolchain/go.mod",
         "trainium_eks/local/toolchain/go.sum",
+        "trainium_eks/local/pods/torch-requirements.txt",
+        "trainium_eks/workloads/pyproject.toml",
+        "trainium_eks/workloads/trainium_workloads/gang.py",
     }
     assert wanted <= names
-    assert not [name for name in names if name.startswith(("components/", "tests/", "charts/"))]
+    assert not [name for name in names if name.startswith(("components/", "tests/", "charts/", "workloads/"))]
 
 
 def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(installed: Path, tmp_path: Path) -> None:
@@ -74,6 +77,12 @@ def test_wheel_finds_its_charts(installed: Path, tmp_path: Path) -> None:
     shown = _run(installed, tmp_path, "-c", CHARTS)
     assert shown.returncode == 0, shown.stderr
     assert {"neuron-monitor", "torchx-etcd"} <= set(json.loads(shown.stdout))
+
+
+def test_wheel_finds_what_runs_in_containers(installed: Path, tmp_path: Path) -> None:
+    code = "from trainium_eks.local.pods import images; print((images.workloads() / 'trainium_workloads').is_dir())"
+    shown = _run(installed, tmp_path, "-c", code)
+    assert (shown.stdout, shown.stderr) == ("True\n", "")
 
 
 def test_dependencies_of_the_wheel_are_those_of_the_requirements_files() -> None:
