@@ -49,9 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
             why = stopping.reason or "another rank was asked to"
             print(f"rank {gang.rank}: stops after step {step} ({why})", flush=True)
             return EXIT_CODE
-    agreed = gang.sum([float(gang.rank + 1)])[0]
+    total = gang.sum([float(gang.rank + 1)])[0]
+    agreeing = int(gang.sum([float(total == gang.world_size * (gang.world_size + 1) / 2)])[0])
     gang.close()
-    print(f"rank {gang.rank} of {gang.world_size}: the gradients' sum is {agreed:g} ({gang.backend})", flush=True)
+    print(
+        f"rank {gang.rank}: the gradients' sum is {total:g}; "
+        f"{agreeing} of {gang.world_size} ranks agree ({gang.backend})",
+        flush=True,
+    )
     return 0
 
 

@@ -74,7 +74,7 @@ def test_two_nodes_of_two_ranks_agree_on_the_sum(port: int, tmp_path: Path) -> N
     ended = _ended(*(_node(port, 2, *program, ranks=2) for _ in range(2)))
     assert [code for code, _ in ended] == [0, 0]
     text = "".join(output for _, output in ended)
-    assert sorted(re.findall(r"rank (\d) of 4: the gradients' sum is 10 ", text)) == ["0", "1", "2", "3"]
+    assert sorted(re.findall(r"rank (\d): the gradients' sum is 10; 4 of 4 ranks agree", text)) == ["0", "1", "2", "3"]
     lines = [json.loads(line[line.index("{") :]) for line in text.splitlines() if "{" in line]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert lines[-1]["loss"] < lines[0]["loss"]
