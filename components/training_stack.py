@@ -10,6 +10,7 @@ from pulumi.runtime import config as runtime_config
 from trainium_eks.model import bill
 from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
+from trainium_eks.model.capacity import CapacityBlock, Reservation
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, config_path, refused
@@ -133,6 +134,7 @@ class TrainingStack(pulumi.ComponentResource):
             "imageRepository": self._repository.repository_url if self._repository else None,
             "serviceAccount": next((each.service_account for each in self._namespaces.values()), ""),
             "rendezvous": self._volcano.rendezvous_endpoint.apply(lambda endpoint: endpoint or "c10d"),
+            "instanceTypes": dict(config.instance_types),
             "hourlyUsd": round(bill.of_config(config).hourly_usd, 4),
         }
 
@@ -304,11 +306,14 @@ class TrainingStack(pulumi.ComponentResource):
 
     def _namespace_output(self, name: str) -> dict[str, pulumi.Input[Any]]:
         namespace = self._namespaces[name]
+        config = next(each for each in self._config.namespaces if each.name == name)
         return {
             "name": namespace.namespace,
             "queues": namespace.queue_names,
             "serviceAccount": namespace.service_account,
             "claim": namespace.claim_name,
+            "priorityClasses": list(config.priority_classes),
+            "trainingUserId": config.training_user_id,
         }
 
     def _node_group_output(self, group: NodeGroupConfig) -> dict[str, pulumi.Input[Any]]:
@@ -322,6 +327,8 @@ class TrainingStack(pulumi.ComponentResource):
             "desiredSize": None if group.size_managed_elsewhere else group.desired_size,
             "resources": self._catalogue.device_resources(group.instance_type),
             "labels": self._catalogue.node_labels(group.instance_type),
+            "capacity": group.capacity.type,
+            "reservation": group.capacity.id if isinstance(group.capacity, Reservation | CapacityBlock) else "",
         }
 
     def _shared_volume_output(self) -> dict[str, pulumi.Input[Any]] | None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import pydantic
+
+from trainium_eks.model import priorities
 from trainium_eks.model.shape import Shape, Whole, read
 
 
@@ -30,6 +33,10 @@ class NodeGroupOutput(Shape):
     """Devices and EFA interfaces of one node: ``{aws.amazon.com/neuron: 16, vpc.amazonaws.com/efa: 8}``."""
     labels: dict[str, str]
     """Labels that select its nodes."""
+    capacity: Literal["on-demand", "spot", "reservation", "capacity-block"] = "on-demand"
+    """How EC2 provides its instances."""
+    reservation: str = ""
+    """Its Capacity Block or reservation (``cr-…``), or empty."""
 
 
 class NamespaceOutput(Shape):
@@ -43,6 +50,10 @@ class NamespaceOutput(Shape):
     """Service account its jobs run as."""
     claim: str
     """Claim of the shared file system, or empty."""
+    priority_classes: tuple[str, ...] = priorities.NAMES
+    """Priority classes that its jobs may name."""
+    training_user_id: Whole | None = None
+    """UID and GID that its jobs run as, which its directory belongs to; null where that is not known."""
 
 
 class SharedVolumeOutput(Shape):
@@ -93,6 +104,8 @@ class StackOutputs(Shape):
     """Service account of the first namespace."""
     rendezvous: str
     """``c10d``, or the etcd endpoint (``etcd-server.torchx-etcd.svc.cluster.local:2379``)."""
+    instance_types: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Entries by which the config adds to or changes the catalogue of instance types."""
     hourly_usd: float
     """Estimated cost an hour at desired sizes, USD; what has no known price is left out."""
 

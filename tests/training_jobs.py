@@ -1,0 +1,29 @@
+"""Training jobs for tests."""
+
+from dataclasses import replace
+from typing import Any
+
+from trainium_eks.launch import resources
+from trainium_eks.launch.job import Program, TrainingJob, backend_of
+from trainium_eks.model.instances import CATALOGUE
+
+
+def job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:
+    """The BERT pre-training of two nodes, with changes."""
+    instance = CATALOGUE.find(instance_type)
+    made = TrainingJob(
+        name="bert-x7k2f",
+        app="bert",
+        program=Program("train.py", arguments=("--batch_size", "16", "--note", "it's $5")),
+        image="repo/train:1",
+        instance=instance,
+        resources=resources.whole_node(instance),
+        nodes=2,
+        ranks_per_node=resources.allowed_ranks(instance)[-1],
+        backend=backend_of(instance),
+        claim="fsx-claim",
+        namespace="training",
+        queue="test",
+        service_account="training",
+    )
+    return replace(made, **changes)

@@ -1,0 +1,142 @@
+"""The command of a job's containers: a few lines of shell that check what must be there and become the launcher.
+
+``exec`` makes the launcher the container's first process: SIGTERM reaches it, and it passes it on to the ranks.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainium_eks.launch.job import C10D, DATA, REFUSED, CompileCache, TrainingJob
+
+PORT = 29500
+"""Of the rendezvous, on node 0: the default of torchrun and of TorchX."""
+
+ROLL_CALL_SECONDS = 1800
+"""How long the nodes of a gang wait for each other. Pods start minutes apart where one node has the image and another
+must pull 10 GB, and each that gives up costs a retry of the whole gang."""
+
+ATTEMPT = "TRN_ATTEMPT"
+"""Variable that differs each time the gang starts."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the gang a container is, as shell words."""
+
+    node_rank: str
+    """``3``, or ``$VC_TASK_INDEX``."""
+    rank0_host: str
+    """Name of node 0's host; on node 0 itself ``localhost``."""
+
+
+def place_of_task(node: int) -> Place:
+    """In TorchX's shape, where each node is a task of its own and node 0 is known by a variable of either kind."""
+    variable = "VC_TRAINER_0_HOSTS" if node else "TORCHX_RANK0_HOST"
+    return Place(str(node), rank0_host(variable))
+
+
+def rank0_host(variable: str) -> str:
+    """Shell for the host that a variable names. Without it each node would take itself for node 0 and wait for ever."""
+    return "${" + variable + ":?is set by the svc plugin of Volcano}"
+
+
+ONE_TASK = Place("${VC_TASK_INDEX:?is set by the env plugin of Volcano}", "$host")
+"""In the shape of one task with a pod for each node."""
+
+_FIRST_HOST = ['host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"]
+_AT_HOME = '[ "$VC_TASK_INDEX" != 0 ] || host=localhost'
+
+
+def shell(job: TrainingJob, place: Place) -> str:
+    """The script for ``bash -c``."""
+    lines = [*_checks(job)]
+    if place is ONE_TASK and job.nodes > 1:
+        lines += [*_FIRST_HOST, *([_AT_HOME] if job.launcher == "torchrun" else [])]
+    launch = _launch(job, place)
+    if job.kind == "compile":
+        lines += _compile(job, place, launch)
+    else:
+        lines += [*_gate(job), f"exec {launch}"]
+    return "\n".join(lines)
+
+
+def _checks(job: TrainingJob) -> list[str]:
+    """What no restart can mend is said in a line, and ends the job."""
+    tests = [
+        (
+            f"[ -e {shlex.quote(f'{DATA}/{path}')} ]",
+            f"{path} is not on the shared volume; bring it: trn stage SOURCE --to {path}",
+        )
+        for path in job.data
+    ]
+    if job.program.script:
+        script = shlex.quote(job.program.script)
+        tests.append((f"[ -f {script} ]", f"there is no script {job.program.script} in {job.image}"))
+    return [f"{test} || {{ echo {shlex.quote(message)} >&2; exit {REFUSED}; }}" for test, message in tests]
+
+
+def _launch(job: TrainingJob, place: Place) -> str:
+    """The launcher with its options, the program and its arguments."""
+    program = [job.program.script] if job.program.script else ["-m", job.program.module]
+    options = _torchrun(job, place) if job.launcher == "torchrun" else _gang(job, place)
+    return f"{options} {_joined([*program, *job.program.arguments])}"
+
+
+def _torchrun(job: TrainingJob, place: Place) -> str:
+    identity = job.name
+    if job.nodes == 1:
+        rendezvous = "--rdzv_backend c10d --rdzv_endpoint localhost:0"
+    elif job.rendezvous == C10D:
+        rendezvous = f"--rdzv_backend c10d --rdzv_endpoint {_endpoint(place)}"
+    else:
+        rendezvous = f"--rdzv_backend etcd-v2 --rdzv_endpoint {shlex.quote(job.rendezvous)}"
+        # etcd remembers that a rendezvous was closed, so the same name would not do for a gang that starts again.
+        identity = f'{job.name}"-${{{ATTEMPT}:-0}}"'
+    waits = f"--rdzv_conf join_timeout={ROLL_CALL_SECONDS},read_timeout={ROLL_CALL_SECONDS}"
+    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.restarts_in_place}"
+    return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
+
+
+def _gang(job: TrainingJob, place: Place) -> str:
+    """Node 0 listens at the address that the others know it by, so it is told its name, too."""
+    host = f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}" if place is not ONE_TASK else place.rank0_host
+    endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
+    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node}"
+    return f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
+
+
+def _endpoint(place: Place) -> str:
+    return f'"{place.rank0_host}":{PORT}'
+
+
+_HAS_WORKLOADS = "python3 -c 'import trainium_workloads' 2>/dev/null"
+_CACHE = f"python3 -m trainium_workloads.compile_cache {{verb}} --root {DATA}/compile-cache"
+
+
+def _cache_command(cache: CompileCache, verb: str) -> str:
+    options = json.dumps(dict(cache.options), sort_keys=True)
+    return f"{_CACHE.format(verb=verb)} --key {shlex.quote(cache.key)} --options {shlex.quote(options)}"
+
+
+def _gate(job: TrainingJob) -> list[str]:
+    """Training with a compile cache begins when the cache is whole: 64 processes that compile take hours."""
+    if job.cache is None:
+        return []
+    return [f"if {_HAS_WORKLOADS}; then {_cache_command(job.cache, 'check')} || exit {REFUSED}; fi"]
+
+
+def _compile(job: TrainingJob, place: Place, launch: str) -> list[str]:
+    """Node 0 holds the cache's lease: it starts the rendezvous, so no other node begins before it has it."""
+    if job.backend == "xla":
+        launch = f"neuron_parallel_compile {launch}"
+    if job.cache is None:
+        return [f"exec {launch}"]
+    leased = f"exec {_cache_command(job.cache, 'run')} -- {launch}"
+    is_first = f'[ "{place.node_rank}" = 0 ]'
+    return [f"if {is_first} && {_HAS_WORKLOADS}; then {leased}; fi", f"exec {launch}"]
+
+
+def _joined(words: Iterable[str]) -> str:
+    return " ".join(map(shlex.quote, words))

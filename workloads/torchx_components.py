@@ -1,0 +1,122 @@
+"""The TorchX component of this library: ``torchx run -s kubernetes … torchx_components.py:trainium_ddp``.
+
+Needs torchx and the package trainium_eks, without its dependencies: in a checkout it is found beside this file,
+elsewhere ``pip install --no-deps trainium-eks`` brings it.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Dict  # noqa: UP035 - TorchX reads the annotations and knows these names
+
+import torchx.specs as specs
+
+
+def _library() -> Any:
+    """The part of trainium_eks that needs no other package. TorchX executes this file as a part of a module of its own,
+    so where it is stands in the command line alone."""
+    try:
+        from trainium_eks.launch import torchx_app
+    except ModuleNotFoundError:
+        named = (word.rpartition(":")[0] for word in sys.argv if word.endswith(":trainium_ddp"))
+        beside = next((Path(file).resolve().parents[1] for file in named), None)
+        if beside is None or not (beside / "trainium_eks" / "launch").is_dir():
+            raise SystemExit("trainium_ddp needs trainium_eks: pip install --no-deps trainium-eks") from None
+        sys.path.append(str(beside))
+        from trainium_eks.launch import torchx_app
+    return torchx_app
+
+
+def trainium_ddp(
+    image: str,
+    script: str = "",
+    module: str = "",
+    script_args: str = "",
+    nnodes: int = 2,
+    nproc_per_node: int = 0,
+    name: str = "train",
+    instance_type: str = "trn1.32xlarge",
+    bf16: bool = True,
+    cacheset: str = "",
+    cache_options: str = "{}",
+    precompile: bool = False,
+    backend: str = "",
+    launcher: str = "torchrun",
+    rendezvous: str = "c10d",
+    claim: str = "fsx-claim",
+    data: str = "",
+    max_retries: int = 50,
+    max_restarts: int = 0,
+    grace: int = 300,
+    cpu: int = 0,
+    memory_mb: int = 0,
+    env: Dict[str, str] = {},  # noqa: B006, UP006 - TorchX reads the default, nothing changes it
+) -> specs.AppDef:
+    """Distributed training on whole nodes of Trainium or GPUs, as `trn train` submits it.
+
+    Args:
+        image: the training image
+        script: path of the training script in the image
+        module: Python module to run in place of a script
+        script_args: arguments for the script, quoted as for a shell
+        nnodes: number of nodes
+        nproc_per_node: processes on each node; 0 for one a NeuronCore or GPU
+        name: name of the job; TorchX makes it unique
+        instance_type: EC2 type of the nodes, a name of the catalogue
+        bf16: train in BF16, with stochastic rounding on Trainium
+        cacheset: key of the compile cache that the job reads, or fills with --precompile; empty for none
+        cache_options: JSON object of what the compiled graphs depend on
+        precompile: compile the graphs of a short run, and train nothing
+        backend: xla, neuron, cuda or cpu; empty for the instance type's own
+        launcher: torchrun, or gang where the image has no torch
+        rendezvous: c10d, or the endpoint of the stack's etcd
+        claim: claim of the shared file system, mounted at /data; empty for none
+        data: paths below /data that must be there, separated by commas
+        max_retries: which fault of a pod ends the job; the gang starts again after each one before
+        max_restarts: how often torchrun starts failed processes again by itself
+        grace: seconds between SIGTERM and SIGKILL (TorchX 0.7.0 cannot set it: 30)
+        cpu: CPU limit of a pod; 0 for the whole node
+        memory_mb: memory limit of a pod, MB; 0 for the whole node
+        env: further environment variables: A=1,B=2
+    """
+    app = _library().application(
+        image=image,
+        script=script,
+        module=module,
+        script_args=script_args,
+        nodes=nnodes,
+        ranks_per_node=nproc_per_node,
+        name=name,
+        instance_type=instance_type,
+        bf16=bf16,
+        cache_key=cacheset,
+        cache_options=cache_options,
+        precompile=precompile,
+        backend=backend,
+        launcher=launcher,
+        rendezvous=rendezvous,
+        claim=claim,
+        data=data,
+        retries=max_retries,
+        restarts_in_place=max_restarts,
+        grace_seconds=grace,
+        cpu=cpu,
+        memory_mb=memory_mb,
+        env=env,
+    )
+    role = specs.Role(
+        name=app.role,
+        image=app.image,
+        entrypoint="bash",
+        args=["-c", app.script],
+        env=dict(app.env),
+        num_replicas=app.replicas,
+        max_retries=app.retries,
+        retry_policy=specs.RetryPolicy.APPLICATION,
+        resource=specs.Resource(
+            cpu=app.cpu, gpu=0, memMB=app.memory_mb, devices=dict(app.devices), capabilities=dict(app.capabilities)
+        ),
+        port_map=dict(app.ports),
+        mounts=[specs.VolumeMount(src=source, dst_path=target) for source, target in app.mounts.items()],
+        metadata={"kubernetes": app.pod_overlay},
+    )
+    return specs.AppDef(name=app.name, roles=[role])
