@@ -1,0 +1,293 @@
+"""Servers that data sets are staged from: a file server with faults, S3 by moto, and a stub of the Hub."""
+
+import hashlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import requests
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 64
+        daemon_threads = True
+
+    server = Server(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@dataclass
+class FileServer:
+    """Files in memory, and what goes wrong with them."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Path, with its slash, to content."""
+    ranges: bool = True
+    lengths: bool = True
+    """Whether a whole file comes with its length."""
+    head: bool = True
+    etags: bool = True
+    breaks_after: Callable[[str, int], int | None] = lambda *_: None
+    """Path and number of the request (from 0) to the bytes after which the connection is cut."""
+    spoils: Callable[[str, int], bool] = lambda *_: False
+    """Path and number of the request to whether one byte of the answer is wrong."""
+    status: Callable[[str, int], int] = lambda *_: 200
+    """Path and number of the request to a status instead of the file; 200 for the file."""
+    seconds_a_piece: float = 0
+    asked: Counter[str] = field(default_factory=Counter)
+    """Path to the number of its GET requests."""
+    seen: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
+    """Method, path and headers of each request."""
+    sent_bytes: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+
+
+@contextmanager
+def file_server() -> Iterator[FileServer]:
+    """A file server; what it does may be changed while it runs."""
+    stub = FileServer()
+    lock = threading.Lock()
+
+    class Handler(_Handler):
+        def do_HEAD(self) -> None:
+            if not stub.head:
+                self._end(405)
+                return
+            self._answer(body=False)
+
+        def do_GET(self) -> None:
+            with lock:
+                stub.at_once += 1
+                stub.most_at_once = max(stub.most_at_once, stub.at_once)
+            try:
+                self._answer(body=True)
+            finally:
+                with lock:
+                    stub.at_once -= 1
+
+        def _end(self, status: int) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def _answer(self, *, body: bool) -> None:
+            path = unquote(urlsplit(self.path).path)
+            with lock:
+                number = stub.asked[path]
+                stub.asked[path] += body
+                stub.seen.append((self.command, self.path, dict(self.headers.items())))
+            status = stub.status(path, number) if body else 200
+            content = stub.files.get(path)
+            if content is None or status != 200:
+                self._end(404 if content is None else status)
+                return
+            wanted = self.headers.get("Range", "") if stub.ranges else ""
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start, stop = int(first or 0), int(last) + 1 if last else len(content)
+            if wanted and start >= len(content):
+                self._end(416)
+                return
+            piece = content[start:stop]
+            self.send_response(206 if wanted else 200)
+            if wanted:
+                self.send_header("Content-Range", f"bytes {start}-{start + len(piece) - 1}/{len(content)}")
+            if stub.etags:
+                self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+            if stub.lengths or wanted:
+                self.send_header("Content-Length", str(len(piece)))
+            else:
+                self.send_header("Connection", "close")
+                self.close_connection = True
+            self.end_headers()
+            if body:
+                self._send(piece, stub.breaks_after(path, number), spoiled=stub.spoils(path, number))
+
+        def _send(self, piece: bytes, cut: int | None, *, spoiled: bool) -> None:
+            if spoiled and piece:
+                piece = piece[:-1] + bytes([piece[-1] ^ 1])
+            piece = piece if cut is None else piece[:cut]
+            for at in range(0, len(piece), 16384):
+                try:
+                    self.wfile.write(piece[at : at + 16384])
+                except OSError:
+                    self.close_connection = True
+                    return
+                with lock:
+                    stub.sent_bytes += len(piece[at : at + 16384])
+                time.sleep(stub.seconds_a_piece)
+            if cut is not None:
+                self.wfile.flush()
+                self.close_connection = True
+
+    with _serving(Handler) as url:
+        stub.url = url
+        yield stub
+
+
+@contextmanager
+def moto_server() -> Iterator[tuple[str, list[requests.PreparedRequest]]]:
+    """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
+
+    To be used within ``mock_aws``.
+    """
+    from moto.core.models import botocore_stubber
+
+    seen: list[requests.PreparedRequest] = []
+
+    class Handler(_Handler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+            asked = requests.Request(self.command, f"https://s3.amazonaws.com{self.path}", headers, data=body).prepare()
+            seen.append(asked)
+            answer = botocore_stubber.process_prepared_request(asked)
+            assert answer is not None
+            status, found, content = answer
+            data = content.encode() if isinstance(content, str) else content
+            self.send_response(status)
+            for name, value in dict(found).items():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, str(value))
+            # moto leaves this out, by which S3's own answers are known.
+            if "x-amz-request-id" not in {name.lower() for name in dict(found)}:
+                self.send_header("x-amz-request-id", "REQUEST")
+            length = dict(found).get("content-length", len(data)) if self.command == "HEAD" else len(data)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+    with _serving(Handler) as url:
+        yield url, seen
+
+
+@dataclass
+class Hub:
+    """A stub of the Hugging Face Hub with one repository, in the shapes of its API."""
+
+    url: str = ""
+    name: str = "datasets/org/name"
+    files: dict[str, bytes] = field(default_factory=dict)
+    large: frozenset[str] = frozenset()
+    """Paths that are kept by git-lfs."""
+    commit: str = "0123456789abcdef0123456789abcdef01234567"
+    token: str = ""
+    """Wanted in every request but those of the bytes, when not empty."""
+    page: int = 2
+    """Entries of one page of the list."""
+    tokens_at_the_bytes: list[str] = field(default_factory=list)
+    """Authorization headers that came to where the bytes are, which must not learn any."""
+
+
+@contextmanager
+def hub() -> Iterator[Hub]:
+    """The Hub, and another server that the bytes of large files come from."""
+    stub = Hub()
+
+    def entry(path: str) -> dict[str, Any]:
+        content = stub.files[path]
+        blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        if path not in stub.large:
+            return {"type": "file", "oid": blob, "size": len(content), "path": path}
+        pointer = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+        return {
+            "type": "file",
+            "oid": "f" * 40,
+            "size": len(content),
+            "lfs": pointer,
+            "xetHash": "0" * 64,
+            "path": path,
+        }
+
+    class Storage(_Handler):
+        def do_GET(self) -> None:
+            stub.tokens_at_the_bytes.append(self.headers.get("Authorization", ""))
+            content = stub.files[unquote(self.path.lstrip("/"))]
+            wanted = self.headers.get("Range", "").removeprefix("bytes=")
+            first, _, last = wanted.partition("-")
+            start, stop = int(first or 0), int(last) + 1 if last else len(content)
+            self.send_response(206 if wanted else 200)
+            if wanted:
+                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
+            self.send_header("ETag", '"of-the-storage"')
+            self.send_header("Content-Length", str(len(content[start:stop])))
+            self.end_headers()
+            self.wfile.write(content[start:stop])
+
+    class Handler(_Handler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            if stub.token and self.headers.get("Authorization") != f"Bearer {stub.token}":
+                self._json({"error": "Invalid username or password."}, 401)
+            elif parts.path == f"/api/{stub.name}/revision/main":
+                self._json({"id": "org/name", "sha": stub.commit, "siblings": []})
+            elif parts.path == f"/api/{stub.name}/tree/{stub.commit}":
+                self._list(int(dict(each.split("=") for each in parts.query.split("&")).get("cursor", 0)))
+            elif parts.path.startswith(prefix := f"/{stub.name.removeprefix('models/')}/resolve/{stub.commit}/"):
+                self._resolve(unquote(parts.path.removeprefix(prefix)))
+            else:
+                self._json({"error": "Repository or revision not found"}, 404)
+
+        def _list(self, start: int) -> None:
+            folders = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": "a-directory"}]
+            entries = [*folders, *(entry(path) for path in sorted(stub.files))]
+            after = start + stub.page
+            link = {}
+            if after < len(entries):
+                url = f"{stub.url}/api/{stub.name}/tree/{stub.commit}?recursive=true&limit={stub.page}&cursor={after}"
+                link = {"Link": f'<{url}>; rel="next"'}
+            self._json(entries[start:after], 200, link)
+
+        def _resolve(self, path: str) -> None:
+            if path in stub.large:
+                self.send_response(302)
+                self.send_header("Location", f"{storage}/{quote(path)}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            content = stub.files[path]
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def _json(self, data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+            body = json.dumps(data).encode()
+            self.send_response(status)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with _serving(Storage) as storage, _serving(Handler) as url:
+        stub.url = url
+        yield stub

@@ -1,0 +1,380 @@
+"""A data set is copied whole or not at all: over HTTP, from a server that does all that servers do."""
+
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from staging_servers import FileServer, file_server
+from trainium_workloads.stage import transfer, web
+from trainium_workloads.stage.__main__ import main
+from trainium_workloads.stage.destination import Destination
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+CHUNK = 1024 * 1024  # of the command line's unit
+
+Lines = list[dict[str, Any]]
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server() as stub:
+        yield stub
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web.Web.__init__, "__kwdefaults__", {"timeout_seconds": 5.0, "pause": no_pause})
+    monkeypatch.setattr(transfer.Transfer.__init__, "__kwdefaults__", {"chunk_bytes": CHUNK, "pause": no_pause})
+
+
+@pytest.fixture
+def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Lines]]:
+    """Runs the command in this process; its exit code and lines."""
+
+    def run(source: str, *options: str, to: str = "set") -> tuple[int, Lines]:
+        code = main([source, "--to", to, "--root", str(tmp_path), "--chunk-mib", "1", *options])
+        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def no_pause(seconds: float) -> None:
+    time.sleep(min(seconds, 0.002))
+
+
+def random_bytes(size: int, seed: int = 0) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def a_list(server: FileServer, files: Mapping[str, bytes]) -> str:
+    """Serves the files and their list; the list's URL."""
+    server.files |= {f"/{path}": content for path, content in files.items()}
+    lines = (f"{hashlib.sha256(content).hexdigest()}  {path}" for path, content in files.items())
+    server.files["/SHA256SUMS"] = "\n".join(lines).encode()
+    return f"{server.url}/SHA256SUMS"
+
+
+def content_of(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.name.startswith(".stage")
+    }
+
+
+def test_one_file_comes_in_chunks_and_the_destination_appears_whole_with_its_marker(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    content = random_bytes(5 * CHUNK + 17)
+    server.files["/some/set.bin"] = content
+    code, lines = stage(f"{server.url}/some/set.bin?token=x", to="a/b")
+    assert code == 0
+    assert content_of(tmp_path / "a/b") == {"set.bin": content}
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["b"]
+    assert server.asked["/some/set.bin"] == 6
+    last = lines[-1]
+    assert (last["stage"], last["bytes"], last["files"]) == ("complete", len(content), 1)
+    assert "of 1 the source tells no checksum" in last["message"]
+    marker = json.loads((tmp_path / "a/b/.stage.json").read_text())
+    assert (marker["files"], marker["bytes"], marker["unverified"]) == (1, len(content), 1)
+    assert marker["source"] == f"{server.url}/some/set.bin?token=x"
+
+
+def test_files_of_a_list_come_side_by_side_each_verified(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    files = {f"part/{index}.bin": random_bytes(40_000 + index, index) for index in range(20)}
+    server.seconds_a_piece = 0.005
+    code, lines = stage(a_list(server, files), "--list")
+    assert code == 0
+    assert content_of(tmp_path / "set") == files
+    assert server.most_at_once > 4
+    assert "no checksum" not in lines[-1]["message"]
+    manifest = [json.loads(line) for line in (tmp_path / "set/.stage-files.jsonl").read_text().splitlines()]
+    sums = {line["path"]: line["checksum"] for line in manifest}
+    assert sums == {path: f"sha256:{hashlib.sha256(content).hexdigest()}" for path, content in files.items()}
+
+
+def test_a_list_in_json_says_where_files_go(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    server.files |= {"/x/1": b"one", "/x/2": b"two"}
+    entries = [{"url": "x/1", "path": "deep/one.txt", "size": 3}, {"url": f"{server.url}/x/2"}]
+    server.files["/list.json"] = json.dumps(entries).encode()
+    assert stage(f"{server.url}/list.json", "--list")[0] == 0
+    assert content_of(tmp_path / "set") == {"2": b"two", "deep/one.txt": b"one"}
+
+
+def test_include_and_exclude_choose(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    url = a_list(server, {"a.txt": b"a", "b.txt": b"b", "c.bin": b"c"})
+    assert stage(url, "--list", "--include", "*.txt", "--exclude", "b*")[0] == 0
+    assert content_of(tmp_path / "set") == {"a.txt": b"a"}
+    code, lines = stage(url, "--list", "--include", "*.png", to="none")
+    assert (code, lines[-1]["message"].partition(", none")[0]) == (1, f"of the 3 files of {url}")
+
+
+def test_a_connection_that_breaks_goes_on_where_it_broke(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    content = random_bytes(3 * CHUNK)
+    server.files["/set.bin"] = content
+    server.breaks_after = lambda _, number: 300_000 if number < 9 else None
+    assert stage(f"{server.url}/set.bin")[0] == 0
+    assert content_of(tmp_path / "set") == {"set.bin": content}
+    assert server.sent_bytes < len(content) + 200_000  # nothing twice but what was on its way
+
+
+def test_a_server_that_is_busy_is_asked_again(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    server.files["/set.bin"] = b"content"
+    server.status = lambda _, number: 503 if number < 3 else 200
+    assert stage(f"{server.url}/set.bin")[0] == 0
+    assert server.asked["/set.bin"] == 4
+
+
+@pytest.mark.parametrize("lengths", [True, False], ids=["with length", "without length"])
+def test_a_server_without_ranges_is_read_from_the_beginning(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path, lengths: bool
+) -> None:
+    content = random_bytes(3 * CHUNK)
+    server.files["/set.bin"] = content
+    server.ranges, server.head, server.lengths = False, lengths, lengths
+    server.breaks_after = lambda _, number: 100_000 if lengths and number in (0, 1, 2, 3) else None
+    assert stage(f"{server.url}/set.bin")[0] == 0
+    assert content_of(tmp_path / "set") == {"set.bin": content}
+
+
+def test_wrong_bytes_are_fetched_once_more(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    content = random_bytes(2 * CHUNK + 5)
+    url = a_list(server, {"set.bin": content})
+    server.spoils = lambda path, number: path == "/set.bin" and number == 1
+    code, lines = stage(url, "--list")
+    assert code == 0
+    assert content_of(tmp_path / "set") == {"set.bin": content}
+    assert any("wrong bytes" in line.get("message", "") for line in lines)
+    assert lines[-1]["bytes"] == len(content)
+
+
+def test_bytes_that_are_always_wrong_never_appear(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    url = a_list(server, {"set.bin": random_bytes(1000)})
+    server.spoils = lambda path, _: path == "/set.bin"
+    code, lines = stage(url, "--list")
+    assert (code, lines[-1]["stage"]) == (1, "failed")
+    assert re.search(r"came twice with wrong bytes: its sha256 is \w{64}, and should be \w{64}", lines[-1]["message"])
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_file_that_changes_meanwhile_is_no_mixture(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    old, new = random_bytes(3 * CHUNK, 1), random_bytes(3 * CHUNK, 2)
+    server.files["/set.bin"] = old
+
+    def change(_: str, number: int) -> int:
+        if number == 1:
+            server.files["/set.bin"] = new
+        return 200
+
+    server.status = change
+    code, lines = stage(f"{server.url}/set.bin", "--workers", "1")
+    assert code == 75
+    assert "changed after it was listed" in lines[-1]["message"]
+    assert stage(f"{server.url}/set.bin")[0] == 0
+    assert content_of(tmp_path / "set") == {"set.bin": new}
+
+
+def test_a_server_that_gives_up_is_tried_again_later_from_there(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    content = random_bytes(4 * CHUNK)
+    server.files["/set.bin"] = content
+    server.status = lambda _, number: 200 if number < 2 else 503
+    code, lines = stage(f"{server.url}/set.bin", "--workers", "1")
+    assert (code, lines[-1]["stage"]) == (75, "interrupted")
+    server.status, server.sent_bytes = lambda *_: 200, 0
+    code, lines = stage(f"{server.url}/set.bin")
+    assert code == 0
+    assert content_of(tmp_path / "set") == {"set.bin": content}
+    assert server.sent_bytes == 2 * CHUNK
+
+
+def test_what_is_not_there_is_said(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    code, lines = stage(f"{server.url}/none.bin")
+    assert (code, lines[-1]["message"]) == (1, f"{server.url}/none.bin: 404")
+    assert list(tmp_path.iterdir()) == []
+    code, lines = stage("ftp://host/set.bin")
+    assert (code, lines[-1]["message"][:38]) == (1, "'ftp://host/set.bin' is no source: it ")
+    assert not (tmp_path / "set").exists()
+
+
+def test_what_does_not_fit_is_refused_before_it_begins(
+    server: FileServer, stage: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["/set.bin"] = random_bytes(2 * CHUNK)
+    monkeypatch.setattr(Destination, "free_bytes", lambda _: 66 * 1024 * 1024 - 1)
+    code, lines = stage(f"{server.url}/set.bin")
+    assert code == 1
+    assert lines[-1]["message"].startswith("2,097,152 bytes are to be copied, and the file system of ")
+    assert lines[-1]["message"].endswith("takes 2,097,151 more")
+    assert server.asked["/set.bin"] == 0
+
+
+@pytest.mark.parametrize("path", ["../out", "/etc/x", "a/../../out", ".stage.json", "a\nb", "a//b"])
+def test_a_list_names_no_path_outside(server: FileServer, stage: Callable[..., Any], tmp_path: Path, path: str) -> None:
+    server.files |= {"/x": b"x", "/list.json": json.dumps([{"url": "x", "path": path}]).encode()}
+    code, lines = stage(f"{server.url}/list.json", "--list")
+    assert (code, lines[-1]["stage"]) == (1, "failed")
+    assert "names a file" in lines[-1]["message"]
+    assert not list(tmp_path.rglob("out"))
+
+
+def test_a_file_and_a_directory_of_one_name_are_refused(server: FileServer, stage: Callable[..., Any]) -> None:
+    code, lines = stage(a_list(server, {"a": b"1", "a/b": b"2"}), "--list")
+    assert (code, "has both a file 'a' and files below it" in lines[-1]["message"]) == (1, True)
+
+
+@pytest.mark.parametrize("to", ["..", "/", ".", "../set", "/etc/set", ".stage-x"])
+def test_a_destination_is_below_the_volume(server: FileServer, stage: Callable[..., Any], to: str) -> None:
+    code, lines = stage(f"{server.url}/set.bin", to=to)
+    assert (code, "must be a directory below" in lines[-1]["message"]) == (1, True)
+
+
+def test_a_link_does_not_lead_out_of_the_volume(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/tmp")
+    code, lines = stage(f"{server.url}/set.bin", to="link/set")
+    assert (code, "leads out of" in lines[-1]["message"]) == (1, True)
+
+
+def test_a_second_run_copies_nothing_and_says_so(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    url = a_list(server, {"a": b"1", "b": b"2"})
+    assert stage(url, "--list")[0] == 0
+    asked = server.asked.total()
+    code, lines = stage(url, "--list", to=str(tmp_path / "set"))
+    assert (code, lines[-1]["stage"]) == (0, "unchanged")
+    assert "was complete already" in lines[-1]["message"]
+    assert server.asked.total() == asked
+    assert not (tmp_path / ".stage-set").exists()
+
+
+def test_what_is_staged_is_not_taken_for_something_else(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    one = a_list(server, {"a": b"1"})
+    server.files["/other"] = b"2"
+    assert stage(one, "--list")[0] == 0
+    code, lines = stage(f"{server.url}/other")
+    assert (code, f"holds something else: {one}" in lines[-1]["message"]) == (1, True)
+    assert stage(f"{server.url}/other", "--replace")[0] == 0
+    assert content_of(tmp_path / "set") == {"other": b"2"}
+
+
+def test_a_staged_file_that_has_gone_is_noticed(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    url = a_list(server, {"a": b"1", "b": b"2"})
+    assert stage(url, "--list")[0] == 0
+    (tmp_path / "set/a").unlink()
+    code, lines = stage(url, "--list")
+    assert (code, "but a has gone: --replace" in lines[-1]["message"]) == (1, True)
+    assert stage(url, "--list", "--replace")[0] == 0
+    assert content_of(tmp_path / "set") == {"a": b"1", "b": b"2"}
+
+
+def test_a_persons_own_files_are_never_replaced(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/mine").write_text("precious")
+    url = a_list(server, {"a": b"1"})
+    for options in ([], ["--replace"]):
+        code, lines = stage(url, "--list", *options)
+        assert (code, "not staged" in lines[-1]["message"]) == (1, True)
+    assert content_of(tmp_path / "set") == {"mine": b"precious"}
+
+
+def test_an_empty_directory_is_room_enough(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    assert stage(a_list(server, {"a": b"1"}), "--list")[0] == 0
+
+
+def test_a_half_copied_other_source_is_kept_until_it_is_replaced(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    server.files |= {"/one": random_bytes(1000), "/two": b"2"}
+    server.status = lambda path, _: 404 if path == "/one" else 200
+    assert stage(f"{server.url}/one")[0] == 1
+    code, lines = stage(f"{server.url}/two")
+    assert (code, "half copied from something else" in lines[-1]["message"]) == (1, True)
+    assert stage(f"{server.url}/two", "--replace")[0] == 0
+    assert content_of(tmp_path / "set") == {"two": b"2"}
+
+
+def test_files_of_this_machine_are_copied_and_links_left_out(stage: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "from/deep").mkdir(parents=True)
+    (tmp_path / "from/deep/a b").write_bytes(b"a")
+    (tmp_path / "from/link").symlink_to("/etc/passwd")
+    code, lines = stage((tmp_path / "from").as_uri())
+    assert (code, content_of(tmp_path / "set")) == (0, {"deep/a b": b"a"})
+    assert "no checksum" not in lines[-1]["message"]
+
+
+# --- Processes --------------------------------------------------------------------------------------------------------
+
+
+def start(root: Path, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "trainium_workloads.stage", *arguments, "--root", str(root), "--chunk-mib", "1"],
+        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_content(server: FileServer, tmp_path: Path) -> None:
+    files = {f"{index}.bin": random_bytes(150_000 + 1_300_000 * (index % 4 == 0), index) for index in range(12)}
+    url = a_list(server, files)
+    server.seconds_a_piece = 0.004
+    chance = random.Random(7)
+    kills = 0
+    for _ in range(60):
+        process = start(tmp_path, url, "--list", "--to", "set", "--workers", "4")
+        try:
+            process.communicate(timeout=0.12 + chance.random() * 0.5)
+            break
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            kills += 1
+            assert not (tmp_path / "set").exists() or content_of(tmp_path / "set") == files
+    assert process.returncode == 0
+    assert kills > 2
+    assert content_of(tmp_path / "set") == files
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set"]
+
+
+def test_asked_to_end_it_ends_at_once(server: FileServer, tmp_path: Path) -> None:
+    server.files["/set.bin"] = random_bytes(4 * CHUNK)
+    server.seconds_a_piece = 0.05
+    process = start(tmp_path, f"{server.url}/set.bin", "--to", "set")
+    while not server.asked["/set.bin"]:
+        time.sleep(0.02)
+    process.terminate()
+    out, _ = process.communicate(timeout=5)
+    assert process.returncode == 143
+    assert json.loads(out.splitlines()[-1])["stage"] == "interrupted"
+
+
+def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server: FileServer, tmp_path: Path) -> None:
+    server.files["/set.bin"] = random_bytes(3 * CHUNK)
+    server.seconds_a_piece = 0.01
+    both = [start(tmp_path, f"{server.url}/set.bin", "--to", "set") for _ in range(2)]
+    last = [[json.loads(line) for line in process.communicate(timeout=30)[0].splitlines()] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted(lines[-1]["stage"] for lines in last) == ["complete", "unchanged"]
+    assert any("is being written by" in line.get("message", "") for lines in last for line in lines)
+    assert server.sent_bytes == 3 * CHUNK

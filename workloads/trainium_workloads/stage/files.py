@@ -1,0 +1,125 @@
+"""What is copied: files of a source, and why it cannot be copied."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from trainium_workloads.stage.checksums import Checksum
+
+RESERVED = ".stage"
+"""How the names begin that the copier keeps for itself at the top of a destination."""
+LONGEST_NAME = 255
+"""Bytes of one name in a path, on Lustre as on ext4."""
+
+
+class StageError(Exception):
+    """It cannot be copied, however often it is tried: the message says why, and what to do."""
+
+
+class Interrupted(Exception):  # noqa: N818 - what happened, where it is raised
+    """It could not be copied now: another try goes on where this one was."""
+
+
+class Access:
+    """How files of one source are asked for. This one asks plainly, as is right for a public web server."""
+
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        """Headers of one request, made anew for each: signatures and tokens end."""
+        del method, url
+        return {}
+
+    def checksum(self, file: "File") -> Checksum | None:
+        """A file's checksum where its source tells it only when asked for this file; None where it has none."""
+        del file
+        return None
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a source."""
+
+    path: str
+    """Where it goes below the destination, with slashes."""
+    url: str
+    """``https://``, ``http://`` or ``file://``."""
+    size: int | None
+    """Bytes; None where the server does not say."""
+    checksum: Checksum | None = None
+    """What its bytes must give; None where it is not known before it is asked for."""
+    validator: str = ""
+    """What changes with the content, as its server says it (see :func:`validator_of`); empty where it says nothing, or
+    the URL always means the same bytes."""
+    access: Access = field(default_factory=Access, compare=False, repr=False)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What must be the same for a copy, or a part of one, to be of use."""
+        return {"path": self.path, "size": self.size, "validator": self.validator, "checksum": str(self.checksum or "")}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All files of a source."""
+
+    files: tuple[File, ...]
+    revision: str = ""
+    """The state of the source that was listed, where it has a name for it (a commit)."""
+
+
+def safe_path(text: str, source: str) -> str:
+    """A path below a destination, as a source names it.
+
+    Raises:
+        StageError: it would leave the destination, or cannot be a file's name.
+    """
+    parts = text.split("/")
+    bad = (
+        not text
+        or text.startswith("/")
+        or any(part in ("", ".", "..") for part in parts)
+        or any(ord(letter) < 32 for letter in text)
+        or any(len(part.encode(errors="surrogateescape")) > LONGEST_NAME for part in parts)
+    )
+    if bad:
+        raise StageError(f"{source} names a file {text!r}, which is no path below a directory")
+    if parts[0].startswith(RESERVED):
+        raise StageError(f"{source} names a file {text!r}; names that begin with {RESERVED} are the copier's own")
+    return text
+
+
+def check_paths(files: Iterable[File], source: str) -> None:
+    """That all files can lie in one directory.
+
+    Raises:
+        StageError: two have the same path, or one lies below another, as keys in S3 may.
+    """
+    seen: dict[str, str] = {}
+    for file in files:
+        if file.path in seen:
+            raise StageError(f"{source} names {file.path!r} twice ({seen[file.path]}, {file.url})")
+        seen[file.path] = file.url
+    for path in seen:
+        for above in PurePosixPath(path).parents:
+            if str(above) in seen:
+                raise StageError(f"{source} has both a file {str(above)!r} and files below it; copy a narrower prefix")
+
+
+def total_bytes(files: Iterable[File]) -> int:
+    """Bytes of all files whose size is known."""
+    return sum(file.size or 0 for file in files)
+
+
+def lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers by their names in lower case."""
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def validator_of(headers: Mapping[str, str]) -> str:
+    """What changes with the content: the ETag without quotes, unless it is a weak one, or when it was last modified.
+
+    Args:
+        headers: of an answer, with names in lower case.
+    """
+    etag = headers.get("etag", "")
+    # A weak one (W/) may stay while bytes change.
+    return etag.strip('"') if etag and not etag.startswith("W/") else headers.get("last-modified", "")
