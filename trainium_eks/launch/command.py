@@ -103,7 +103,7 @@ def _gang(job: TrainingJob, place: Place) -> str:
     """Node 0 listens at the address that the others know it by, so it is told its name, too."""
     host = f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}" if place is not ONE_TASK else place.rank0_host
     endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
-    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node}"
+    size = f'--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --node_rank "{place.node_rank}"'
     return f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
 
 

@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     host, _, port = asked.rdzv_endpoint.rpartition(":")
     try:
-        node = join(host, int(port), asked.rdzv_id, asked.nnodes)
+        node = join(host, int(port), asked.rdzv_id, asked.nnodes, asked.node_rank)
     except (JoinError, OSError) as error:
         sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
         return 1
@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         *("--nproc-per-node", "--nproc_per_node"), type=int, default=1, help="ranks here; default: %(default)s"
     )
+    parser.add_argument(
+        *("--node-rank", "--node_rank"), type=int, help="this node's number; default: in the order of arrival"
+    )
     parser.add_argument("--rdzv-endpoint", "--rdzv_endpoint", default="localhost:29500", metavar="HOST:PORT")
     parser.add_argument("--rdzv-id", "--rdzv_id", default="", help="name of the job: nodes of another are turned away")
     parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
@@ -78,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def join(host: str, port: int, job: str, nodes: int) -> Node:
+def join(host: str, port: int, job: str, nodes: int, rank: int | None = None) -> Node:
     """Meets the other nodes.
 
     Args:
@@ -86,6 +89,7 @@ def join(host: str, port: int, job: str, nodes: int) -> Node:
         port: of the rendezvous.
         job: what all nodes of the gang call it.
         nodes: how many they are.
+        rank: this node's number, 0 at the rendezvous; None, in all nodes, for the order of arrival.
 
     Raises:
         JoinError: they are not all there in time, or belong to another job.
@@ -102,7 +106,11 @@ def join(host: str, port: int, job: str, nodes: int) -> Node:
                 raise JoinError(f"{host} is not known: {error}") from None
             time.sleep(0.2)
     server = _server(str(address), port)
-    return _lead(server, job, nodes, deadline) if server else _follow(str(address), port, job, deadline)
+    return (
+        _lead(server, job, nodes, deadline)
+        if server
+        else _follow(str(address), port, {"job": job, "rank": rank}, deadline)
+    )
 
 
 def _server(address: str, port: int) -> socket.socket | None:
@@ -119,7 +127,7 @@ def _server(address: str, port: int) -> socket.socket | None:
 
 
 def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
-    peers: list[socket.socket] = []
+    peers: dict[int, socket.socket] = {}
     with server:
         while len(peers) < nodes - 1:
             server.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -129,24 +137,27 @@ def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
                 raise JoinError(f"{len(peers) + 1} of {nodes} nodes came within {JOIN_SECONDS:.0f} s") from None
             peer.settimeout(10)
             try:
-                name = _line(peer)
-            except OSError:
-                continue  # somebody who had nothing to say: a scan, a node that was killed
-            if name != job:
+                hello = json.loads(_line(peer))
+                theirs, rank = hello["job"], hello["rank"]
+            except (OSError, ValueError, KeyError, TypeError):
+                peer.close()  # somebody who has nothing to say: a scan, a node that was killed
+                continue
+            if theirs != job:
                 _say(peer, {"refused": f"this is the rendezvous of {job!r}"})
                 peer.close()
                 continue
-            peers.append(peer)
-    for rank, peer in enumerate(peers, start=1):
+            # One that comes again has started again; the connection of before is dead.
+            peers[len(peers) + 1 if rank is None else int(rank)] = peer
+    for rank, peer in peers.items():
         _say(peer, {"rank": rank})
-    return Node(0, tuple(peers))
+    return Node(0, tuple(peers.values()))
 
 
-def _follow(address: str, port: int, job: str, deadline: float) -> Node:
+def _follow(address: str, port: int, hello: object, deadline: float) -> Node:
     while True:
         try:
             leader = socket.create_connection((address, port), timeout=5)
-            _say(leader, job)
+            _say(leader, hello)
             leader.settimeout(max(deadline - time.monotonic(), 1))
             answer = json.loads(_line(leader))
             break
@@ -160,7 +171,7 @@ def _follow(address: str, port: int, job: str, deadline: float) -> Node:
 
 
 def _say(peer: socket.socket, what: object) -> None:
-    peer.sendall((what if isinstance(what, str) else json.dumps(what)).encode() + b"\n")
+    peer.sendall(json.dumps(what).encode() + b"\n")
 
 
 def _line(peer: socket.socket) -> str:

@@ -31,13 +31,13 @@ def port() -> int:
             return int(one.getsockname()[1])
 
 
-def _node(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", cwd: Path | None = None):
+def _node(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int | None = None):
     """A node that starts; its output is one text."""
     where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
+    where += [] if number is None else ["--node_rank", str(number)]
     return subprocess.Popen(
         [sys.executable, "-m", "trainium_workloads.gang", *where, "--rdzv_id", job, *program],
         env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONUNBUFFERED": "1"},
-        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -79,6 +79,17 @@ def test_two_nodes_of_two_ranks_agree_on_the_sum(port: int, tmp_path: Path) -> N
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert lines[-1]["loss"] < lines[0]["loss"]
     assert [line["checkpoint_step"] for line in lines] == [0, 0, 0, 0, 5, 6]
+
+
+def test_nodes_have_the_numbers_that_they_are_given(port: int, tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os\nprint(os.environ['GROUP_RANK'], os.environ['RANK'], os.environ['LOCAL_WORLD_SIZE'])\n"
+    )
+    first = _node(port, 3, str(script), number=0)
+    _await_listening(port)
+    ended = _ended(first, *(_node(port, 3, str(script), number=number) for number in (2, 1)))
+    assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
 
 
 def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(port: int, tmp_path: Path) -> None:
