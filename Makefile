@@ -37,7 +37,8 @@ test: ## Run lint, type checks and tests
 	@$(SIDE_BY_SIDE) checked
 	@$(MAKE) --no-print-directory unit
 
-checked: lint types
+# Beside the build of the local cloud's programs, which the tests need too.
+checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly
 
 # Provides the local cloud's programs, once on a machine.
 programs: $(VENV)/.toolchain
@@ -50,8 +51,8 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 
-unit: $(VENV)/.dev
-	@$(BIN)/pytest -n 4 $(ARGS)
+unit: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
+	@TRN_TORCHX=$${TRN_TORCHX:-$(CURDIR)/$(VENV)/torchx/bin/torchx:$(CURDIR)/$(VENV)/torchx-nightly/bin/torchx} $(BIN)/pytest -n 4 $(ARGS)
 
 test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
 	@$(BIN)/pytest -n 0 tests/engine $(ARGS)
@@ -100,6 +101,13 @@ $(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt | $(V
 	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.local $(VENV)/.runtime
+
+# TorchX and its nightly cannot be installed side by side, nor with what the library needs.
+$(VENV)/.torchx $(VENV)/.torchx-nightly: $(VENV)/.%: requirements-%.txt | $(VENV)/.created
+	@echo "Installing $* for the tests into $(VENV)/$* (half a minute, 200 MB, once)"
+	@$(BIN)/python -m venv --clear $(VENV)/$*
+	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 $(VENV)/.created:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (Debian and Ubuntu: apt-get install python3 python3-venv)"; exit 1; }
