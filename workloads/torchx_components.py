@@ -18,10 +18,12 @@ def _library() -> Any:
         from trainium_eks.launch import torchx_app
     except ModuleNotFoundError:
         named = (word.rpartition(":")[0] for word in sys.argv if word.endswith(":trainium_ddp"))
-        beside = next((Path(file).resolve().parents[1] for file in named), None)
-        if beside is None or not (beside / "trainium_eks" / "launch").is_dir():
+        # In a checkout this file's folder is beside the package, in the wheel inside it.
+        places = [place for file in named for place in Path(file).resolve().parents[1:3]]
+        root = next((place for place in places if (place / "trainium_eks" / "launch").is_dir()), None)
+        if root is None:
             raise SystemExit("trainium_ddp needs trainium_eks: pip install --no-deps trainium-eks") from None
-        sys.path.append(str(beside))
+        sys.path.append(str(root))
         from trainium_eks.launch import torchx_app
     return torchx_app
 

@@ -29,9 +29,6 @@ DATA = "/data"
 """Where the namespace's share of the file system is mounted."""
 WORKSPACE = "/workspace"
 """Where the files that travel with a job are unpacked; its working directory then."""
-MOST_FROM_TASKS = 256
-"""Nodes up to which a job has TorchX's shape, a task for each node. At 1,000 nodes that shape is 1.55 MB, etcd's limit
-1.57 MB."""
 REFUSED = 78
 """Exit code of a container that found what no restart can mend (``EX_CONFIG`` of sysexits.h): the job ends."""
 

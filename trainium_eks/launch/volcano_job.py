@@ -4,6 +4,7 @@
 :func:`manifest` adds what TorchX cannot say: :data:`BEYOND_TORCHX`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from trainium_eks.launch import identity
 from trainium_eks.launch.command import ATTEMPT, ONE_TASK, PORT, Place, place_of_task, shell
 from trainium_eks.launch.environment import environment
 from trainium_eks.launch.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE, annotation
-from trainium_eks.launch.job import DATA, MOST_FROM_TASKS, REFUSED, WORKSPACE, TrainingJob
+from trainium_eks.launch.job import DATA, REFUSED, WORKSPACE, TrainingJob
 from trainium_eks.launch.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU, Resources
 from trainium_eks.model.admission import SCHEDULER
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
@@ -37,6 +38,10 @@ BEYOND_TORCHX = (
 )
 """All by which :func:`manifest` differs from what TorchX 0.7.0 can make."""
 
+LARGEST_BYTES = 400_000
+"""Of a job in TorchX's shape: about a hundred nodes, whatever variables they have. etcd takes 1,572,864 bytes, with the
+defaults and the record of owners that the API server adds, and Volcano's controllers read each job whole."""
+
 ARCHIVE = "workspace.tar.gz"
 """Key of the ConfigMap of a job's files."""
 
@@ -48,7 +53,7 @@ _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop
 
 def manifest(job: TrainingJob) -> dict[str, Any]:
     """The job as ``trn`` submits it."""
-    made = torchx_job(job) if job.nodes <= MOST_FROM_TASKS else one_task_job(job)
+    made = one_task_job(job) if is_one_task(job) else torchx_job(job)
     made["metadata"] |= {"namespace": job.namespace, "labels": _job_labels(job), "annotations": _annotations(job)}
     if job.topology is not None:
         made["spec"]["networkTopology"] = {"mode": job.topology.mode, "highestTierAllowed": job.topology.tier}
@@ -57,6 +62,11 @@ def manifest(job: TrainingJob) -> dict[str, Any]:
         task["policies"] = [{"exitCode": REFUSED, "action": "TerminateJob"}, *task.get("policies", ())]
         _complete(task["template"], job)
     return made
+
+
+def is_one_task(job: TrainingJob) -> bool:
+    """Whether a job has too many nodes for TorchX's shape, in which each repeats the whole pod."""
+    return job.nodes * len(json.dumps(one_task_job(job))) > LARGEST_BYTES
 
 
 def torchx_job(job: TrainingJob) -> dict[str, Any]:

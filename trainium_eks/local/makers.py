@@ -13,6 +13,7 @@ from trainium_eks.graph.resource_types import registry
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.ledger import Holding, digest
+from trainium_eks.local.nodes import resizing
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads
 from trainium_eks.local.nodes.node_pools import pool_key, pool_of
 from trainium_eks.local.nodes.simulated import Nodes
@@ -95,7 +96,7 @@ def makers(
     return {
         "object": _Objects(objects),
         "release": _Releases(releases),
-        "nodes": _Nodes(Nodes(api, waiting, csi_drivers), catalogue),
+        "nodes": _Nodes(paths, Nodes(api, waiting, csi_drivers), catalogue, csi_drivers),
         "addon": _Addons(AddonWorkloads(objects)),
         "simulated": _Simulated(),
     }
@@ -178,9 +179,11 @@ _SIZE = "scalingConfig.desiredSize"
 class _Nodes:
     """The nodes of managed node groups."""
 
-    def __init__(self, nodes: Nodes, catalogue: Catalogue) -> None:
+    def __init__(self, paths: Paths, nodes: Nodes, catalogue: Catalogue, drivers: Sequence[str]) -> None:
+        self._paths = paths
         self._nodes = nodes
         self._catalogue = catalogue
+        self._drivers = drivers
 
     def reference(self, asked: Asked) -> Mapping[str, Any]:
         return {"pool": pool_key(asked.computed)}
@@ -188,16 +191,16 @@ class _Nodes:
     def apply(self, asked: Asked) -> Applied:
         inputs = asked.registration.inputs
         zones = {id_: str(made.get("availabilityZoneId", "")) for id_, made in asked.made.items()}
-        ignored = asked.registration.options.ignore_changes
-        pool = pool_of(
-            inputs,
-            asked.computed,
-            zones={subnet: zone for subnet, zone in zones.items() if zone},
-            region=asked.region,
-            catalogue=self._catalogue,
-            template=asked.made.get((inputs.get("launchTemplate") or {}).get("id", "")),
-            keep_size=asked.held is not None and asked.held.done and _SIZE in ignored,
-        )
+        facts: dict[str, Any] = {
+            "inputs": inputs,
+            "computed": {"nodeGroupName": asked.computed["nodeGroupName"]},
+            "zones": {subnet: zone for subnet, zone in zones.items() if zone},
+            "region": asked.region,
+            "template": asked.made.get((inputs.get("launchTemplate") or {}).get("id", "")),
+        }
+        keep_size = asked.held is not None and asked.held.done and _SIZE in asked.registration.options.ignore_changes
+        pool = pool_of(**facts, catalogue=self._catalogue, keep_size=keep_size)
+        resizing.record(self._paths, pool.key, facts, self._drivers)
         return self._nodes.apply(pool, timeout_seconds=asked.timeout_seconds)
 
     def delete(self, reference: Mapping[str, Any]) -> None:

@@ -1,0 +1,191 @@
+"""``trn train`` and ``trn compile``: from a command line to a gang that runs."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from trainium_eks.cli import scale, train_facts
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.output import write
+from trainium_eks.cli.session import Seat, Session, open_session, told
+from trainium_eks.cli.train_options import Asked, request_of
+from trainium_eks.cli.train_torchx import component, submit_by_torchx
+from trainium_eks.graph.graph import SCHEMA_VERSION
+from trainium_eks.launch import following, planning, submission, torchx_app, volcano_job
+from trainium_eks.launch.job import TrainingJob
+from trainium_eks.launch.requests import Plan
+from trainium_eks.launch.workspace import Workspace
+from trainium_eks.local.objects.api import NoSuchKind
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.problems import Problem, Severity, describe
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that can be submitted."""
+
+    job: TrainingJob
+    group: NodeGroupOutput
+    manifest: dict[str, Any]
+    workspace: Workspace | None
+    warnings: tuple[Problem, ...] = field(default=())
+
+
+def run(asked: Asked, seat: Seat) -> int:
+    """``trn train`` and ``trn compile``; the exit code, with ``--wait`` and ``--follow`` the job's."""
+
+    def act() -> int:
+        with open_session(seat) as session:
+            prepared = prepare(asked, session)
+            _warn(prepared, session)
+            if asked.dry_run:
+                return _show(prepared, seat)
+            return _submit(prepared, asked, seat, session)
+
+    return told(act)
+
+
+def prepare(asked: Asked, session: Session) -> Prepared:
+    """The job that is asked for.
+
+    Raises:
+        Failure: with everything that is wrong.
+        LocalError: the cluster or AWS does not answer.
+    """
+    request, workspace, wrong = request_of(asked)
+    facts = train_facts.gather(asked, session)
+    plan = planning.plan(request, session.outputs, session.namespace, facts)
+    # A script that is not there is said once, not as a missing script as well.
+    others = [each for each in plan.problems if not (wrong and each.path == wrong.path)]
+    problems = [*([wrong] if wrong else []), *others]
+    if plan.job is None or plan.group is None or wrong is not None:
+        refused = [each for each in problems if each.severity is Severity.REFUSE]
+        raise Failure(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
+    return Prepared(plan.job, plan.group, volcano_job.manifest(plan.job), workspace, tuple(problems))
+
+
+def _what(plan: Plan) -> str:
+    return f"the job {plan.job.name}" if plan.job else "the job"
+
+
+def _warn(prepared: Prepared, session: Session) -> None:
+    if prepared.warnings:
+        _say(describe(prepared.warnings))
+    if session.is_local:
+        job = prepared.job
+        _say(
+            f"Local cloud: backend {job.backend}, {_size(job)}; devices are accounted for, "
+            "this machine's CPU does the work."
+        )
+
+
+def _show(prepared: Prepared, seat: Seat) -> int:
+    job = prepared.job
+    command = torchx_app.run_command(job, component())
+    if seat.as_json:
+        document = {"schemaVersion": SCHEMA_VERSION, "job": prepared.manifest, "torchx": command}
+        write(json.dumps(document, indent=2) + "\n")
+        return 0
+    lines = [f"# The same by TorchX: {shlex.join(command)}"]
+    if prepared.workspace is not None:
+        size = prepared.workspace.size_bytes / 1024
+        lines.append(
+            f"# {prepared.workspace.files} files ({size:.1f} KiB) travel in the ConfigMap {job.workspace_name};"
+        )
+        lines.append("# TorchX brings no files: there the image must hold the script.")
+    if volcano_job.is_one_task(job):
+        lines.append("# TorchX would make a task for each node: from some hundred nodes on more than etcd takes.")
+    plain = json.loads(json.dumps(prepared.manifest))  # nothing twice, which YAML would write as a reference
+    write(yaml.safe_dump(plain, sort_keys=False, width=1000) + "\n".join(lines) + "\n")
+    return 0
+
+
+def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> int:
+    job = prepared.job
+    try:
+        submission.validate(session.api, prepared.manifest)
+    except NoSuchKind:
+        raise Failure(FAILED, _no_volcano(session)) from None
+    if asked.scale:
+        scale.for_gang(session, prepared.group, job.nodes, _say)
+    if asked.torchx:
+        name = submit_by_torchx(job, session)
+    else:
+        archive = prepared.workspace.archive if prepared.workspace else ""
+        submission.submit(session.api, job, prepared.manifest, archive)
+        name = job.name
+    waits = asked.follow or asked.wait
+    if not seat.as_json:
+        _say(as_typed(_submitted(job, name, waits=waits)))
+    phase = _wait(name, asked, seat, session) if waits else ""
+    if seat.as_json:
+        write(json.dumps(_document(job, name, phase), indent=2) + "\n")
+    elif phase:
+        _say(f"The job {name} is {phase}.")
+    return 0 if phase in ("", following.SUCCEEDED) else FAILED
+
+
+def _wait(name: str, asked: Asked, seat: Seat, session: Session) -> str:
+    def line(text: str) -> None:
+        write(f"{text}\n")
+
+    def status(phase: str) -> None:
+        if phase and not seat.as_json:
+            _say(f"{name}: {phase}")
+
+    follows = asked.follow and not seat.as_json
+    return following.follow(session.api, session.namespace.name, name, line if follows else None, status)
+
+
+def _document(job: TrainingJob, name: str, phase: str) -> dict[str, Any]:
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "job": name,
+        "kind": job.kind,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "instanceType": job.instance.name,
+        "nodes": job.nodes,
+        "worldSize": job.world_size,
+        "image": job.image,
+        "backend": job.backend,
+        "launcher": job.launcher,
+        "output": job.output,
+        "cacheKey": job.cache.key if job.cache else None,
+        "phase": phase or None,
+    }
+
+
+def _submitted(job: TrainingJob, name: str, *, waits: bool) -> str:
+    lines = [f"Submitted {name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
+    if job.output:
+        lines.append(f"  Output: {job.output}")
+    if job.cache is not None:
+        lines.append(f"  Compile cache: {job.cache.directory}")
+    if job.capacity_ends:
+        lines.append(f"  The nodes' Capacity Block ends at {job.capacity_ends}; save before.")
+    if not waits:
+        lines.append(f"  Watch: trn status {name} · trn logs {name} -f")
+    return "\n".join(lines)
+
+
+def _size(job: TrainingJob) -> str:
+    nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
+    ranks = "1 rank" if job.ranks_per_node == 1 else f"{job.ranks_per_node} ranks"
+    return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
+
+
+def _no_volcano(session: Session) -> str:
+    title = "there is no Volcano in this cluster, which starts gangs"
+    if not session.is_local:
+        return f"{title}; `trn verify` says what else is missing"
+    missing = session.source.local.missing("volcano") if session.source.local else ""
+    return f"{title}{f': {missing}' if missing else ''}; `trn local status` says what runs"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

@@ -1,0 +1,98 @@
+"""What has to be found out before a job is planned: of the image, the namespace's jobs, and the capacity."""
+
+import contextlib
+import secrets
+import sys
+
+from trainium_eks.cli.session import Session
+from trainium_eks.cli.train_options import Asked
+from trainium_eks.launch import cluster_facts, planning
+from trainium_eks.launch.aws import Aws, AwsError
+from trainium_eks.launch.requests import Facts
+from trainium_eks.local.objects.api import ApiError, NoSuchKind
+from trainium_eks.local.pods import images
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.problems import Problem
+
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+UNIQUE_LENGTH = 5
+
+
+def gather(asked: Asked, session: Session) -> Facts:
+    """All facts for a request.
+
+    Raises:
+        LocalError: the API server does not answer.
+    """
+    image, missing, has_torch = _local_image(asked) if session.is_local else _image(asked, session)
+    api, namespace = session.api, session.namespace.name
+    may_submit = cluster_facts.may_submit(api, namespace)
+    jobs: cluster_facts.Objects = []
+    if may_submit:
+        # A cluster without Volcano is told of when the job is submitted; a dry run needs none.
+        with contextlib.suppress(NoSuchKind, ApiError):
+            jobs = cluster_facts.volcano_jobs(api, namespace)
+    return Facts(
+        is_local=session.is_local,
+        image=image,
+        unique="".join(secrets.choice(_LETTERS) for _ in range(UNIQUE_LENGTH)),
+        image_missing=missing,
+        image_has_torch=has_torch,
+        jobs=cluster_facts.phases(jobs),
+        compiling=cluster_facts.compiling(jobs),
+        staging=cluster_facts.staging(api, namespace) if asked.data and may_submit else {},
+        may_submit=may_submit,
+        has_topology=not asked.topology or cluster_facts.has_topology(api),
+        capacity_ends=_capacity_ends(asked, session),
+    )
+
+
+def _local_image(asked: Asked) -> tuple[str, Problem | None, bool]:
+    """An environment of this machine: the one asked for, else ``local/torch`` where it has been made."""
+    if asked.image is None:
+        found = images.find("torch") or images.find(images.PYTHON)
+        assert found is not None, "local/python is always there"
+        return f"{images.PREFIX}{found.name}", None, found.has_torch
+    if not images.is_local(asked.image):
+        reason = "pods of the local cloud run in images of this machine alone; of others they are only simulated"
+        return asked.image, Problem("--image", reason, value=asked.image, good=f"{images.PREFIX}torch"), True
+    found = images.find(asked.image)
+    if found is None:
+        fix = images.how_to_make(asked.image)
+        return asked.image, Problem("--image", "there is no such image on this machine", fix, value=asked.image), True
+    return asked.image, None, found.has_torch
+
+
+def _image(asked: Asked, session: Session) -> tuple[str, Problem | None, bool]:
+    """The image asked for, else the one that was pushed last to the stack's repository."""
+    aws, repository = Aws(session.outputs.region), session.outputs.image_repository or ""
+    try:
+        if asked.image is not None:
+            return asked.image, aws.image_problem(asked.image), True
+        newest = aws.newest_image(repository)
+    except AwsError as error:
+        _say(f"warning: {error}; whether the image is there is not known")
+        image = asked.image or ""
+        return image, None if image else _no_image(repository), True
+    return newest, None if newest else _no_image(repository), True
+
+
+def _no_image(repository: str) -> Problem:
+    where = f"{repository} holds none that could be the default" if repository else "the stack has no image repository"
+    return Problem("--image", where, "build and push one: trn image push; or name it with --image")
+
+
+def _capacity_ends(asked: Asked, session: Session) -> dict[str, str]:
+    """When the Capacity Block of the group ends; nothing for other groups."""
+    group = planning.find_group(session.outputs, asked.group, asked.instance_type)
+    if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block" or session.is_local:
+        return {}
+    try:
+        return {group.reservation: Aws(session.outputs.region).capacity_ends(group.reservation)}
+    except AwsError as error:
+        _say(f"warning: {error}; the job will not know when it ends")
+        return {}
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

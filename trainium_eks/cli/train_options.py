@@ -1,0 +1,132 @@
+"""What ``trn train`` is told, and the request that it makes."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.launch.job import BACKENDS, Backend, Kind, Program, Topology, TopologyMode
+from trainium_eks.launch.requests import Request
+from trainium_eks.launch.workspace import Workspace, pack
+from trainium_eks.model.problems import Problem, nearest
+
+EXAMPLES: Mapping[str, str] = MappingProxyType({"gradient-sum": "trainium_workloads.gradient_sum"})
+"""Trainings that come with the library, by the module in every image that holds ``trainium_workloads``."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options, as they were given."""
+
+    kind: Kind = "train"
+    script: str = ""
+    module: str = ""
+    example: str = ""
+    script_args: str = ""
+    arguments: tuple[str, ...] = ()
+    """After ``--``."""
+    workspace: Path | None = None
+    group: str | None = None
+    instance_type: str | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    image: str | None = None
+    precision: str = "bf16"
+    backend: str | None = None
+    cache_set: str = ""
+    compiler: str = ""
+    queue: str | None = None
+    priority: str = ""
+    name: str = ""
+    retries: int | None = None
+    max_restarts: int = 0
+    grace: int | None = None
+    topology: str | None = None
+    tier: int = 1
+    rendezvous: str = ""
+    env: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    follow: bool = False
+    wait: bool = False
+    dry_run: bool = False
+    torchx: bool = False
+    scale: bool = True
+
+
+def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]:
+    """The request, the files that travel with it, and what is wrong with them.
+
+    Raises:
+        Failure: an option that cannot be read.
+    """
+    program, workspace, wrong = _program(asked)
+    request = Request(
+        program=program,
+        kind=asked.kind,
+        name=asked.name,
+        group=asked.group,
+        instance_type=asked.instance_type,
+        nodes=asked.nodes,
+        ranks_per_node=asked.ranks_per_node,
+        precision=asked.precision,
+        backend=_backend(asked.backend),
+        cache_set=asked.cache_set,
+        compiler=asked.compiler,
+        queue=asked.queue,
+        priority=asked.priority,
+        retries=asked.retries,
+        restarts_in_place=asked.max_restarts,
+        grace_seconds=asked.grace,
+        topology=Topology(cast("TopologyMode", asked.topology), asked.tier) if asked.topology else None,
+        rendezvous=asked.rendezvous,
+        env=_variables(asked.env),
+        data=asked.data,
+        has_workspace=workspace is not None,
+    )
+    return request, workspace, wrong
+
+
+def _program(asked: Asked) -> tuple[Program, Workspace | None, Problem | None]:
+    """A script is a local file that travels with the job, or, with an absolute path or by TorchX, one of the image."""
+    arguments = (*_words(asked.script_args), *asked.arguments)
+    module = asked.module or _example(asked.example)
+    if not asked.script or asked.script.startswith("/") or asked.torchx:
+        return Program(asked.script, module, arguments), None, None
+    packed = pack(asked.script, asked.workspace)
+    if isinstance(packed, Problem):
+        return Program(asked.script, module, arguments), None, packed
+    return Program(packed.script, module, arguments), packed, None
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"--script-args cannot be read as words of a shell ({error}): {text}") from None
+
+
+def _example(name: str) -> str:
+    if name and name not in EXAMPLES:
+        near = nearest(name, EXAMPLES)
+        meant = f"; did you mean {near}?" if near else ""
+        raise Failure(WRONG_USAGE, f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
+    return EXAMPLES[name] if name else ""
+
+
+def _backend(name: str | None) -> Backend | None:
+    if name is not None and name not in BACKENDS:
+        raise Failure(WRONG_USAGE, f"--backend {name}: there are {', '.join(BACKENDS)}")
+    return name
+
+
+def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise Failure(WRONG_USAGE, f"--env {pair}: write it as NAME=VALUE")
+        found[name] = value
+    return found

@@ -1,0 +1,94 @@
+"""What a researcher's API server says that a job's plan depends on. Asks the API server."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainium_eks.launch.identity import JOB_API, KIND_LABEL, annotation
+from trainium_eks.launch.requests import FINISHED
+from trainium_eks.local.objects.api import Api, ApiError, NoSuchKind
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.outputs import NodeGroupOutput
+
+NODE_GROUP_LABEL = "eks.amazonaws.com/nodegroup"
+"""Label of a node: its group's name in EKS."""
+
+TARGET = "trainium-eks/target"
+"""Annotation of a staging Job: the path on the shared volume that it fills."""
+
+Objects = list[dict[str, Any]]
+
+
+def volcano_jobs(api: Api, namespace: str) -> Objects:
+    """The Volcano jobs of a namespace.
+
+    Raises:
+        NoSuchKind: there is no Volcano in the cluster.
+        ApiError: the researcher may not see them.
+    """
+    return api.list(JOB_API, "Job", namespace=namespace)
+
+
+def phases(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Each job's phase; empty for one that no controller has looked at."""
+    return {each["metadata"]["name"]: phase(each) for each in jobs}
+
+
+def phase(job: Mapping[str, Any]) -> str:
+    """Phase of a Volcano job (``Pending``, ``Running``, ``Completed``, …); empty before it has one."""
+    return str(((job.get("status") or {}).get("state") or {}).get("phase") or "")
+
+
+def compiling(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Compile cache to the job that fills it now."""
+    found = {}
+    for each in jobs:
+        metadata = each["metadata"]
+        key = (metadata.get("annotations") or {}).get(annotation("cache-key"))
+        if key and (metadata.get("labels") or {}).get(KIND_LABEL) == "compile" and phase(each) not in FINISHED:
+            found[key] = metadata["name"]
+    return found
+
+
+def staging(api: Api, namespace: str) -> dict[str, str]:
+    """Path on the shared volume to the staging Job that brings data there now."""
+    found = {}
+    for each in api.list("batch/v1", "Job", namespace=namespace, labels=f"{KIND_LABEL}=stage"):
+        target = (each["metadata"].get("annotations") or {}).get(TARGET)
+        ended = {condition["type"] for condition in (each.get("status") or {}).get("conditions") or ()}
+        if target and not ended & {"Complete", "Failed"}:
+            found[target] = each["metadata"]["name"]
+    return found
+
+
+def may_submit(api: Api, namespace: str) -> bool:
+    """Whether the API server lets its caller create Volcano jobs in a namespace."""
+    attributes = {"namespace": namespace, "verb": "create", "group": "batch.volcano.sh", "resource": "jobs"}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def has_topology(api: Api) -> bool:
+    """Whether Volcano has found layers of the network."""
+    try:
+        return bool(api.list("topology.volcano.sh/v1alpha1", "HyperNode"))
+    except (NoSuchKind, ApiError):
+        return False
+
+
+def nodes_of(api: Api, group: NodeGroupOutput) -> Objects:
+    """The nodes of a group that are there."""
+    labels = f"{NODE_GROUP_LABEL}={group.eks_name[:63]}"
+    found = api.list("v1", "Node", labels=labels)
+    return [each for each in found if each["metadata"]["labels"].get(INSTANCE_TYPE_LABEL) == group.instance_type]
+
+
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Whether pods may start on a node."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and not (node.get("spec") or {}).get("unschedulable")

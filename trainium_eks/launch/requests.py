@@ -1,0 +1,78 @@
+"""What a researcher asks for, what was found out for it, and what comes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from trainium_eks.launch.job import Backend, Kind, Program, Topology, TrainingJob
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.problems import Problem
+
+FINISHED = frozenset({"Completed", "Failed", "Aborted", "Terminated"})
+"""Phases of a Volcano job from which nothing follows by itself."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a researcher asks for; what is None or empty comes from the stack."""
+
+    program: Program
+    kind: Kind = "train"
+    name: str = ""
+    group: str | None = None
+    instance_type: str | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    precision: str = "bf16"
+    backend: Backend | None = None
+    cache_set: str = ""
+    """What the compiled graphs are of: a model and its settings."""
+    compiler: str = ""
+    """The compiler's version, where the image's tag does not tell it."""
+    queue: str | None = None
+    priority: str = ""
+    retries: int | None = None
+    restarts_in_place: int = 0
+    grace_seconds: int | None = None
+    topology: Topology | None = None
+    rendezvous: str = ""
+    """``c10d``, ``etcd``, or empty for the stack's."""
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    data: tuple[str, ...] = ()
+    has_workspace: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found out beside the stack's outputs."""
+
+    is_local: bool
+    image: str
+    """The image, a default or the one asked for; empty when there is none."""
+    unique: str
+    """Some letters and digits that make a name unique."""
+    image_missing: Problem | None = None
+    image_has_torch: bool = True
+    jobs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Jobs of the namespace, and their phases."""
+    compiling: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Compile cache to the unfinished job that fills it."""
+    staging: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Path on the shared volume to the unfinished job that brings data there."""
+    may_submit: bool = True
+    """Whether the namespace lets the researcher create Volcano jobs."""
+    has_topology: bool = True
+    """Whether Volcano has found layers in the network of the nodes."""
+    capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Capacity Block (``cr-…``) to the time when it ends, RFC 3339."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What comes of a request."""
+
+    job: TrainingJob | None
+    """None when something must be mended first."""
+    group: NodeGroupOutput | None
+    problems: tuple[Problem, ...]
+    """Everything that is wrong; beside a job, warnings alone. Paths are the command's options."""

@@ -1,0 +1,61 @@
+"""Changing the size of a node group of the local cloud between two ``up`` commands, as EKS' API does on AWS.
+
+``up`` leaves a record of what each group's nodes are made from; the next ``up`` gives a group the config's size again,
+but for groups whose size is managed elsewhere.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.lock import locked
+from trainium_eks.local.nodes.node_pools import pool_key, pool_of
+from trainium_eks.local.nodes.simulated import Nodes
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.instances import Catalogue
+
+
+def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:
+    """Writes down what a pool is made from.
+
+    Args:
+        paths: the stack's files.
+        key: of the pool.
+        facts: arguments of :func:`pool_of` but the catalogue, as plain data.
+        drivers: names of the CSI drivers that run on every node.
+    """
+    paths.pools.mkdir(exist_ok=True, mode=0o700)
+    file = paths.pools / f"{key}.json"
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps({"pool": facts, "drivers": list(drivers)}, default=str), encoding="utf-8")
+    part.replace(file)
+
+
+def resize(
+    paths: Paths, eks_name: str, nodes: int, catalogue: Catalogue, waiting: Callable[[str], None] = lambda _: None
+) -> None:
+    """Gives a group another number of nodes, and waits until they are Ready.
+
+    Args:
+        paths: the stack's files.
+        eks_name: the group's name in EKS.
+        nodes: how many, within the group's limits.
+        catalogue: what instance types have.
+        waiting: told, in a line, what takes longer than a moment.
+
+    Raises:
+        LocalError: no ``up`` made this group, somebody else is changing the stack, or nodes are not Ready in time.
+    """
+    file = paths.pools / f"{pool_key({'nodeGroupName': eks_name})}.json"
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise LocalError(
+            f"it is not known what the nodes of {eks_name} are made from; `trn local up` notes it"
+        ) from None
+    pool = replace(pool_of(**known["pool"], catalogue=catalogue), size=nodes, keep_size=False)
+    with locked(paths, f"trn scale of {eks_name}"):
+        Nodes(Api.connect(paths.kubeconfig), waiting, known["drivers"]).apply(pool)
