@@ -1,18 +1,33 @@
-"""A Kubernetes API server over plain HTTP that serves one snapshot: enough of discovery and lists for `trn verify`."""
+"""A Kubernetes API server over plain HTTP that serves one snapshot: discovery, lists, single objects, deletion, logs.
+
+Enough for `trn verify` and for the commands that watch jobs.
+"""
 
 import copy
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 from trainium_eks.checks.cluster import KINDS
 
-SERVED = {**KINDS, "Pod": "v1"}
-NAMESPACED = frozenset({"Pod"})
+SERVED = {
+    **KINDS,
+    "Pod": "v1",
+    "Event": "v1",
+    "Job": "batch.volcano.sh/v1alpha1",
+    "PodGroup": "scheduling.volcano.sh/v1beta1",
+    "ResourceQuota": "v1",
+}
+NAMESPACED = frozenset(
+    {"Pod", "Event", "Job", "PodGroup", "ResourceQuota", "PersistentVolumeClaim", "ServiceAccount", "Deployment"}
+    | {"DaemonSet", "StatefulSet"}
+)
 
 Objects = dict[str, list[dict[str, Any]]]
 
@@ -29,6 +44,13 @@ class StubApi:
         """How often its version was asked."""
         self.before_look: Callable[[int], object] = lambda _: None
         """Told the number of each look before it is answered."""
+        self.logs: dict[str, list[str]] = {}
+        """Pod to the lines of its log, each with its time before it. One that is followed is looked at again and again
+        until the pod has ended."""
+        self.deleted: list[str] = []
+        """Paths of what was deleted."""
+        self.asked: list[str] = []
+        """Paths and queries of the logs that were asked for."""
 
     @property
     def kubeconfig(self) -> dict[str, Any]:
@@ -42,8 +64,8 @@ class StubApi:
             "current-context": "stub",
         }
 
-    def answer(self, path: str) -> tuple[int, Mapping[str, Any]]:
-        """Status and body."""
+    def answer(self, path: str, labels: str = "") -> tuple[int, Mapping[str, Any]]:
+        """Status and body; of a list, the objects with these labels (``a=b,c=d``)."""
         if path in self.refuses:
             return self.refuses[path], {"kind": "Status", "reason": "Forbidden", "message": f"{path} is forbidden"}
         if path == "/version":
@@ -55,7 +77,13 @@ class StubApi:
         for kind, api_version in SERVED.items():
             root = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
             if re.sub("/namespaces/[^/]+/", "/", path) == f"{root}/{kind.lower()}s":
-                return 200, {"items": self.objects.get(kind, []), "metadata": {}}
+                wanted = dict(each.split("=") for each in labels.split(",") if each)
+                every = self.objects.get(kind, [])
+                chosen = [each for each in every if wanted.items() <= (each["metadata"].get("labels") or {}).items()]
+                return 200, {"items": chosen, "metadata": {}}
+            found = re.fullmatch(f"{root}(?:/namespaces/[^/]+)?/{kind.lower()}s/([^/]+)", path)
+            if found and (one := self.named(kind, found[1])):
+                return 200, {"apiVersion": api_version, "kind": kind, **one}
             if path == root:
                 served = [each for each, version in SERVED.items() if version == api_version]
                 return 200, {
@@ -65,6 +93,37 @@ class StubApi:
                 }
         return 404, {"kind": "Status", "reason": "NotFound", "message": f"{path} is not there"}
 
+    def named(self, kind: str, name: str) -> dict[str, Any] | None:
+        """One object."""
+        return next((each for each in self.objects.get(kind, []) if each["metadata"]["name"] == name), None)
+
+    def delete(self, path: str) -> tuple[int, Mapping[str, Any]]:
+        """Status and body; with a job go its pods."""
+        status, one = self.answer(path)
+        if status == 200:
+            self.deleted.append(path)
+            name, kind = one["metadata"]["name"], one["kind"]
+            self.objects[kind] = [each for each in self.objects[kind] if each["metadata"]["name"] != name]
+            if kind == "Job":
+                pods = self.objects.get("Pod", [])
+                self.objects["Pod"] = [pod for pod in pods if not pod["metadata"]["name"].startswith(f"{name}-")]
+        return status, one
+
+    def log(self, pod: str, *, follow: bool, tail: int | None) -> Iterator[str]:
+        """The lines of a pod's log; those to come, too, until it has ended."""
+        lines = self.logs.get(pod, [])
+        at = max(len(lines) - tail, 0) if tail is not None else 0
+        uid = (self.named("Pod", pod) or {"metadata": {}})["metadata"].get("uid")
+        while True:
+            found = self.named("Pod", pod)
+            for line in self.logs.get(pod, [])[at:] if found and found["metadata"].get("uid") == uid else ():
+                yield line
+                at += 1
+            ended = not found or found["metadata"].get("uid") != uid or found["status"]["phase"] != "Running"
+            if not follow or ended:
+                return
+            time.sleep(0.02)
+
 
 @contextmanager
 def serving(objects: Objects) -> Iterator[StubApi]:
@@ -72,7 +131,29 @@ def serving(objects: Objects) -> Iterator[StubApi]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = stub.answer(self.path.partition("?")[0])
+            path, _, query = self.path.partition("?")
+            log = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+)/log", path)
+            if log and path not in stub.refuses and stub.named("Pod", log[1]):
+                stub.asked.append(self.path)
+                asked = parse_qs(query)
+                self._stream(
+                    stub.log(log[1], follow="follow" in asked, tail=int(asked.get("tailLines", ["1000000"])[0]))
+                )
+            else:
+                self._answer(*stub.answer(path, parse_qs(query).get("labelSelector", [""])[0]))
+
+        def do_DELETE(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self._answer(*stub.delete(self.path.partition("?")[0]))
+
+        def _stream(self, lines: Iterator[str]) -> None:
+            self.send_response(200)
+            self.end_headers()
+            for line in lines:
+                self.wfile.write(f"{line}\n".encode())
+                self.wfile.flush()
+
+        def _answer(self, status: int, body: Mapping[str, Any]) -> None:
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))

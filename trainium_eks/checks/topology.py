@@ -24,7 +24,7 @@ def hypernodes(examined: Examined) -> Iterator[Check]:
         yield not_applicable(id_, subject, "Volcano does not run on this machine")
     elif not found:
         yield not_applicable(id_, subject, "there are none")
-    elif shared := _shared(found):
+    elif shared := shared_members(found):
         younger = dict.fromkeys(name for parents in shared for name in parents[1:])
         delete = f"kubectl delete hypernodes.topology.volcano.sh {' '.join(younger)}"
         remedy = f"delete the younger, and Volcano discovers the topology anew: {delete}"
@@ -35,7 +35,7 @@ def hypernodes(examined: Examined) -> Iterator[Check]:
         yield passed(id_, subject, f"{len(found)}, none with members of another")
 
 
-def _shared(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
+def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
     """HyperNodes that have members in common, the oldest first, to those members.
 
     Of two from the same second, the later in the alphabet counts as the younger: Volcano, too, keeps the other.

@@ -1,7 +1,10 @@
 """Writing to standard output, which may be full or closed."""
 
+import json
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from trainium_eks.cli.failure import FAILED, Failure
 
@@ -23,3 +26,17 @@ def write(text: str) -> None:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise Failure(FAILED, f"cannot write to standard output: {error.strerror}") from None
+
+
+def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
+    """Writes a document of ``--json``.
+
+    Args:
+        document: plain data, without infinite numbers.
+        indent: None for one line, as in a stream of documents.
+
+    Raises:
+        Failure: when it does not fit.
+        BrokenPipeError: when nobody reads any more.
+    """
+    write(json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False) + "\n")

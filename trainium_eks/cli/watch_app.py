@@ -1,5 +1,112 @@
 """Commands that watch: jobs, status, logs, top, tensorboard, profile, cancel. The work is in modules of their own."""
 
+from typing import Annotated
+
 import typer
 
+from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
+from trainium_eks.cli.session import Seat
+
 app = typer.Typer(add_completion=False)
+
+Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows it.", show_default=False)]
+
+
+@app.command()
+def jobs(
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """List your team's jobs: state, nodes and ranks, restarts, last step.
+
+    With --watch --json, one document a line for each change.
+    """
+    from trainium_eks.cli import watch_jobs
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(watch_jobs.run(seat, everything=everything, watch=watch))
+
+
+@app.command()
+def status(
+    job: Job,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until it has ended, or Ctrl-C.")] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Show one job: why it is pending and what mends it, where its training is, or how it ended.
+
+    Exit code: 0; 1 when it failed, or stalls; 2 when there is no such job.
+    """
+    from trainium_eks.cli import watch_status
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(watch_status.run(seat, job, watch=watch))
+
+
+@app.command()
+def cancel(
+    job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace that have not ended.")] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """End a job: its processes get SIGTERM and their grace period, then it is removed. What it wrote stays.
+
+    Exit code: 0, also when there was none of that name; 1 when pods are still there after their grace period.
+    """
+    from trainium_eks.cli import watch_cancel
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(watch_cancel.run(seat, job, everything=everything, agreed=agreed))
+
+
+@app.command()
+def logs(
+    job: Job,
+    rank: Annotated[int | None, typer.Option("--rank", "-r", help="This rank of all; default: 0.")] = None,
+    node: Annotated[int | None, typer.Option("--node", help="All ranks of this node, counted from 0.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All nodes, each line with its node.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on, over restarts too, until the job ends.")
+    ] = False,
+    since: Annotated[str | None, typer.Option("--since", help="Only the last 90s, 10m, 2h, ...")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only the last lines of each node.")] = None,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
+    ] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Show what a job prints: rank 0, another rank, or all.
+
+    Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
+    """
+    from trainium_eks.cli import watch_logs
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    options = watch_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
+    raise typer.Exit(watch_logs.run(seat, job, options))

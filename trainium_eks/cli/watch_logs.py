@@ -1,0 +1,232 @@
+"""``trn logs``: what a job's ranks print, once or as it comes."""
+
+import heapq
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from trainium_eks.checks.cluster import Object, name_of
+from trainium_eks.cli import output, watch_read
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.session import Seat, Session
+from trainium_eks.launch.identity import annotation
+from trainium_eks.launch.log_lines import LogLine, parse, pod_names, seconds
+from trainium_eks.launch.watched import WatchedJob
+from trainium_eks.launch.why_pending import why
+
+_COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
+"""ANSI colours of nodes, in turn."""
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The options of one call."""
+
+    rank: int | None = None
+    """Global rank."""
+    node: int | None = None
+    """All ranks of the node at this place."""
+    everything: bool = False
+    """All nodes."""
+    follow: bool = False
+    since: str | None = None
+    tail: int | None = None
+    previous: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Whose lines are shown."""
+
+    pods: tuple[str, ...] | None
+    """Names; None for all pods that the job has."""
+    places: dict[str, int]
+    """Pod name to its place among the nodes."""
+    local_rank: int | None
+    """One rank of its node; None for all."""
+    query: dict[str, str]
+    """Parameters of the API's logs."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A line, and who wrote it."""
+
+    pod: str
+    place: int
+    line: LogLine
+
+
+class Printer:
+    """Writes lines: as they are for one pod, with the node before them for several, as JSON where it is asked for."""
+
+    def __init__(self, seat: Seat, wanted: Wanted) -> None:
+        self._seat = seat
+        self._several = wanted.pods is None or len(wanted.pods) > 1
+        self._width = len(str(max(wanted.places.values(), default=0)))
+        plain = seat.no_color or os.environ.get("NO_COLOR") or not sys.stdout.isatty()
+        self._colored = not plain
+
+    def write(self, lines: Iterable[Shown]) -> None:
+        """Writes them now."""
+        if self._seat.as_json:
+            for each in lines:
+                rank = each.line.local_rank
+                document = {"time": each.line.stamp or None, "pod": each.pod, "node": each.place, "localRank": rank}
+                output.write_json({**document, "line": each.line.text}, indent=None)
+        else:
+            text = "".join(f"{self._prefix(each)}{each.line.text}\n" for each in lines)
+            if text:
+                output.write(text)
+
+    def _prefix(self, shown: Shown) -> str:
+        if not self._several:
+            return ""
+        prefix = f"node {shown.place:>{self._width}} | "
+        color = _COLORS[shown.place % len(_COLORS)]
+        return f"\x1b[{color}m{prefix}\x1b[0m" if self._colored else prefix
+
+
+def run(seat: Seat, name: str, options: LogOptions) -> int:
+    """Shows the logs of a job; the exit code: that of showing them, or with ``follow`` 0 only when the job succeeds."""
+
+    def work(session: Session) -> int:
+        job = watch_read.find(session, name)
+        wanted = choose(job, options)
+        printer = Printer(seat, wanted)
+        if options.follow:
+            from trainium_eks.cli import watch_follow
+
+            return watch_follow.follow(session, job, wanted, printer)
+        return _once(session, job, wanted, printer)
+
+    return watch_read.run(seat, work)
+
+
+def choose(job: WatchedJob, options: LogOptions) -> Wanted:
+    """Whose lines these options ask for.
+
+    Raises:
+        Failure: options that contradict each other or the job.
+    """
+    chosen = [each for each, given in (("--rank", options.rank), ("--node", options.node)) if given is not None]
+    if options.everything:
+        chosen.append("--all")
+    if len(chosen) > 1:
+        raise Failure(WRONG_USAGE, f"give one of {' and '.join(chosen)}")
+    if options.previous and options.follow:
+        raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
+    query = _query(options)
+    if not job.is_gang:
+        return Wanted(None, {}, None, query)
+    launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
+    names = pod_names(job.source, launcher)
+    places = {name: place for place, name in enumerate(names)}
+    if options.everything:
+        return Wanted(tuple(names), places, None, query)
+    place, local_rank = _place(job, options, len(names))
+    return Wanted((names[place],), places, local_rank, query)
+
+
+def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int | None]:
+    """The node's place, and the rank on it."""
+    if options.node is not None:
+        if not 0 <= options.node < nodes:
+            raise Failure(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
+        return options.node, None
+    rank = options.rank or 0
+    each = job.ranks_per_node
+    if each is None:
+        if rank == 0:
+            return 0, 0
+        title = f"--rank {rank}: {job.name} does not say how many ranks a node has; --node N shows all of a node"
+        raise Failure(WRONG_USAGE, title)
+    if not 0 <= rank < nodes * each:
+        raise Failure(WRONG_USAGE, f"--rank {rank}: {job.name} has ranks 0 to {nodes * each - 1}")
+    return divmod(rank, each)
+
+
+def _query(options: LogOptions) -> dict[str, str]:
+    query = {"timestamps": "true"}
+    if options.since is not None:
+        since = seconds(options.since)
+        if not since:
+            raise Failure(WRONG_USAGE, f"--since {options.since}: give a time such as 90s, 10m or 2h")
+        query["sinceSeconds"] = str(since)
+    if options.tail is not None:
+        query["tailLines"] = str(options.tail)
+    if options.previous:
+        query["previous"] = "true"
+    return query
+
+
+def targets(pods: Sequence[Object], wanted: Wanted) -> list[Object]:
+    """The pods whose lines are wanted, in the order of their places."""
+    found = [pod for pod in pods if wanted.pods is None or name_of(pod) in wanted.pods]
+    return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
+
+
+def _once(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> int:
+    chosen = targets(watch_read.pods_of(session, job), wanted)
+    pods = [pod for pod in chosen if has_begun(pod)]
+    if not pods:
+        raise Failure(FAILED, _no_log(session, job, chosen))
+    from trainium_eks.local.objects.api import ApiError
+
+    def read(pod: Object) -> tuple[list[Shown], str]:
+        place = wanted.places.get(name_of(pod), 0)
+        try:
+            text = session.api.text("GET", watch_read.log_path(session, name_of(pod)), query=_of(pod, wanted.query))
+        except ApiError as error:
+            return [], _why_none(pod, wanted, error)
+        lines = (parse(line) for line in text.splitlines())
+        return [Shown(name_of(pod), place, line) for line in lines if line.is_of(wanted.local_rank)], ""
+
+    with ThreadPoolExecutor(watch_read.THREADS) as pool:
+        answers = [*pool.map(read, pods)]
+    printer.write(heapq.merge(*(lines for lines, _ in answers), key=lambda each: each.line.stamp))
+    troubles = list(dict.fromkeys(trouble for _, trouble in answers if trouble))
+    if troubles and not any(lines for lines, _ in answers):
+        raise Failure(FAILED, troubles[0])
+    for trouble in troubles:
+        sys.stderr.write(f"{trouble}\n")
+    return 0
+
+
+def _of(pod: Object, query: dict[str, str]) -> dict[str, str]:
+    """The parameters, with the container of a pod that has several: the first is the training."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    return {**query, "container": containers[0]["name"]} if len(containers) > 1 else query
+
+
+def has_begun(pod: Object) -> bool:
+    """Whether a container of it has run. Of a pod without a node the API server gives an empty log, and no error."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any("running" in state or "terminated" in state for state in (each.get("state") or {} for each in statuses))
+
+
+def _no_log(session: Session, job: WatchedJob, chosen: Sequence[Object]) -> str:
+    if job.ended is not None and not chosen:
+        return (
+            f"{job.name} is {job.state.lower()}: the pods are gone, and their logs too; what it wrote is on the volume"
+        )
+    return f"{job.name} has no log yet: {waiting_for(session, job) or 'its containers are being made'}"
+
+
+def waiting_for(session: Session, job: WatchedJob) -> str:
+    """Why it has not begun, with what mends it; empty when it has."""
+    reason = why(watch_read.around(session, job)) if job.is_gang else None
+    if reason is None:
+        return ""
+    return f"{reason.sentence}\n  → {reason.fix}" if reason.fix else reason.sentence
+
+
+def _why_none(pod: Object, wanted: Wanted, error: Exception) -> str:
+    if "previous" in wanted.query:
+        return (
+            f"{name_of(pod)} has no log of before: its container has not been restarted in its pod. A gang that "
+            "restarts gets new pods, and the logs of the old ones go with them (trn logs --follow shows them in time)"
+        )
+    return f"the log of {name_of(pod)} cannot be read: {error}"

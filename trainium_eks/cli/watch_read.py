@@ -1,0 +1,212 @@
+"""What the watching commands read, as the researcher: jobs by name, what surrounds one, the end of a log."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TypeVar
+from urllib.parse import quote
+
+from trainium_eks.checks.cluster import Object, name_of
+from trainium_eks.checks.scheduling import without_volcano
+from trainium_eks.cli import output
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.session import Seat, Session, open_session, told
+from trainium_eks.launch.identity import JOB_API, annotation, by_process_rank, pod_selector
+from trainium_eks.launch.scene import Scene, scene
+from trainium_eks.launch.steps import Progress, parse_all, progress
+from trainium_eks.launch.watched import PYTORCH_API, WatchedJob, watched
+from trainium_eks.local.changes import LocalError
+from trainium_eks.model.problems import nearest
+
+SCHEMA_VERSION = 1
+"""Of the documents of ``--json``; changes when a field is removed or changes meaning."""
+
+TAIL_LINES = 200
+"""Of a log in which steps are looked for: all ranks of a node write into it."""
+
+THREADS = 8
+"""Logs read at a time."""
+
+_AROUND: Mapping[str, tuple[str, bool]] = {
+    "PodGroup": ("scheduling.volcano.sh/v1beta1", True),
+    "Pod": ("v1", True),
+    "Event": ("v1", True),
+    "PersistentVolumeClaim": ("v1", True),
+    "Queue": ("scheduling.volcano.sh/v1beta1", False),
+    "Node": ("v1", False),
+    "HyperNode": ("topology.volcano.sh/v1alpha1", False),
+}
+"""Kinds that a job's state is judged by: API version, and whether they are the namespace's."""
+
+Found = TypeVar("Found")
+
+
+def run(seat: Seat, work: Callable[[Session], int]) -> int:
+    """Takes the seat and does the work; what stops it is a JSON document where JSON was asked for. The exit code."""
+
+    def act() -> int:
+        try:
+            with open_session(seat) as session:
+                return work(session)
+        except (Failure, LocalError) as error:
+            if not seat.as_json:
+                raise
+            failure = error if isinstance(error, Failure) else Failure(FAILED, str(error))
+            output.write_json(failure.to_json())
+            return failure.code
+
+    return told(act)
+
+
+def now() -> datetime:
+    """The time by which ages are reckoned."""
+    return datetime.now(UTC)
+
+
+def jobs(session: Session) -> list[WatchedJob]:
+    """All jobs of the namespace, the newest first.
+
+    Raises:
+        Failure: Volcano's jobs may not be read.
+        LocalError: the API server cannot be reached.
+    """
+    volcano = _list(session, JOB_API, "Job")
+    batch = _list(session, "batch/v1", "Job")
+    pytorch = _list(session, PYTORCH_API, "PyTorchJob")
+    if volcano is None and batch is None:
+        title = (
+            f"the jobs of namespace {session.namespace.name} may not be read with {session.kubeconfig}: "
+            "its identity needs the team's access entry (`principals` of the namespace)"
+        )
+        raise Failure(WRONG_USAGE, title)
+    return watched(volcano or (), batch or (), pytorch or ())
+
+
+def find(session: Session, name: str) -> WatchedJob:
+    """The job of that name.
+
+    Raises:
+        Failure: there is none; it names the nearest.
+        LocalError: the API server cannot be reached.
+    """
+    found = jobs(session)
+    for job in found:
+        if job.name == name:
+            return job
+    names = [job.name for job in found]
+    near = nearest(name, names)
+    meant = f"did you mean {near}?" if near else f"there {_are(names)}; `trn jobs` lists them"
+    raise Failure(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+
+
+def _are(names: Sequence[str]) -> str:
+    if not names:
+        return "is none"
+    shown = ", ".join(names[:5])
+    return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
+
+
+def around(session: Session, job: WatchedJob) -> Scene:
+    """A Volcano job and what surrounds it, all read at the same time.
+
+    Raises:
+        LocalError: the API server cannot be reached.
+    """
+    with ThreadPoolExecutor(len(_AROUND)) as pool:
+        asked = {
+            kind: pool.submit(_list, session, api_version, kind, everywhere=not namespaced)
+            for kind, (api_version, namespaced) in _AROUND.items()
+        }
+        found = {kind: answer.result() for kind, answer in asked.items()}
+    return scene(
+        now(),
+        job.source,
+        found,
+        groups=session.outputs.node_groups,
+        unscheduled=unscheduled(session),
+        is_local=session.is_local,
+    )
+
+
+def unscheduled(session: Session) -> str:
+    """Why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
+    local = session.source.local
+    if local is None or local.real_volcano:
+        return ""
+    return without_volcano(local) or "vc-scheduler is not on PATH"
+
+
+def pods_of(session: Session, job: WatchedJob) -> list[Object]:
+    """The pods of a job of any kind.
+
+    Raises:
+        LocalError: the API server cannot be reached, or refuses.
+    """
+    api, namespace = session.api, session.namespace.name
+    if job.is_gang:
+        return [*api.list("v1", "Pod", namespace=namespace, labels=pod_selector(job.name))]
+    label = "training.kubeflow.org/job-name" if job.kind == "pytorchjob" else "batch.kubernetes.io/job-name"
+    return [*api.list("v1", "Pod", namespace=namespace, labels=f"{label}={job.name}")]
+
+
+def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:
+    """A job's pods, that of rank 0 first."""
+    launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
+    try:
+        return [*by_process_rank(pods, launcher)]
+    except ValueError:
+        return sorted(pods, key=name_of)
+
+
+def log_path(session: Session, pod: str) -> str:
+    """Of the API."""
+    return f"/api/v1/namespaces/{quote(session.namespace.name)}/pods/{quote(pod)}/log"
+
+
+def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str]:
+    """The last lines of a pod's log; none where it cannot be read (not started, no kubelet, gone)."""
+    query = {"tailLines": str(lines)}
+    containers = (pod.get("spec") or {}).get("containers") or []
+    if len(containers) > 1:
+        query["container"] = containers[0]["name"]
+    try:
+        return session.api.text("GET", log_path(session, name_of(pod)), query=query, timeout_seconds=15).splitlines()
+    except LocalError:
+        return []
+
+
+def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Progress | None:
+    """Where a job's run is, by the log of rank 0; None where it says nothing."""
+    ordered = in_rank_order(job, pods)
+    if not ordered:
+        return None
+    steps = parse_all(log_tail(session, ordered[0]))
+    return progress(steps, now().timestamp(), running=job.ended is None)
+
+
+def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, Progress]:
+    """Job to where its run is, for gangs that have begun."""
+    begun = [job for job in found if job.is_gang and job.state in ("Running", "Completed", "Failed")]
+    if not begun:
+        return {}
+    pods: dict[str, list[Object]] = {}
+    for pod in session.api.list("v1", "Pod", namespace=session.namespace.name):
+        owner = (pod["metadata"].get("labels") or {}).get("volcano.sh/job-name", "")
+        pods.setdefault(owner, []).append(pod)
+    with ThreadPoolExecutor(THREADS) as pool:
+        said = [*pool.map(lambda job: progress_of(session, job, pods.get(job.name, [])), begun)]
+        return {job.name: where for job, where in zip(begun, said, strict=True) if where is not None}
+
+
+def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = False) -> list[Object] | None:
+    """All objects of a kind; none where the server does not serve it; None where they may not be read."""
+    from trainium_eks.local.objects.api import ApiError, NoSuchKind
+
+    try:
+        return [*session.api.list(api_version, kind, namespace="" if everywhere else session.namespace.name)]
+    except NoSuchKind:
+        return []
+    except ApiError as error:
+        if error.status in (401, 403):
+            return None
+        raise
