@@ -1,5 +1,91 @@
-"""The command that brings data to the shared volume: stage. The work is in a module of its own."""
+"""The command that brings data to the shared volume: stage. The work is in :mod:`trainium_eks.cli.stage`."""
+
+from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
+
 app = typer.Typer(add_completion=False)
+
+
+def _show_presets(asked: bool) -> None:
+    if asked:
+        from trainium_eks.cli import stage as command
+
+        raise typer.Exit(command.show_presets())
+
+
+@app.command()
+def stage(
+    source: Annotated[
+        str,
+        typer.Argument(help="A preset's name, s3://…, https://…, hf://datasets/ORG/NAME@REV; local cloud: a path."),
+    ],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="PATH", help="Directory on the team's volume; presets have their own.")
+    ] = None,
+    presets: Annotated[
+        bool,
+        typer.Option("--list", help="Show the presets and exit.", callback=_show_presets, is_eager=True),
+    ] = False,
+    file_list: Annotated[
+        bool, typer.Option("--file-list", help="SOURCE is a list of files: sha256sum's lines, URLs, or JSON.")
+    ] = False,
+    extract: Annotated[bool, typer.Option("--extract", help="Unpack archives (tar, zip); they are not kept.")] = False,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Only such files ('*.parquet').")
+    ] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="No such files.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Copy anew, and throw away what was staged there before.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show how far it is until it ends.")] = True,
+    token_secret: Annotated[
+        str, typer.Option("--hf-secret", metavar="NAME", help="Secret whose key `token` is for the Hugging Face Hub.")
+    ] = "",
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", metavar="URL", help="An S3-compatible store, or a mirror of the Hub.")
+    ] = "",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Files or chunks fetched at once; default: 16.")
+    ] = None,
+    image: Annotated[
+        str, typer.Option("--image", help="Image with Python 3.12 or later, for clusters without egress.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects and submit nothing.")] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Copy a data set to the team's shared volume: a Job on the CPU pool, verified, whole or not at all.
+
+    Killed or interrupted, it goes on where it was; run again after its end, it finds that all is there.
+
+    Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
+    """
+    del presets  # its callback has acted
+    from trainium_eks.cli import stage as command
+    from trainium_eks.cli.session import Seat
+
+    asked = command.StageOptions(
+        Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color),
+        source,
+        to=to,
+        is_list=file_list,
+        extract=extract,
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+        replace=replace,
+        follow=follow,
+        token_secret=token_secret,
+        endpoint=endpoint,
+        workers=workers,
+        image=image,
+        dry_run=dry_run,
+    )
+    raise typer.Exit(command.run(asked))

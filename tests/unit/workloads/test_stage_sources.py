@@ -340,6 +340,12 @@ def test_archives_are_unpacked_where_they_lie_beside_other_files(
     assert content_of(tmp_path / "set") == {"x/t/1": b"1", "x/t/2": b"2", "notes.txt": b"n"}
 
 
+def test_a_directory_of_the_archives_own_name_is_not_doubled(server: FileServer, stage: Stage, tmp_path: Path) -> None:
+    archives = {"one.tar.gz": a_tar({"one/a": b"1"}), "two.tar": a_tar({"two/b": b"2", "c": b"3"}, "w")}
+    assert stage(a_list(server, archives), "--list", "--extract")[0] == 0
+    assert content_of(tmp_path / "set") == {"a": b"1", "two/b": b"2", "c": b"3"}
+
+
 def test_two_archives_with_one_file_are_refused(server: FileServer, stage: Stage) -> None:
     archives = {"1.tar": a_tar({"t/1": b"1"}, "w"), "2.tar": a_tar({"t/1": b"2"}, "w")}
     code, lines = stage(a_list(server, archives), "--list", "--extract")

@@ -66,7 +66,7 @@ class Unpacking:
                 shutil.rmtree(self._scratch, ignore_errors=True)
                 self._scratch.mkdir()
                 self._unpack(self._files / name, "/" not in name, free_bytes, progress)
-                os.rename(self._scratch, place)
+                os.rename(_without_own_directory(self._scratch, name), place)
             self._merging.touch()
         for number, name in enumerate(names):
             archive = self._files / name
@@ -109,6 +109,18 @@ class Unpacking:
                 with found.open(member) as source, target.open("wb") as out:
                     shutil.copyfileobj(source, out, BUFFER)
                 progress(member.compress_size)
+
+
+def _without_own_directory(unpacked: Path, archive: str) -> Path:
+    """Where the content begins: an archive ``set.tar`` that holds a directory ``set`` and nothing else means what is in
+    it, and not ``set/set``."""
+    entries = list(unpacked.iterdir())
+    name = archive.rpartition("/")[2]
+    stem = next(
+        name[: -len(ending)] for ending in sorted(ENDINGS, key=len, reverse=True) if name.lower().endswith(ending)
+    )
+    is_own = len(entries) == 1 and entries[0].name == stem and entries[0].is_dir() and not entries[0].is_symlink()
+    return entries[0] if is_own else unpacked
 
 
 class _Counted(io.FileIO):

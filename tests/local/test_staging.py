@@ -1,0 +1,135 @@
+"""`trn stage` on a real API server, as a researcher of a team under its quota and its admission policies."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import outputs
+
+from components.training_namespace import TrainingNamespace
+from components.volcano_stack import VolcanoStack
+from trainium_eks.cli.session import Seat
+from trainium_eks.cli.stage import StageOptions, run
+from trainium_eks.graph.graph import Graph
+from trainium_eks.local.control_plane import researchers
+from trainium_eks.local.objects.api import Api, ObjectReference
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.local.paths import Paths
+
+TEAM = "staging-team"
+MADE = (
+    "core/v1:Namespace",
+    "core/v1:ResourceQuota",
+    "core/v1:LimitRange",
+    "core/v1:ServiceAccount",
+    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding",
+    "rbac.authorization.k8s.io/v1:Role",
+    "rbac.authorization.k8s.io/v1:RoleBinding",
+)
+
+Stage = Callable[..., tuple[int, str, str]]
+
+
+def _program() -> None:
+    VolcanoStack("volcano", {"queues": [{"name": "eyes"}]})
+    TrainingNamespace(
+        TEAM, {"name": TEAM, "queues": ["eyes"], "region": "us-west-2", "cluster_name": "cluster", "volume_gib": 1200}
+    )
+
+
+@pytest.fixture(scope="module")
+def team(api: Api, record: Callable[..., Graph]) -> Iterator[str]:
+    """The team's namespace, with its policies in force."""
+    objects = Objects(api, waiting=lambda _: None)
+    graph = record(_program)
+    made = json.loads(json.dumps([dict(each.inputs) for kind in MADE for each in graph.of_type(f"kubernetes:{kind}")]))
+    for manifest in made:
+        objects.apply(manifest, timeout_seconds=60)
+    yield TEAM
+    for manifest in reversed(made):
+        objects.delete(api.reference(manifest), timeout_seconds=60)
+
+
+@pytest.fixture
+def stage(team: str, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
+    """Runs the command as the team's researcher, on a cluster that is none of this machine."""
+    namespace = {"name": team, "queues": ["eyes"], "serviceAccount": "training", "claim": "fsx-claim"}
+    file = tmp_path / "exported.json"
+    file.write_text(outputs(namespaces=[namespace]).model_dump_json(by_alias=True))
+    seat = Seat("dev", outputs=file, kubeconfig=researchers.kubeconfig(paths, team))
+
+    def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
+        code = run(StageOptions(seat, source, to=to, **options))
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return call
+
+
+def jobs(api: Api, team: str) -> dict[str, dict[str, Any]]:
+    found = api.list("batch/v1", "Job", namespace=team, labels="trainium-eks/kind=stage")
+    return {job["metadata"]["annotations"]["trainium-eks/to"]: job for job in found}
+
+
+def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, team: str) -> None:
+    code, out, err = stage("s3://bucket/set/", "data/set", follow=False)
+    assert code == 0, err
+    name = jobs(api, team)["data/set"]["metadata"]["name"]
+    assert out == f"Job {name} in {team}; the same command again follows it\n"
+    config_map = api.get(ObjectReference("v1", "ConfigMap", team, name))
+    assert config_map is not None
+    assert [owner["name"] for owner in config_map["metadata"]["ownerReferences"]] == [name]
+    deadline = time.monotonic() + 30
+    while not (pods := api.list("v1", "Pod", namespace=team, labels=f"batch.kubernetes.io/job-name={name}")):
+        assert time.monotonic() < deadline, "the quota or a policy refuses the pod"
+        time.sleep(0.2)
+    assert pods[0]["spec"]["nodeSelector"] == {"trainium-eks/pool": "cpu"}
+
+
+def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: Stage, api: Api, team: str) -> None:
+    assert stage("s3://bucket/set/", "data/twice", follow=False)[0] == 0
+    assert stage("s3://bucket/set/", "/data/data/twice", follow=False)[0] == 0
+    first = jobs(api, team)["data/twice"]["metadata"]["name"]
+    assert len([each for each in jobs(api, team) if each == "data/twice"]) == 1
+    code, _, err = stage("s3://bucket/other/", "data/twice", follow=False)
+    assert code == 1
+    assert f"data/twice is being staged from s3://bucket/set/ by the Job {first}" in err
+
+
+def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage: Stage, api: Api, team: str) -> None:
+    assert stage("https://host.example/x", "data/failed", follow=False)[0] == 0
+    name = jobs(api, team)["data/failed"]["metadata"]["name"]
+    path = f"/apis/batch/v1/namespaces/{team}/jobs/{name}"
+    change = {"spec": {"activeDeadlineSeconds": 1}}
+    api.request("PATCH", path, change, content_type="application/merge-patch+json")
+    code, out, err = stage("https://host.example/x", "data/failed")
+    assert (code, out) == (1, "")
+    assert f"The Job {name} stages it already" in err
+    assert "https://host.example/x is not staged: DeadlineExceeded" in err
+
+
+def test_a_dry_run_submits_nothing(stage: Stage, api: Api, team: str) -> None:
+    code, out, _ = stage("s3://bucket/set/", "data/dry", dry_run=True)
+    assert code == 0
+    assert '"kind": "ConfigMap"' in out
+    assert "data/dry" not in jobs(api, team)
+
+
+def test_a_refusal_of_the_api_server_is_said(stage: Stage, api: Api, team: str) -> None:
+    quota = ObjectReference("v1", "ResourceQuota", team, "team")
+    none = {"spec": {"hard": {"count/jobs.batch": "0"}}}
+    path = f"/api/v1/namespaces/{team}/resourcequotas/team"
+    api.request("PATCH", path, none, content_type="application/merge-patch+json")
+    deadline = time.monotonic() + 30
+    while (api.get(quota) or {})["status"]["hard"]["count/jobs.batch"] != "0":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    code, _, err = stage("s3://bucket/set/", "data/refused", follow=False)
+    assert code == 1
+    assert "the Job is refused" in err
+    assert "exceeded quota: team, requested: count/jobs.batch=1" in err
+    assert not [each for each in api.list("v1", "ConfigMap", namespace=team) if "refused" in each["metadata"]["name"]]
