@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,8 +57,14 @@ class LocalProject:
         return [sys.executable, "-m", "trainium_eks.cli", *arguments]
 
     def surroundings(self) -> dict[str, str]:
-        """The environment that `trn` runs in."""
-        return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1", **self.environment}
+        """The environment that `trn` runs in.
+
+        Volcano runs where it was put on PATH: what a machine's cache happens to hold must not decide what is tested.
+        """
+        ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+        if shutil.which("vc-scheduler") is None:
+            ours["TRN_VOLCANO"] = "off"
+        return {**os.environ, **ours, **self.environment}
 
     def trn(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Runs `trn` in the project."""

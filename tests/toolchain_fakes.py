@@ -47,6 +47,12 @@ echo "$@" >> "$here/go.calls"
 env > "$here/go.environment"
 case "$1" in
 env) echo "${FAKE_GO_VERSION:-go1.25.1}" ;;
+mod)
+    mkdir -p "$here/source/pkg/apis/scheduling/v1beta1"
+    echo 'package source' > "$here/source/of_the_module.go"
+    chmod -R a-w "$here/source"
+    printf '{"Path": "%s", "Dir": "%s"}\n' "$4" "$here/source"
+    ;;
 list)
     for n in 1 2 3; do echo "go: downloading example.org/module$n v1.0.$n" >&2; done
     printf 'fmt\nexample.org/module1\nexample.org/module2\nexample.org/main\n'
@@ -54,6 +60,7 @@ list)
 build)
     exec >&2 # as go, which has its progress and its complaints there
     cp go.mod go.sum "$here/"
+    [ ! -d apis ] || cp -r apis "$here/"
     FAKE_BUILD
     shift
     for package; do
@@ -62,6 +69,7 @@ build)
         k8s.io/kubernetes/*) made=${package##*/} answer='Kubernetes v1.35.4' ;;
         sigs.k8s.io/kwok/*) made=kwok answer='kwok version v0.6.1 go1.25' ;;
         helm.sh/*) made=helm answer='v3.19.5' ;;
+        volcano.sh/*) made=${package##*/} answer='Version: v1.15.0' ;;
         *) continue ;;
         esac
         mkdir -p out

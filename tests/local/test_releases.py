@@ -19,13 +19,14 @@ import psutil
 import pytest
 
 from components.volcano_stack import VolcanoStackArgs, volcano_values
+from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
-from trainium_eks.local.releases.volcano import DEPLOYMENTS
+from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs
 from trainium_eks.model.versions import CHARTS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -126,16 +127,27 @@ class Place:
         self.api, self.paths, self.helm, self.namespace, self.root = api, paths, helm, namespace, root
         self.told: list[str] = []
 
-    def releases(self, **environment: str) -> Releases:
-        full = {**os.environ, "TRN_CHARTS": "", "TRN_CACHE": str(self.root / "cache"), **environment}
-        return Releases(self.paths, self.helm, self.api, self.root, environment=full, waiting=self.told.append)
+    def releases(self, volcano: Programs | None = None, **environment: str) -> Releases:
+        ours = {"TRN_CHARTS": "", "TRN_CACHE": str(self.root / "cache"), "TRN_VOLCANO": "off"}
+        full = {**os.environ, **ours, **environment}
+        return Releases(
+            self.paths, self.helm, self.api, self.root, environment=full, volcano=volcano, waiting=self.told.append
+        )
 
     def inputs(self, chart: str = "./thing", **inputs: Any) -> dict[str, Any]:
         values = {"node": self.namespace, "value": "a", **inputs.pop("values", {})}
         return {"name": "r", "namespace": self.namespace, "chart": chart, "values": values, "atomic": True, **inputs}
 
-    def apply(self, chart: str = "./thing", *, environment: Mapping[str, str] | None = None, **inputs: Any) -> Applied:
-        return self.releases(**(environment or {})).apply(self.inputs(chart, **inputs), timeout_seconds=SECONDS)
+    def apply(
+        self,
+        chart: str = "./thing",
+        *,
+        environment: Mapping[str, str] | None = None,
+        volcano: Programs | None = None,
+        **inputs: Any,
+    ) -> Applied:
+        releases = self.releases(volcano, **(environment or {}))
+        return releases.apply(self.inputs(chart, **inputs), timeout_seconds=SECONDS)
 
     def helm_says(self, *arguments: str) -> str:
         command = [str(self.helm), *arguments, "--kubeconfig", str(self.paths.kubeconfig), "-n", self.namespace]
@@ -414,7 +426,7 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
             place.api.apply(queue(**wrong))
 
     write_chart(place.root / "charts" / "volcano", definition=QUEUE_DEFINITION, it=CONFIG_MAP)
-    real = place.apply("volcano", environment={"TRN_CHARTS": str(place.root / "charts"), "PATH": ""}, **inputs)
+    real = place.apply("volcano", environment={"TRN_CHARTS": str(place.root / "charts")}, **inputs)
     assert real.change is Change.CREATED
     assert any("took the place of placeholders: queues.scheduling.volcano.sh" in note for note in real.notes)
     definition = place.api.get(QUEUES)
@@ -480,65 +492,62 @@ ADMISSION = """
 """
 
 
-def test_volcano_goes_on_in_a_shell_without_it_and_no_webhook_outlives_its_process(place: Place) -> None:
+def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place: Place) -> None:
     """Played by Python, in a chart that is missing the second time."""
     programs = place.root / "bin"
     programs.mkdir()
-
-    def put_programs() -> None:
-        for name in DEPLOYMENTS:
-            (programs / name).symlink_to(Path(sys.executable).resolve())
+    for name in DEPLOYMENTS:
+        (programs / name).symlink_to(Path(sys.executable).resolve())
+    volcano = Programs({name: programs / name for name in DEPLOYMENTS})
 
     def running() -> list[str]:
         return [each.name for each in processes.running(place.paths) if each.name in DEPLOYMENTS]
 
-    put_programs()
     webhook = WEBHOOK.replace("NAME", "it").replace("ANNOTATIONS", "{}")
     webhook = webhook.replace("service: {name: nobody", "service: {name: volcano-admission-service")
     write_chart(place.root / "charts" / "volcano", queue=QUEUE_DEFINITION, admission=ADMISSION, webhook=webhook)
     inputs = {"name": "volcano", "repositoryOpts": {"repo": NOBODY}, "version": "1.0.0"}
-    with_it = {"PATH": str(programs), "TRN_CHARTS": str(place.root / "charts")}
     configuration = ObjectReference(
         "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", f"{place.namespace}-it"
     )
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": place.namespace}}
 
-    place.apply("volcano", environment=with_it, **inputs)
+    place.apply("volcano", environment={"TRN_CHARTS": str(place.root / "charts")}, volcano=volcano, **inputs)
     assert running() == ["vc-webhook-manager"]
     assert place.api.get(configuration)
     (before,) = processes.running(place.paths)[-1:]
-    kept = place.apply("volcano", environment={"PATH": ""}, **inputs)
+    kept = place.apply("volcano", volcano=volcano, **inputs)
     assert any("runs for real" in note for note in kept.notes)
     assert processes.running(place.paths)[-1] == before
     assert place.api.get(configuration)
 
-    for name in DEPLOYMENTS:
-        (programs / name).unlink()
-    gone = place.apply("volcano", environment={"PATH": ""}, **inputs)
+    gone = place.apply("volcano", volcano=Programs(missing="there is none"), **inputs)
     assert any(f"deleted, because simulated pods cannot answer: {configuration.kind}" in note for note in gone.notes)
+    assert "volcano: Volcano's pods are simulated, and nothing schedules its jobs: there is none" in gone.notes
     assert running() == []
     until(lambda: _accepts(place.api, secret))
 
-    put_programs()
-    place.apply("volcano", environment={"PATH": str(programs)}, **inputs)
+    place.apply("volcano", volcano=volcano, **inputs)
     assert running() == ["vc-webhook-manager"]
     assert place.api.get(configuration)
 
 
 def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(place: Place) -> None:
     """With the real programs and the real chart, where a machine has them."""
-    missing = [name for name in DEPLOYMENTS if shutil.which(name) is None]
-    version = CHARTS["volcano"].version
-    if missing or not list(Path(os.environ.get("TRN_CHARTS") or place.root).glob(f"volcano-{version}.tgz")):
-        pytest.skip(f"put {', '.join(DEPLOYMENTS)} on PATH and volcano-{version}.tgz into the directory TRN_CHARTS")
+    there, missing = toolchain.find_volcano()
+    if missing:
+        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+    volcano = Programs({name: binary.path for name, binary in there.items()})
     inputs = {
         "name": "volcano",
-        "repositoryOpts": {"repo": NOBODY},
-        "version": version,
+        "repositoryOpts": {"repo": CHARTS["volcano"].repository},
+        "version": CHARTS["volcano"].version,
         "values": volcano_values(VolcanoStackArgs()),
     }
-    environment = {"TRN_CHARTS": os.environ["TRN_CHARTS"]}
-    applied = place.apply("volcano", environment=environment, **inputs)
+    environment = {"TRN_CHARTS": os.environ.get("TRN_CHARTS", ""), "TRN_VOLCANO": ""}
+    applied = place.apply("volcano", environment=environment, volcano=volcano, **inputs)
+    if applied.not_installed:
+        pytest.skip(applied.not_installed)
     assert any("runs for real (started" in note for note in applied.notes)
     place.api.apply(queue(weight=1, reclaimable=True))
     with pytest.raises(ApiError, match="validatequeue"):
@@ -557,7 +566,7 @@ def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(pla
 
     scheduler = next(each for each in processes.running(place.paths) if each.name == "vc-scheduler")
     os.kill(scheduler.pid, signal.SIGKILL)
-    again = place.apply("volcano", environment=environment, **inputs)
+    again = place.apply("volcano", environment=environment, volcano=volcano, **inputs)
     assert again.change is Change.SAME
     assert any("(started vc-scheduler)" in note for note in again.notes)
     place.releases().delete("volcano", place.namespace)

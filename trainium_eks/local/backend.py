@@ -20,6 +20,7 @@ from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Ev
 from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.makers import Asked, Maker, kind_of, makers
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.instances import CATALOGUE
 
 REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
@@ -49,6 +50,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
         backend.stopped,
         CATALOGUE.with_entries(asked.instance_types),
         asked.csi_drivers,
+        Programs({name: Path(path) for name, path in asked.volcano.items()}, asked.volcano_missing),
     )
     backend.connect(made, endpoint=asked.server, authority=pki.certificate_authority_data(paths))
     return backend

@@ -25,6 +25,8 @@ from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
+from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.addon_records import ADDONS
 from trainium_eks.model.versions import KUBERNETES
 
@@ -181,6 +183,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     binaries = toolchain.provide(minor, progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     paths = Paths.of(asked.project, asked.stack)
+    volcano = _volcano(plan, paths, reporter.phase)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -198,6 +201,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             server=started.server,
             instance_types=plan.config.get("instanceTypes") or {},
             csi_drivers=_csi_drivers(plan),
+            volcano={name: str(path) for name, path in volcano.paths.items()},
+            volcano_missing=volcano.missing,
         )
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
@@ -250,6 +255,14 @@ def service_range(graph: Graph) -> str:
     """The addresses that the program's cluster gives its services; the local cloud's own where it names none."""
     networks = (each.inputs.get("kubernetesNetworkConfig") or {} for each in graph.of_type("aws:eks/cluster:Cluster"))
     return next((str(each["serviceIpv4Cidr"]) for each in networks if each.get("serviceIpv4Cidr")), SERVICE_RANGE)
+
+
+def _volcano(graph: Graph, paths: Paths, progress: Callable[[str], None]) -> Programs:
+    """Volcano's programs, for a stack that installs it."""
+    releases = graph.of_type("kubernetes:helm.sh/v3:Release")
+    if not any(each.inputs.get("chart") == VOLCANO_CHART for each in releases):
+        return Programs()
+    return Programs.provided(paths, progress, os.environ)
 
 
 def _csi_drivers(graph: Graph) -> tuple[str, ...]:

@@ -23,6 +23,10 @@ class BackendOptions:
     """The config's changes of the catalogue."""
     csi_drivers: tuple[str, ...] = ()
     """Names of the storage drivers that run on every node."""
+    volcano: Mapping[str, str] = field(default_factory=dict)
+    """Paths of Volcano's programs by name: all or none."""
+    volcano_missing: str = ""
+    """Why there are none."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""

@@ -21,6 +21,7 @@ from trainium_eks.local.objects.api import Api
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
+from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 
 TIMEOUT_SECONDS = 300.0
@@ -78,6 +79,7 @@ def makers(
     stopping: threading.Event | None = None,
     catalogue: Catalogue = CATALOGUE,
     csi_drivers: Sequence[str] = (),
+    volcano: Programs | None = None,
 ) -> Mapping[str, Maker]:
     """The makers of a running cluster, by the kind of what they make.
 
@@ -89,10 +91,13 @@ def makers(
         stopping: when set, what is being awaited is given up.
         catalogue: what instance types have.
         csi_drivers: names of the storage drivers that run on every node.
+        volcano: Volcano's programs; none are needed to take its release away.
     """
     api = Api.connect(paths.kubeconfig)
     objects = Objects(api, waiting, stopping)
-    releases = Releases(paths, helm, api, project, environment=os.environ, waiting=waiting, stopping=stopping)
+    releases = Releases(
+        paths, helm, api, project, environment=os.environ, volcano=volcano, waiting=waiting, stopping=stopping
+    )
     return {
         "object": _Objects(objects),
         "release": _Releases(releases),

@@ -60,11 +60,6 @@ class Paths:
         return self.root / "ledger.jsonl"
 
     @property
-    def pools(self) -> Path:
-        """What the nodes of each group are made from, one JSON file each."""
-        return self.root / "pools"
-
-    @property
     def outputs(self) -> Path:
         """The stack's outputs, JSON."""
         return self.root / "outputs.json"

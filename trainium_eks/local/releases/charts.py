@@ -1,4 +1,7 @@
-"""Where a release's chart comes from: the project, ``TRN_CHARTS``, the user's cache, or its repository."""
+"""Where a release's chart comes from: the project, ``TRN_CHARTS``, the user's cache, or its repository.
+
+Volcano's comes from its Go module too, where the repository cannot be reached.
+"""
 
 import hashlib
 import os
@@ -17,8 +20,12 @@ import yaml
 
 from trainium_eks.local import paths as places
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.releases import volcano_chart
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOut
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, Wanted
+from trainium_eks.local.toolchain import VOLCANO_VARIABLE, go_command, store
+from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.model.versions import CHARTS
 
 VARIABLE = "TRN_CHARTS"
 """Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""
@@ -70,6 +77,7 @@ class Charts:
     def __init__(self, helm: HelmCli, project: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._helm = helm
         self._project = project
+        self._environment = environment
         self._given = environment.get(VARIABLE, "")
         self._cache = places.cache(environment) / "charts"
         self._hosts: dict[str, _Host] = {}
@@ -92,7 +100,11 @@ class Charts:
             found = _in_directory(Path(self._given).expanduser().absolute(), name, wanted.version)
             if found is not None:
                 return found
-        return self._cached(wanted, name) or self._pulled(wanted, name)
+        cached = self._cached(wanted, name)
+        if cached is not None:
+            return cached
+        pulled = self._pulled(wanted, name)
+        return self._volcanos(wanted, pulled) if isinstance(pulled, Missing) else pulled
 
     def _local(self, wanted: Wanted) -> FoundChart:
         path = (self._project / wanted.chart).resolve()
@@ -120,6 +132,8 @@ class Charts:
 
     def _pulled(self, wanted: Wanted, name: str) -> FoundChart | Missing:
         source = wanted.repository.get("repo") or wanted.chart
+        if is_offline(self._environment):
+            return _unreachable(source, name, wanted.version, "not asked, TRN_OFFLINE is set")
         host = self._host(urlsplit(source).netloc)
         with host.lock:
             if host.unreachable:
@@ -154,9 +168,31 @@ class Charts:
                     )
                 pulled.replace(package)
         except OSError as error:
-            where = f"{package.parent}: {error.strerror or error}"
-            raise LocalError(f"charts cannot be cached: {where}. Free space there, or set TRN_CACHE") from error
+            raise _uncachable(package.parent, error) from error
         return FoundChart(chart.name, chart.version, package, chart.digest, chart.origin)
+
+    def _volcanos(self, wanted: Wanted, missing: Missing) -> FoundChart | Missing:
+        """The chart out of Volcano's Go module, if that is the one; otherwise it is missing as it was."""
+        known = CHARTS["volcano"]
+        is_it = (wanted.repository.get("repo"), wanted.chart, wanted.version) == (
+            known.repository,
+            known.chart,
+            known.version,
+        )
+        if not is_it or self._environment.get(VOLCANO_VARIABLE, "").lower() == "off":
+            return missing
+        place = self._place(wanted, known.chart)
+        part = place.with_suffix(f".{os.getpid()}.part")
+        try:
+            content = volcano_chart.package(self._environment)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(content)
+            part.replace(place)
+        except go_command.GoFailed as error:
+            return Missing(missing.name, f"{missing.reason}; nor in Go's modules: {str(error).splitlines()[0]}")
+        except (store.Unwritable, OSError) as error:
+            raise _uncachable(place.parent, error) from error
+        return _read(place, "Volcano's Go module")
 
     def _host(self, name: str) -> "_Host":
         with self._hosts_lock:
@@ -239,6 +275,11 @@ def _is_version(chart: FoundChart, name: str, version: str) -> bool:
 def _unreachable(source: str, name: str, version: str, why: str) -> Missing:
     hint = f"set {VARIABLE} to a directory with {name}-{version}.tgz"
     return Missing(name, f"chart repository not reachable: {source} ({why}; {hint})")
+
+
+def _uncachable(directory: Path, error: Exception) -> LocalError:
+    words = error.strerror if isinstance(error, OSError) else ""
+    return LocalError(f"charts cannot be cached: {directory}: {words or error}. Free space there, or set TRN_CACHE")
 
 
 def _last_words(message: str) -> str:

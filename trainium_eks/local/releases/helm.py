@@ -25,7 +25,7 @@ from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, ReleaseStatus, python_file
 from trainium_eks.local.releases.release_inputs import Wanted, wanted
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
-from trainium_eks.local.releases.volcano import Volcano
+from trainium_eks.local.releases.volcano import Programs, Volcano
 from trainium_eks.local.releases.webhooks import WEBHOOK_KINDS
 
 DELETE_SECONDS = 300.0
@@ -60,7 +60,8 @@ class Releases:
         helm: the program, 3.18 or newer.
         api: the stack's API server.
         project: directory that local charts' paths are relative to.
-        environment: of the caller: PATH (Volcano's programs), ``TRN_CHARTS``, ``TRN_CACHE``, proxies.
+        environment: of the caller: ``TRN_CHARTS``, ``TRN_CACHE``, proxies.
+        volcano: Volcano's programs, which run in the place of its chart's pods.
         waiting: told, in a line, what takes longer than a moment; may be called from any thread.
         stopping: when set, what is being awaited is given up.
     """
@@ -73,6 +74,7 @@ class Releases:
         project: Path,
         *,
         environment: Mapping[str, str] = os.environ,
+        volcano: Programs | None = None,
         waiting: Callable[[str], None] = lambda _line: None,
         stopping: threading.Event | None = None,
     ) -> None:
@@ -80,7 +82,7 @@ class Releases:
         self._helm = HelmCli(helm, paths, environment)
         self._charts = Charts(self._helm, project, environment)
         self._objects = Objects(api, waiting, stopping)
-        self._volcano = Volcano(paths, api, environment, waiting)
+        self._volcano = Volcano(paths, api, volcano or Programs(), waiting)
         self._waiting = waiting
         self._stopping = stopping or threading.Event()
 

@@ -1,25 +1,25 @@
 """Volcano's real processes, where this machine has them.
 
 The chart's pods are simulated, so nothing schedules gangs and nobody checks queues, unless ``vc-scheduler``,
-``vc-controller-manager`` and ``vc-webhook-manager`` are on PATH. Then they run here, each as its container in the
-chart says, with the files that its volumes bring; only addresses, certificates and leader election are this machine's.
-Once started they go on, also when an ``up`` in another shell does not find them on its PATH.
+``vc-controller-manager`` and ``vc-webhook-manager`` can be had (:func:`trainium_eks.local.toolchain.provide_volcano`).
+Then they run here, each as its container in the chart says, with the files that its volumes bring; only addresses,
+certificates and leader election are this machine's. Once started they go on, also when an ``up`` in another shell does
+not find them on its PATH.
 """
 
 import hashlib
 import json
-import os
-import shutil
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import psutil
 
+from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
@@ -83,32 +83,63 @@ class Process:
     """What its ConfigMaps bring."""
 
 
+@dataclass(frozen=True)
+class Programs:
+    """Volcano's programs on this machine."""
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    """By name: all of them or none."""
+    missing: str = "they were not looked for"
+    """Why there are none, in a few words."""
+
+    @staticmethod
+    def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
+        """Those on PATH, those that this stack runs already, or what the toolchain can get.
+
+        Args:
+            paths: the stack's files.
+            progress: told when it takes time.
+            environment: of the caller.
+        """
+        if environment.get(toolchain.VOLCANO_VARIABLE, "").lower() == "off":
+            return Programs(missing=f"{toolchain.VOLCANO_VARIABLE} is off")
+        # A shell's PATH is no setting of the stack: what another one has started goes on from where it is.
+        running = {each.name: Path(each.command[0]) for each in processes.running(paths) if each.name in DEPLOYMENTS}
+        try:
+            binaries = toolchain.provide_volcano(
+                progress=progress,
+                environment=environment,
+                running=running,
+                patience_seconds=toolchain.PATIENCE_SECONDS,
+            )
+        except toolchain.Unavailable as error:
+            names = ", ".join(error.reasons)
+            helps = "`python -m trainium_eks.local.toolchain` says what would help"
+            return Programs(missing=f"{names} could not be found, downloaded or built ({error.last}); {helps}")
+        return Programs({name: binary.path for name, binary in binaries.items()})
+
+
 class Volcano:
     """Volcano's processes of a stack. One thread at a time.
 
     Args:
         paths: the stack's files.
         api: the stack's API server.
-        environment: of the caller; its ``PATH`` is searched.
+        programs: what runs.
         waiting: told, in a line, what takes longer than a moment.
     """
 
-    def __init__(self, paths: Paths, api: Api, environment: Mapping[str, str], waiting: Callable[[str], None]) -> None:
+    def __init__(self, paths: Paths, api: Api, programs: Programs, waiting: Callable[[str], None]) -> None:
         self._paths = paths
         self._api = api
         self._waiting = waiting
-        self._programs = _found(environment.get("PATH", os.defpath))
-        if not self.is_here:
-            # A shell's PATH is no setting of the stack: what another one has started goes on from where it is.
-            places = {
-                str(Path(each.command[0]).parent) for each in processes.running(paths) if each.name in DEPLOYMENTS
-            }
-            self._programs = _found(os.pathsep.join(sorted(places)))
+        self._programs = programs.paths
+        self._missing = programs.missing
 
     @property
     def is_here(self) -> bool:
-        """Whether all programs are on PATH, or where those that run are."""
-        return len(self._programs) == len(DEPLOYMENTS)
+        """Whether there are programs to run."""
+        return bool(self._programs)
 
     def answering(self, release: str, namespace: str) -> Answering:
         """What the release's webhooks are sent to; empty when nobody would answer.
@@ -140,8 +171,7 @@ class Volcano:
         """
         if not self.is_here:
             self.stop()
-            missing = [name for name in DEPLOYMENTS if name not in self._programs]
-            return [f"Volcano's pods are simulated, and nothing schedules its jobs: {', '.join(missing)} not on PATH"]
+            return [f"Volcano's pods are simulated, and nothing schedules its jobs: {self._missing}"]
         wanted = described(release, manifest, self._paths.volcano)
         ports = self._ports()
         before = {each.name: each for each in processes.running(self._paths) if each.name in DEPLOYMENTS}
@@ -319,11 +349,6 @@ def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], dire
     # What is taken from a field of the pod (its memory limit) has no meaning here.
     environment = {each["name"]: str(each["value"]) for each in container.get("env") or [] if "value" in each}
     return Process(program, tuple(arguments), environment, files)
-
-
-def _found(search: str) -> dict[str, Path]:
-    found = {name: shutil.which(name, path=search) for name in DEPLOYMENTS}
-    return {name: Path(path).absolute() for name, path in found.items() if path}
 
 
 def _fingerprint(process: Running) -> str:

@@ -5,28 +5,65 @@ For each tool, in this order: PATH; the directory in ``KUBEBUILDER_ASSETS``; the
 modules whose checksums are in ``go.sum``. A tool of one's own counts only if its version fits
 (:meth:`~trainium_eks.local.toolchain.tools.Pins.misfit`).
 
+Volcano's programs come the same ways, but a local cloud does without them where they cannot be had.
+
 Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only what its caches hold.
+    ``TRN_VOLCANO``: ``off``: Volcano's programs are not looked for, and its pods are simulated like all others.
     ``TRN_CACHE``: another cache directory; see :func:`trainium_eks.local.paths.cache`.
     Go's own variables (``GOPROXY``, ``GOFLAGS``, ``GOCACHE``, ``GOTOOLCHAIN``, ...) and ``HTTPS_PROXY`` as usual.
 
 ``python -m trainium_eks.local.toolchain`` provides everything and shows where it comes from: for images of CI.
 """
 
+import contextlib
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainium_eks.local import paths
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.toolchain import build, download, find, store
+from trainium_eks.local.toolchain import find
 from trainium_eks.local.toolchain.download import Origins
-from trainium_eks.local.toolchain.tools import BUILDABLE_MINOR, TOOLS, Binary, Origin, Pins, Platform, parsed
+from trainium_eks.local.toolchain.supply import Supply, is_offline
+from trainium_eks.local.toolchain.tools import (
+    BUILDABLE_MINOR,
+    TOOLS,
+    VOLCANO,
+    VOLCANO_TOOLS,
+    Binary,
+    Origin,
+    Pins,
+    Platform,
+    VolcanoPins,
+    parsed,
+)
 
-__all__ = ["TOOLS", "Binary", "Origin", "Origins", "Pins", "Platform", "Unavailable", "provide"]
+__all__ = [
+    "TOOLS",
+    "VOLCANO_TOOLS",
+    "VOLCANO_VARIABLE",
+    "Binary",
+    "Origin",
+    "Origins",
+    "Pins",
+    "Platform",
+    "Unavailable",
+    "VolcanoPins",
+    "find_volcano",
+    "provide",
+    "provide_volcano",
+]
 
+VOLCANO_VARIABLE = "TRN_VOLCANO"
+"""Environment variable; ``off`` leaves Volcano's pods simulated."""
 
-_WAYS = ("PATH", "KUBEBUILDER_ASSETS", "cache", "download", "build")
+PATIENCE_SECONDS = 600.0
+"""How long an ``up`` takes it as settled that Volcano's programs cannot be had."""
+
+_WAYS = ("PATH", "KUBEBUILDER_ASSETS", "running", "cache", "download", "build")
 """Every reason begins with one of these and a colon."""
 
 
@@ -36,21 +73,21 @@ class Unavailable(LocalError):  # noqa: N818 - reads as what it is where it is r
     The message says which, what was tried, why it failed, and what would enable it.
     """
 
-    def __init__(self, reasons: Mapping[str, Sequence[str]], minor: str) -> None:
+    def __init__(self, reasons: Mapping[str, Sequence[str]], whose: str, helps: Sequence[str]) -> None:
         self.reasons = {tool: tuple(tried) for tool, tried in reasons.items()}
         """For each missing tool what was tried, in order, and why it failed."""
-        lines = [
-            f"The local cloud needs programs that could not be found, downloaded or built: {', '.join(self.reasons)}."
-        ]
+        missing = ", ".join(self.reasons)
+        lines = [f"{whose} needs programs that could not be found, downloaded or built: {missing}."]
         for reason, tools in _by_reason(self.reasons).items():
-            whose = "" if len(tools) == len(self.reasons) else f" ({', '.join(tools)})"
+            named = "" if len(tools) == len(self.reasons) else f" ({', '.join(tools)})"
             first, *more = reason.splitlines()
-            lines += [f"  {first}{whose}", *(f"    {line}" for line in more)]
-        super().__init__("\n".join([*lines, _enabling(minor)]))
-        last = next(iter(self.reasons.values()))[-1].splitlines()[0]
+            lines += [f"  {first}{named}", *(f"    {line}" for line in more)]
+        super().__init__("\n".join([*lines, f"What helps: {'; or '.join(helps)}."]))
+        self.last = next(iter(self.reasons.values()))[-1].splitlines()[0]
+        """What was tried last, and why it failed, in one line."""
         self.summary = (
             f"no local control plane: {len(reasons)} of {len(TOOLS)} programs could not be found, downloaded or built "
-            f"({last}); "
+            f"({self.last}); "
             "`python -m trainium_eks.local.toolchain` says what would help"
         )
         """One line, for a test that is skipped."""
@@ -86,101 +123,102 @@ def provide(
     there |= find.cached(reasons, pins, directory / pins.key)
     missing = [tool for tool in TOOLS if tool not in there]
     if missing:
-        supply = _Supply(pins, directory, environment, origins or Origins(), progress)
+        supply = Supply(pins, directory, environment, origins or Origins(), progress)
         made, refused = supply.make(missing)
         there |= made
         if refused:
-            raise Unavailable({tool: [*reasons[tool], *tried] for tool, tried in refused.items()}, kubernetes_minor)
+            tried = {tool: [*reasons[tool], *why] for tool, why in refused.items()}
+            raise Unavailable(tried, "The local cloud", _enabling(kubernetes_minor))
     return {tool: there[tool] for tool in TOOLS}
 
 
-class _Supply:
-    """Brings what is missing into the cache."""
+def find_volcano(
+    environment: Mapping[str, str] = os.environ,
+    cache: Path | None = None,
+    running: Mapping[str, Path] | None = None,
+) -> tuple[dict[str, Binary], dict[str, list[str]]]:
+    """Those of :data:`VOLCANO_TOOLS` that are on this machine, and why each other one is not taken. Asks nobody."""
+    pins = VolcanoPins(Platform.here())
+    directory = _volcano_directory(environment, cache)
+    there, reasons = find.installed(
+        VOLCANO_TOOLS, pins, environment, find.Answers(directory / "versions.json"), running
+    )
+    there |= find.cached(reasons, pins, directory / pins.key)
+    return there, {tool: tried for tool, tried in reasons.items() if tool not in there}
 
-    def __init__(
-        self,
-        pins: Pins,
-        directory: Path,
-        environment: Mapping[str, str],
-        origins: Origins,
-        progress: Callable[[str], None],
-    ) -> None:
-        self._pins = pins
-        self._directory = directory
-        self._place = directory / pins.key
-        self._environment = environment
-        self._origins = origins
-        self._progress = progress
-        self._offline = environment.get("TRN_OFFLINE", "") not in ("", "0")
-        self._made: dict[str, Binary] = {}
-        self._reasons: dict[str, list[str]] = {}
 
-    def make(self, tools: Sequence[str]) -> tuple[dict[str, Binary], dict[str, list[str]]]:
-        """What came into the cache, and what was tried for the rest."""
-        self._reasons = {tool: [f"cache: not in {self._place}"] for tool in tools}
+def provide_volcano(
+    *,
+    progress: Callable[[str], None],
+    environment: Mapping[str, str] = os.environ,
+    cache: Path | None = None,
+    origins: Origins | None = None,
+    running: Mapping[str, Path] | None = None,
+    before_building: Callable[[], None] = lambda: None,
+    patience_seconds: float = 0.0,
+) -> Mapping[str, Binary]:
+    """All of :data:`VOLCANO_TOOLS`, as :func:`provide` does.
+
+    Args:
+        progress: told when something takes time, at most about once a second.
+        environment: where ``PATH`` and the variables above are looked up.
+        cache: instead of the user's cache directory.
+        origins: instead of the projects' own servers.
+        running: programs of a stack that run already; they go on when PATH has none.
+        before_building: called before anything is compiled: whoever needs the machine's cores first is waited for.
+        patience_seconds: how old the last refusal may be to hold without asking anybody again.
+
+    Raises:
+        Unavailable: at least one is missing.
+    """
+    if environment.get(VOLCANO_VARIABLE, "").lower() == "off":
+        reason = f"PATH: not looked for, {VOLCANO_VARIABLE} is off"
+        raise Unavailable({tool: [reason] for tool in VOLCANO_TOOLS}, "Volcano", [f"unset {VOLCANO_VARIABLE}"])
+    there, reasons = find_volcano(environment, cache, running)
+    if reasons:
+        pins, directory = VolcanoPins(Platform.here()), _volcano_directory(environment, cache)
+        refusal = _Refusal(directory / f"{pins.key}.refused.json")
+        refused = refusal.read(list(reasons), patience_seconds)
+        if not refused:
+            supply = Supply(pins, directory, environment, origins or Origins(), progress, before_building)
+            made, refused = supply.make(list(reasons))
+            there |= made
+            # Who goes online wants to be asked again at once.
+            refusal.write({} if is_offline(environment) else refused)
+        if refused:
+            tried = {tool: [*reasons[tool], *why] for tool, why in refused.items()}
+            raise Unavailable(tried, "Volcano", _enabling_volcano())
+    return {tool: there[tool] for tool in VOLCANO_TOOLS}
+
+
+def _volcano_directory(environment: Mapping[str, str], cache: Path | None) -> Path:
+    """Beside that of Kubernetes, for each has a lock: nobody who needs the one waits for the other."""
+    return (cache or paths.cache(environment)) / "volcano"
+
+
+class _Refusal:
+    """What was tried in vain, for who asks again soon. A file that cannot be read or written costs time only."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self, tools: Sequence[str], patience_seconds: float) -> dict[str, list[str]]:
+        """The reasons of all these tools, if they are not older than that."""
         try:
-            with store.writing(self._directory, self._progress) as scratch:
-                # Whoever held the lock before may have brought it.
-                self._made = find.cached(tools, self._pins, self._place)
-                self._download(scratch)
-                self._build(scratch)
-        except store.Unwritable as error:
-            self._refuse(self._missing(), f"cache: {error}; TRN_CACHE names another directory")
-        return self._made, {tool: self._reasons[tool] for tool in self._missing()}
+            if not 0 <= time.time() - self._file.stat().st_mtime < patience_seconds:
+                return {}
+            told = json.loads(self._file.read_text())
+            return {tool: [str(reason) for reason in told[tool]] for tool in tools}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
 
-    def _missing(self) -> list[str]:
-        return [tool for tool in self._reasons if tool not in self._made]
-
-    def _refuse(self, tools: Iterable[str], reason: str) -> None:
-        for tool in tools:
-            self._reasons[tool].append(reason)
-
-    def _download(self, scratch: Path) -> None:
-        missing = self._missing()
-        if self._offline:
-            self._refuse(missing, "download: not tried, TRN_OFFLINE is set")
-            return
-        if not missing:
-            return
-        self._progress(f"looking for downloads of {', '.join(missing)}")
-        files, reasons = download.download(missing, self._pins, self._origins, scratch, self._progress)
-        for tool, reason in reasons.items():
-            self._refuse([tool], f"download: {reason}")
-        for tool, file in files.items():
-            self._keep(tool, file, "download")
-
-    def _build(self, scratch: Path) -> None:
-        missing = self._missing()
-        if not missing:
-            return
-        try:
-            files = build.build(
-                missing,
-                self._pins,
-                scratch,
-                environment=self._environment,
-                offline=self._offline,
-                progress=self._progress,
-            )
-        except build.BuildFailed as error:
-            self._refuse(missing, f"build: {error}")
-            return
-        for tool, file in files.items():
-            self._keep(tool, file, "build")
-
-    def _keep(self, tool: str, file: Path, origin: Origin) -> None:
-        """A file comes into the cache when it runs and is what it should be."""
-        expected = self._pins.version(tool)
-        try:
-            actual = find.version(tool, file, self._environment)
-        except find.Silent as error:
-            self._refuse([tool], f"{origin}: the new {tool} in {file.parent} {error}")
-            return
-        if actual != expected:
-            self._refuse([tool], f"{origin}: got {tool} {actual} instead of {expected}")
-            return
-        store.keep(file, self._place / tool)
-        self._made[tool] = Binary(tool, self._place / tool, origin, actual)
+    def write(self, reasons: Mapping[str, Sequence[str]]) -> None:
+        """Keeps the reasons; without any, there is nothing to keep."""
+        with contextlib.suppress(OSError):
+            if reasons:
+                self._file.write_text(json.dumps(reasons))
+            else:
+                self._file.unlink(missing_ok=True)
 
 
 def _by_reason(reasons: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -192,7 +230,7 @@ def _by_reason(reasons: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return dict(sorted(tools.items(), key=lambda item: _WAYS.index(item[0].partition(":")[0])))
 
 
-def _enabling(minor: str) -> str:
+def _enabling(minor: str) -> list[str]:
     ways = []
     if minor == BUILDABLE_MINOR:
         ways.append("install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)")
@@ -200,4 +238,13 @@ def _enabling(minor: str) -> str:
         ways.append(f"use Kubernetes {BUILDABLE_MINOR}, which can be built from source")
     ways.append("make dl.k8s.io, github.com, get.helm.sh and registry.k8s.io reachable (Linux)")
     ways.append("put the programs on PATH or name their directory in KUBEBUILDER_ASSETS")
-    return "What helps: " + "; or ".join(ways) + "."
+    return ways
+
+
+def _enabling_volcano() -> list[str]:
+    major, minor = parsed(VOLCANO)
+    return [
+        "install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)",
+        "make Docker Hub reachable: registry-1.docker.io, auth.docker.io, and the stores that it redirects to (Linux)",
+        f"put the programs of Volcano {major}.{minor} on PATH",
+    ]

@@ -3,14 +3,15 @@
 import argparse
 import re
 import sys
+import threading
 import time
 
-from trainium_eks.local.toolchain import Unavailable, provide
+from trainium_eks.local.toolchain import Binary, Unavailable, provide, provide_volcano
 from trainium_eks.model.versions import KUBERNETES
 
 
 def main() -> int:
-    """0 when everything is there or was only tried, 1 when something is missing."""
+    """0 when everything but Volcano is there, or was only tried; 1 when something is missing."""
     parser = argparse.ArgumentParser(
         prog="python -m trainium_eks.local.toolchain",
         description="Finds, downloads or builds the programs of the local cloud, and shows where they are.",
@@ -28,7 +29,7 @@ def main() -> int:
         parser.error(f"{minor!r} is not a minor version of Kubernetes such as {KUBERNETES}")
     began = time.monotonic()
     try:
-        binaries = provide(minor, progress=_say)
+        binaries, why_no_volcano = _provided(minor)
     except Unavailable as error:
         if asked.attempt:
             return 0
@@ -37,13 +38,45 @@ def main() -> int:
     if asked.attempt:
         return 0
     rows = [("NAME", "VERSION", "ORIGIN", "PATH")]
-    rows += [(binary.name, binary.version, binary.origin, str(binary.path)) for binary in binaries.values()]
+    rows += [(binary.name, binary.version, binary.origin, str(binary.path)) for binary in binaries]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         sys.stdout.write("  ".join([*cells, row[3]]) + "\n")
-    sys.stderr.write(f"Kubernetes {minor}: everything is there after {time.monotonic() - began:.1f} s\n")
+    if why_no_volcano:
+        sys.stderr.write(f"{why_no_volcano}\n")
+    besides = "; without Volcano, jobs are validated but not scheduled" if why_no_volcano else ""
+    sys.stderr.write(f"Kubernetes {minor}: everything is there after {time.monotonic() - began:.1f} s{besides}\n")
     return 0
+
+
+def _provided(minor: str) -> tuple[list[Binary], str]:
+    """All that can be had, and why Volcano cannot. Downloads run side by side; Kubernetes is compiled first.
+
+    Raises:
+        Unavailable: something is missing that the local cloud cannot do without.
+    """
+    kubernetes = threading.Event()
+    volcano: list[Binary] = []
+    reasons: list[str] = []
+
+    def provide_beside() -> None:
+        try:
+            volcano.extend(provide_volcano(progress=_say, before_building=lambda: _await(kubernetes)).values())
+        except Unavailable as error:
+            reasons.append(str(error))
+
+    # Nobody waits for it when this thread is interrupted, or cannot do its own part.
+    beside = threading.Thread(target=provide_beside, daemon=True)
+    beside.start()
+    binaries = list(provide(minor, progress=_say).values())
+    kubernetes.set()
+    beside.join()
+    return [*binaries, *volcano], "".join(reasons)
+
+
+def _await(event: threading.Event) -> None:
+    event.wait()
 
 
 def _say(message: str) -> None:

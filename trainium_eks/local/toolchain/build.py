@@ -1,4 +1,4 @@
-"""Building from the Go modules that ``go.mod`` beside this file pins.
+"""Building from Go modules: those that ``go.mod`` beside this file pins, and Volcano's in ``volcano/go.mod``.
 
 Go checks every module against ``go.sum``. Its caches are the user's own (``GOCACHE``, ``GOMODCACHE``), so that a
 build that was killed goes on where it was.
@@ -12,9 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainium_eks.local.toolchain import store
+from trainium_eks.local.toolchain import go_command, store
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.local.toolchain.tools import BUILDABLE_MINOR, HELM, KUBERNETES_RELEASES, Pins
+from trainium_eks.local.toolchain.tools import (
+    BUILDABLE_MINOR,
+    HELM,
+    KUBERNETES_RELEASES,
+    VOLCANO,
+    Pins,
+    Release,
+    VolcanoPins,
+)
 
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -24,30 +32,25 @@ PACKAGES = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     "helm": "helm.sh/helm/v3/cmd/helm",
+    "vc-webhook-manager": "volcano.sh/volcano/cmd/webhook-manager",
+    "vc-scheduler": "volcano.sh/volcano/cmd/scheduler",
+    "vc-controller-manager": "volcano.sh/volcano/cmd/controller-manager",
 }
 
 _MODULE = Path(__file__).parent
 _OLDEST_GO = (1, 21)
 """The first that fetches a newer one by itself."""
-_COMPUTING_MINUTES = 14
-"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine."""
-_SHOWN_LINES = 12
+_COMPUTING_MINUTES = {"kubernetes": 14, "volcano": 9}
+"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano after Kubernetes
+takes a third of it: its go.mod has the same libraries."""
 
-_HINTS = (
-    ("no space left on device", "the disk is full; GOCACHE and GOMODCACHE can be moved elsewhere"),
-    ("signal: killed", "a compiler was killed, probably for memory; GOFLAGS=-p=1 needs less"),
-    ("GOPROXY=off", "TRN_OFFLINE or GOPROXY forbids downloads, and some modules are not on this machine"),
-    ("requires go >=", "this Go is too old, and GOTOOLCHAIN forbids downloading a newer one"),
-    ("toolchain not available", "this Go is too old, and a newer one could not be downloaded"),
-    ("checksum mismatch", "a download does not match go.sum: do not use that proxy"),
-    ("no such host", "the Go module proxy cannot be reached; GOPROXY names another"),
-    ("dial tcp", "the Go module proxy cannot be reached; GOPROXY names another"),
-    ("i/o timeout", "the Go module proxy cannot be reached; GOPROXY names another"),
-)
+VOLCANO_APIS = "1.14.0"
+_ADDED_FILE = "pkg/apis/scheduling/v1beta1/added_for_volcano_1_15.go"
+_ADDED = """package v1beta1
 
-
-class BuildFailed(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """Nothing was built; the message says why."""
+// QueueAllocationGateKey names the annotation, and the scheduling gate, that lets a queue admit a pod later.
+const QueueAllocationGateKey = GroupName + "/queue-allocation-gate"
+"""
 
 
 @dataclass
@@ -62,7 +65,7 @@ class _Counts:
 
 def build(
     tools: Sequence[str],
-    pins: Pins,
+    pins: Release,
     scratch: Path,
     *,
     environment: Mapping[str, str],
@@ -72,56 +75,71 @@ def build(
     """Builds tools in the scratch directory, in one go.
 
     Args:
-        tools: which.
-        pins: for which Kubernetes.
+        tools: which, all of one release.
+        pins: their versions.
         scratch: an empty directory.
-        environment: of the user; see :func:`go_environment`.
+        environment: of the user; see :func:`~trainium_eks.local.toolchain.go_command.go_environment`.
         offline: use only what Go's own caches hold.
         progress: told in phases and numbers, at most about once a second.
 
     Raises:
-        BuildFailed: Go is not there, too old, cannot get the modules, or fails.
+        go_command.GoFailed: Go is not there, too old, cannot get the modules, or fails.
         store.Unwritable: the scratch directory cannot be written.
     """
-    if pins.minor != BUILDABLE_MINOR:
-        raise BuildFailed(f"only Kubernetes {BUILDABLE_MINOR} can be built, not {pins.minor}")
-    go = shutil.which("go", path=environment.get("PATH", ""))
-    if go is None:
-        raise BuildFailed("go is not on PATH")
+    if isinstance(pins, Pins) and pins.minor != BUILDABLE_MINOR:
+        raise go_command.GoFailed(f"only Kubernetes {BUILDABLE_MINOR} can be built, not {pins.minor}")
+    is_volcano = isinstance(pins, VolcanoPins)
+    go = go_command.found(environment)
+    ours = go_command.go_environment(environment, offline)
     module = scratch / "module"
     try:
         # The package's own directory may be read-only, and Go looks for what is beside go.mod.
         module.mkdir()
         for name in ("go.mod", "go.sum"):
-            shutil.copyfile(_MODULE / name, module / name)
+            shutil.copyfile((go_command.VOLCANO_MODULE if is_volcano else _MODULE) / name, module / name)
     except OSError as error:
         raise store.unwritable(scratch, error) from error
-    builder = _Builder(go, module, go_environment(environment, offline), Throttle(progress))
-    builder.build(tools, pins)
+    if is_volcano:
+        complete_volcano_apis(module / "apis", scratch, ours)
+    builder = _Builder(go, module, ours, Throttle(progress))
+    builder.build(tools, link_flags(pins), _COMPUTING_MINUTES["volcano" if is_volcano else "kubernetes"])
     files = {tool: module / "out" / _file_name(PACKAGES[tool]) for tool in tools}
     missing = [tool for tool, file in files.items() if not file.is_file()]
     if missing:
-        raise BuildFailed(f"go build succeeded but made no {', '.join(missing)}")
+        raise go_command.GoFailed(f"go build succeeded but made no {', '.join(missing)}")
     return files
 
 
-def go_environment(environment: Mapping[str, str], offline: bool) -> dict[str, str]:
-    """The user's environment, less what would build something else: another platform, another workspace.
+def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
+    """Puts the definitions of Volcano's objects where its go.mod expects them.
 
-    ``GOFLAGS``, ``GOPROXY``, ``GOSUMDB``, ``GOCACHE`` and the like stay the user's. An older Go may fetch the one that
-    go.mod asks for, unless ``GOTOOLCHAIN`` says otherwise; some distributions forbid it where nothing is said.
+    Volcano builds with those beside its code, which no module proxy has. The last ones that were published as a module
+    of their own differ, in what the programs use, by one name: see docs/decisions/0034-volcano-for-everyone.md.
+
+    Args:
+        place: a directory that is made.
+        scratch: an existing directory.
+        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
+
+    Raises:
+        go_command.GoFailed: the module cannot be had.
+        store.Unwritable: the directories cannot be written.
     """
-    left_out = ("GOOS", "GOARCH", "GOBIN")
-    ours = {name: value for name, value in environment.items() if name not in left_out}
-    ours |= {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off"}
-    ours.setdefault("GOTOOLCHAIN", "auto")
-    if offline:
-        ours["GOPROXY"] = "off"
-    return ours
+    source = go_command.source("volcano.sh/apis", f"v{VOLCANO_APIS}", scratch, environment)
+    try:
+        # Files of Go's cache are read-only, and so would be those that are to be added to.
+        shutil.copytree(source, place, copy_function=shutil.copyfile)
+        for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
+            directory.chmod(0o755)
+        (place / _ADDED_FILE).write_text(_ADDED)
+    except OSError as error:
+        raise store.unwritable(scratch, error) from error
 
 
-def link_flags(pins: Pins) -> str:
+def link_flags(pins: Release) -> str:
     """What the projects' own builds write into their binaries: the version that they answer with."""
+    if not isinstance(pins, Pins):
+        return f"-s -w -X volcano.sh/volcano/pkg/version.Version=v{VOLCANO}"
     major, minor = pins.minor.split(".")
     variables = {"helm.sh/helm/v3/internal/version.version": f"v{HELM}"}
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
@@ -142,11 +160,11 @@ class _Builder:
         self._environment = environment
         self._throttle = throttle
 
-    def build(self, tools: Sequence[str], pins: Pins) -> None:
+    def build(self, tools: Sequence[str], flags: str, computing_minutes: int) -> None:
         release = self._release()
         packages = [PACKAGES[tool] for tool in tools]
         cores = os.cpu_count() or 1
-        minutes = max(1, round(_COMPUTING_MINUTES / cores))
+        minutes = max(1, round(computing_minutes / cores))
         self._throttle.now(
             f"building {', '.join(tools)} from source with {release}: about {minutes} minutes on {cores} cores, once "
             "(less where Go has some of it in its cache)"
@@ -162,7 +180,7 @@ class _Builder:
                 *("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false"),
                 # Nobody debugs these; leaving that out saves a tenth of the time.
                 "-gcflags=all=-dwarf=false",
-                *("-ldflags", link_flags(pins), "-o", f"out{os.sep}", *packages),
+                *("-ldflags", flags, "-o", f"out{os.sep}", *packages),
             ],
             lambda counts: f"building: {counts.packages} of at most {needed} packages compiled",
         )
@@ -183,16 +201,16 @@ class _Builder:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BuildFailed(f"{self._go} cannot be run: {error}") from None
+            raise go_command.GoFailed(f"{self._go} cannot be run: {error}") from None
         match = re.match(r"go(\d+)\.(\d+)", done.stdout)
         if done.returncode == 0 and match is None and "devel" in done.stdout:
             return done.stdout.strip()
         if done.returncode or match is None:
             said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-            raise BuildFailed(f"{self._go} does not say its version: {said}")
+            raise go_command.GoFailed(f"{self._go} does not say its version: {said}")
         if (int(match[1]), int(match[2])) < _OLDEST_GO:
             oldest = ".".join(map(str, _OLDEST_GO))
-            raise BuildFailed(f"{self._go} is {done.stdout.strip()}; {oldest} or newer is needed")
+            raise go_command.GoFailed(f"{self._go} is {done.stdout.strip()}; {oldest} or newer is needed")
         return done.stdout.strip()
 
     def _run(self, arguments: Sequence[str], message: Callable[[_Counts], str]) -> _Counts:
@@ -213,7 +231,7 @@ class _Builder:
                 errors="replace",
             )
         except OSError as error:
-            raise BuildFailed(f"{self._go} cannot be run: {error.strerror}") from None
+            raise go_command.GoFailed(f"{self._go} cannot be run: {error.strerror}") from None
         # Its end closes the pipe, and on an exception the process is ended first.
         with process:
             try:
@@ -226,7 +244,7 @@ class _Builder:
                 process.kill()
                 raise
         if code:
-            raise BuildFailed(_failure(arguments[0], code, counts.complaints))
+            raise go_command.GoFailed(go_command.failure(arguments[0], code, counts.complaints))
         return counts
 
 
@@ -237,14 +255,6 @@ def _count(counts: _Counts, line: str) -> None:
         counts.packages += 1  # an import path, which both `go list -deps` and `go build -v` print alone
     elif line:
         counts.complaints.append(line)
-
-
-def _failure(command: str, code: int, complaints: Sequence[str]) -> str:
-    said = "\n".join(complaints)
-    hints = [hint for words, hint in _HINTS if words in said][:1]
-    how = f"was killed by signal {-code}" if code < 0 else f"failed (exit code {code})"
-    shown = list(dict.fromkeys(complaints))[-_SHOWN_LINES:]
-    return "\n".join([f"go {command} {how}{': ' + hints[0] if hints else ''}", *shown])
 
 
 def _file_name(package: str) -> str:

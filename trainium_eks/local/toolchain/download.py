@@ -1,45 +1,39 @@
 """The projects' own downloads, each with the checksum that its project publishes.
 
 One attempt per host: where one request gets no answer, the host's other files are not asked for. The hosts are asked
-at the same time. Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY``).
+at the same time.
 """
 
 import hashlib
-import http.client
-import json
 import re
 import shutil
 import tarfile
 import threading
-import urllib.error
-import urllib.request
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from trainium_eks.local.toolchain import store
+from trainium_eks.local.toolchain import store, web
+from trainium_eks.local.toolchain.registry import Image, Notes, Registry
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.local.toolchain.tools import CONTROL_PLANE, ETCD, HELM, KWOK, KWOK_IMAGE_DIGEST, Pins
+from trainium_eks.local.toolchain.tools import (
+    CONTROL_PLANE,
+    ETCD,
+    HELM,
+    KWOK_IMAGE_DIGEST,
+    VOLCANO_IMAGE_DIGESTS,
+    VOLCANO_TOOLS,
+    Pins,
+    Release,
+)
+from trainium_eks.local.toolchain.web import Refused, Unreachable
 
-_T = TypeVar("_T")
-
-_CONNECT_SECONDS = 5.0
-_STALL_SECONDS = 30.0
 _CHUNK_BYTES = 1 << 20
 _MEGABYTE = 1_000_000
-
-_MANIFESTS = ", ".join(
-    (
-        "application/vnd.oci.image.index.v1+json",
-        "application/vnd.docker.distribution.manifest.list.v2+json",
-        "application/vnd.oci.image.manifest.v1+json",
-        "application/vnd.docker.distribution.manifest.v2+json",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -51,10 +45,12 @@ class Origins:
     helm: str = "https://get.helm.sh"
     images: str = "https://registry.k8s.io"
     kwok_image_digest: str = KWOK_IMAGE_DIGEST
+    docker: str = "https://registry-1.docker.io"
+    volcano_image_digests: Mapping[str, str] = field(default_factory=lambda: VOLCANO_IMAGE_DIGESTS)
 
 
 @dataclass(frozen=True)
-class Release:
+class File:
     """A file of a release and the file with its checksum."""
 
     url: str
@@ -64,34 +60,27 @@ class Release:
     """The tool inside an archive; the file itself is the tool when empty."""
 
 
-@dataclass(frozen=True)
-class Image:
-    """A container image that has the tool in its last layer. Its digest is its checksum, and that of all in it."""
-
-    repository: str
-    """``https://<registry>/v2/<name>``."""
-    digest: str
-    """Of the image for all platforms."""
-    pins: Pins
-    member: str
-
-
-class _Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """One file is not available from a host that answers; the message says why."""
-
-
-class _Unreachable(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A host does not answer; the message says why."""
-
-
 class _Cancelled(Exception):  # noqa: N818 - reads as what it is where it is raised
     """Something else ended the downloads."""
 
 
 def download(
-    tools: Iterable[str], pins: Pins, origins: Origins, scratch: Path, progress: Callable[[str], None]
+    tools: Iterable[str],
+    pins: Release,
+    origins: Origins,
+    scratch: Path,
+    notes: Notes,
+    progress: Callable[[str], None],
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Fetches what is published for this platform into the scratch directory.
+
+    Args:
+        tools: which.
+        pins: their versions.
+        origins: where from.
+        scratch: an empty directory.
+        notes: of the tags of images that were fetched before.
+        progress: told at most about once a second, and what must not be lost.
 
     Returns:
         The files, checked and executable, and why each other tool could not be downloaded.
@@ -101,14 +90,14 @@ def download(
     """
     files: dict[str, Path] = {}
     reasons: dict[str, str] = {}
-    by_host: dict[str, dict[str, Release | Image]] = {}
+    by_host: dict[str, dict[str, File | Image]] = {}
     for tool in tools:
         found = source(tool, pins, origins)
         if isinstance(found, str):
             reasons[tool] = found
         else:
             by_host.setdefault(_host(found), {})[tool] = found
-    work = _Work(scratch, Throttle(progress))
+    work = _Work(scratch, notes, Throttle(progress))
     with ThreadPoolExecutor(max_workers=len(by_host) or 1) as pool:
         try:
             for got, refused in pool.map(work.fetch_all, by_host, by_host.values()):
@@ -120,88 +109,102 @@ def download(
     return files, reasons
 
 
-def source(tool: str, pins: Pins, origins: Origins) -> Release | Image | str:
+def source(tool: str, pins: Release, origins: Origins) -> File | Image | str:
     """Where a tool is published, or why it is not."""
     version, system, architecture = pins.version(tool), pins.platform.system, pins.platform.architecture
-    where = f"{system}-{architecture}"
+    where = str(pins.platform)
     if version is None:
-        return f"no known release of Kubernetes {pins.minor}"
+        return f"no known release of Kubernetes {pins.minor}" if isinstance(pins, Pins) else "no known release"
     if system not in ("linux", "darwin") or architecture not in ("amd64", "arm64"):
         return f"not published for {where}"
-    if system != "linux" and (tool in CONTROL_PLANE or tool == "kwok"):
+    if system != "linux" and (tool in CONTROL_PLANE or tool in VOLCANO_TOOLS or tool == "kwok"):
         # The server's binaries are published for Linux only; kwok's for others too, but without a checksum.
         return f"not published {'with a checksum ' if tool == 'kwok' else ''}for {system}"
     if tool == "etcd":
         name = f"etcd-v{ETCD}-{where}"
         archive = f"{name}.tar.gz" if system == "linux" else f"{name}.zip"
         base = f"{origins.etcd}/v{ETCD}"
-        return Release(f"{base}/{archive}", f"{base}/SHA256SUMS", f"{name}/etcd")
+        return File(f"{base}/{archive}", f"{base}/SHA256SUMS", f"{name}/etcd")
     if tool == "helm":
         url = f"{origins.helm}/helm-v{HELM}-{where}.tar.gz"
-        return Release(url, f"{url}.sha256sum", f"{where}/helm")
+        return File(url, f"{url}.sha256sum", f"{where}/helm")
     if tool == "kwok":
         # Beside the binaries of a kwok release lies no checksum; its image has one.
-        return Image(f"{origins.images}/v2/kwok/kwok", origins.kwok_image_digest, pins, "usr/local/bin/kwok")
+        repository = f"{origins.images}/v2/kwok/kwok"
+        return Image(repository, origins.kwok_image_digest, pins.platform, "usr/local/bin/kwok")
+    if tool in VOLCANO_TOOLS:
+        # A release has no binaries at all; its images hold one static program each, at the root.
+        reference = origins.volcano_image_digests.get(tool) or f"v{version}"
+        return Image(f"{origins.docker}/v2/volcanosh/{tool}", reference, pins.platform, tool)
     url = f"{origins.kubernetes}/v{version}/bin/{system}/{architecture}/{tool}"
-    return Release(url, f"{url}.sha256")
+    return File(url, f"{url}.sha256")
 
 
 class _Work:
     """What the threads of one :func:`download` share."""
 
-    def __init__(self, scratch: Path, throttle: Throttle) -> None:
+    def __init__(self, scratch: Path, notes: Notes, throttle: Throttle) -> None:
         self._scratch = scratch
+        self._notes = notes
         self._throttle = throttle
         self.cancelled = threading.Event()
 
-    def fetch_all(self, host: str, sources: dict[str, Release | Image]) -> tuple[dict[str, Path], dict[str, str]]:
+    def fetch_all(self, host: str, sources: dict[str, File | Image]) -> tuple[dict[str, Path], dict[str, str]]:
         """One host's files, one after the other."""
         files: dict[str, Path] = {}
         reasons: dict[str, str] = {}
         for tool, wanted in sources.items():
             try:
                 files[tool] = self._fetch(tool, wanted)
-            except _Refused as error:
+            except Refused as error:
                 reasons[tool] = str(error)
                 self._throttle.now(f"{tool} is not used from {host}: {error}")
-            except _Unreachable as error:
+            except Unreachable as error:
                 self._throttle.now(f"{host} cannot be reached: {error}")
                 unreached = [other for other in sources if other not in files and other not in reasons]
                 return files, reasons | dict.fromkeys(unreached, f"{host} cannot be reached: {error}")
         return files, reasons
 
-    def _fetch(self, tool: str, wanted: Release | Image) -> Path:
-        raw = self._scratch / f"{tool}.download"
-        if isinstance(wanted, Release):
-            expected = _published(wanted)
-            url, member = wanted.url, wanted.member
-        else:
-            expected = _layer(wanted)
-            url, member = f"{wanted.repository}/blobs/sha256:{expected}", wanted.member
-        actual = self._save(tool, url, raw)
-        if actual != expected:
-            raw.unlink()
-            raise _Refused(f"WRONG CHECKSUM: {url} has sha256 {actual}, published is {expected}")
+    def _fetch(self, tool: str, wanted: File | Image) -> Path:
         file = self._scratch / tool
+        if isinstance(wanted, Image):
+
+            def save(url: str, to: Path, authorization: str) -> str:
+                return self._save(tool, url, to, authorization)
+
+            Registry(wanted, save, self._throttle.now, self._notes).fetch(file)
+        else:
+            self._fetch_file(tool, wanted, file)
         try:
-            if member:
-                _extract(raw, member, file, url)
-                raw.unlink()
-            else:
-                raw.rename(file)
             file.chmod(0o755)
         except OSError as error:
             raise store.unwritable(self._scratch, error) from error
         return file
 
-    def _save(self, tool: str, url: str, to: Path) -> str:
+    def _fetch_file(self, tool: str, wanted: File, to: Path) -> None:
+        raw = self._scratch / f"{tool}.download"
+        expected = _published(wanted)
+        actual = self._save(tool, wanted.url, raw)
+        if actual != expected:
+            raw.unlink()
+            raise Refused(f"WRONG CHECKSUM: {wanted.url} has sha256 {actual}, published is {expected}")
+        try:
+            if wanted.member:
+                _extract(raw, wanted.member, to, wanted.url)
+                raw.unlink()
+            else:
+                raw.rename(to)
+        except OSError as error:
+            raise store.unwritable(self._scratch, error) from error
+
+    def _save(self, tool: str, url: str, to: Path, authorization: str = "") -> str:
         """Saves a file; its sha256."""
         digest = hashlib.sha256()
         done = 0
-        with _open(url, _STALL_SECONDS) as response, _created(to) as file:
+        with web.opened(url, web.STALL_SECONDS, authorization=authorization) as response, _created(to) as file:
             total = response.headers.get("Content-Length") or ""
             of = f" of {int(total) // _MEGABYTE}" if total.isdigit() else ""
-            while chunk := _answered(url, lambda: response.read(_CHUNK_BYTES)):
+            while chunk := web.answered(url, lambda: response.read(_CHUNK_BYTES)):
                 if self.cancelled.is_set():
                     raise _Cancelled
                 digest.update(chunk)
@@ -212,45 +215,18 @@ class _Work:
                     raise store.unwritable(self._scratch, error) from error
                 self._throttle(f"downloading {tool}: {done // _MEGABYTE}{of} MB")
         if total.isdigit() and done != int(total):
-            raise _Unreachable(f"{url} broke off after {done} of {total} bytes")
+            raise Unreachable(f"{url} broke off after {done} of {total} bytes")
         return digest.hexdigest()
 
 
-def _published(release: Release) -> str:
+def _published(release: File) -> str:
     name = release.url.rpartition("/")[2]
-    lines = _get(release.checksums).decode(errors="replace").splitlines()
+    lines = web.get(release.checksums).decode(errors="replace").splitlines()
     for line in lines:
         sum_, _, listed = line.strip().partition(" ")
         if re.fullmatch(r"[0-9a-f]{64}", sum_) and listed.strip().lstrip("*") in (name, ""):
             return sum_
-    raise _Refused(f"{release.checksums} names no checksum of {name}")
-
-
-def _layer(image: Image) -> str:
-    """sha256 of the image's last layer on this platform, by way of digests only."""
-    ours = {"os": image.pins.platform.system, "architecture": image.pins.platform.architecture}
-    try:
-        digests = [
-            manifest["digest"]
-            for manifest in _content(image, image.digest)["manifests"]
-            if ours.items() <= manifest["platform"].items()
-        ]
-        if not digests:
-            raise _Refused(f"the image of kwok {KWOK} has nothing for {ours['os']}-{ours['architecture']}")
-        layer = _content(image, digests[0])["layers"][-1]["digest"]
-        return str(layer).removeprefix("sha256:")
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise _Refused(f"{image.repository} answers with another kind of image ({error!r})") from None
-
-
-def _content(image: Image, digest: str) -> dict[str, Any]:
-    url = f"{image.repository}/manifests/{digest}"
-    answer = _get(url, {"Accept": _MANIFESTS})
-    actual = f"sha256:{hashlib.sha256(answer).hexdigest()}"
-    if actual != digest:
-        raise _Refused(f"WRONG CHECKSUM: {url} has {actual}")
-    content: dict[str, Any] = json.loads(answer)
-    return content
+    raise Refused(f"{release.checksums} names no checksum of {name}")
 
 
 def _extract(archive: Path, member: str, to: Path, url: str) -> None:
@@ -266,7 +242,7 @@ def _extract(archive: Path, member: str, to: Path, url: str) -> None:
             with found, to.open("wb") as outside:
                 shutil.copyfileobj(found, outside)
     except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise _Refused(f"{url} has no {member}: {error}") from None
+        raise Refused(f"{url} has no {member}: {error}") from None
 
 
 def _created(path: Path) -> BinaryIO:
@@ -276,34 +252,5 @@ def _created(path: Path) -> BinaryIO:
         raise store.unwritable(path.parent, error) from error
 
 
-def _get(url: str, headers: dict[str, str] | None = None) -> bytes:
-    with _open(url, _CONNECT_SECONDS, headers) as response:
-        return _answered(url, response.read)
-
-
-def _open(url: str, timeout_seconds: float, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url, headers={"User-Agent": "trainium-eks", **(headers or {})})
-    response: http.client.HTTPResponse = _answered(
-        url, lambda: urllib.request.urlopen(request, timeout=timeout_seconds)
-    )
-    return response
-
-
-def _answered(url: str, ask: Callable[[], _T]) -> _T:
-    try:
-        return ask()
-    except urllib.error.HTTPError as error:
-        raise _Refused(f"{url}: {error.code} {error.reason}") from None
-    except urllib.error.URLError as error:
-        raise _Unreachable(_words(error.reason)) from None
-    except (OSError, http.client.HTTPException) as error:
-        raise _Unreachable(_words(error)) from None
-
-
-def _words(error: object) -> str:
-    words = error.strerror if isinstance(error, OSError) else None
-    return words or str(error) or type(error).__name__
-
-
-def _host(source: Release | Image) -> str:
-    return urlsplit(source.url if isinstance(source, Release) else source.repository).netloc
+def _host(source: File | Image) -> str:
+    return urlsplit(source.url if isinstance(source, File) else source.repository).netloc

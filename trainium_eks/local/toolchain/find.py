@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.toolchain import store
-from trainium_eks.local.toolchain.tools import Binary, Origin, Pins
+from trainium_eks.local.toolchain.tools import VOLCANO_TOOLS, Binary, Origin, Release
 
 _ASK_SECONDS = 10.0
 
@@ -21,6 +22,9 @@ _QUESTIONS = {"kubectl": ("version", "--client"), "helm": ("version", "--short")
 """How a tool is asked for its version, where it is not ``--version``."""
 
 _VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)")
+
+_VOLCANO_MODULE = re.compile(rb"\n(?:mod|dep)\tvolcano\.sh/volcano\tv(?!0\.0\.0)(\d+\.\d+\.\d+)")
+"""What Go writes into a program of the modules that it was built from."""
 
 
 class Silent(Exception):  # noqa: N818 - reads as what it is where it is raised
@@ -73,16 +77,24 @@ class Answers:
 
 
 def installed(
-    tools: Iterable[str], pins: Pins, environment: Mapping[str, str], answers: Answers
+    tools: Iterable[str],
+    pins: Release,
+    environment: Mapping[str, str],
+    answers: Answers,
+    running: Mapping[str, Path] | None = None,
 ) -> tuple[dict[str, Binary], dict[str, list[str]]]:
     """The tools on PATH or in ``KUBEBUILDER_ASSETS`` whose version fits, and why each other one is passed over.
 
-    Only the first of its name on PATH counts, as in a shell.
+    Only the first of its name on PATH counts, as in a shell. After these come tools that run already, from wherever
+    another shell had them.
     """
 
     def look(tool: str) -> tuple[Binary | None, list[str]]:
         reasons = []
-        for origin, path in _candidates(tool, environment):
+        candidates = _candidates(tool, environment)
+        if running and tool in running:
+            candidates.append(("running", running[tool]))
+        for origin, path in candidates:
             if path is None:
                 reasons.append(_absent(origin, environment))
                 continue
@@ -107,7 +119,7 @@ def installed(
     )
 
 
-def cached(tools: Iterable[str], pins: Pins, directory: Path) -> dict[str, Binary]:
+def cached(tools: Iterable[str], pins: Release, directory: Path) -> dict[str, Binary]:
     """What lies in the directory of these versions. It was checked before it came there."""
     found = {}
     for tool in tools:
@@ -143,8 +155,20 @@ def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
         raise Silent(f"failed when asked for its version (exit code {done.returncode}): {said[-1] if said else ''}")
     match = _VERSION.search(done.stdout)
     if not match:
+        # Volcano built without its Makefile says "Not provided"; Go has noted which source it was.
+        if tool in VOLCANO_TOOLS and (built_from := _volcano_module(path)):
+            return built_from
         raise Silent(f"does not say its version: {done.stdout.strip()[:80]!r}")
     return match[1]
+
+
+def _volcano_module(path: Path) -> str:
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = _VOLCANO_MODULE.search(content)
+            return found[1].decode() if found else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def _candidates(tool: str, environment: Mapping[str, str]) -> list[tuple[Origin, Path | None]]:

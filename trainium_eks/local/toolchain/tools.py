@@ -3,12 +3,16 @@
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "helm")
 """What the local cloud runs."""
+
+VOLCANO_TOOLS = ("vc-webhook-manager", "vc-scheduler", "vc-controller-manager")
+"""What it runs besides, where it can be had: without these, Volcano's pods are simulated like all others."""
 
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -28,7 +32,14 @@ KWOK_IMAGE_DIGEST = "sha256:aeb199bfba96b23482bb647f81a83884b134ff518d774ed4c346
 """registry.k8s.io/kwok/kwok:v0.6.1, as the Kubernetes project records it (kubernetes/k8s.io,
 registry.k8s.io/images/k8s-staging-kwok/images.yaml)."""
 
-Origin = Literal["PATH", "KUBEBUILDER_ASSETS", "cache", "download", "build"]
+VOLCANO = "1.15.0"
+"""The version of the chart that the stacks install; a test compares them."""
+
+VOLCANO_IMAGE_DIGESTS: Mapping[str, str] = {}
+"""Tool to the digest (``sha256:…``) of its image of that version, for all platforms, where somebody publishes it.
+Volcano does not, so its tags are trusted the first time: see docs/decisions/0034-volcano-for-everyone.md."""
+
+Origin = Literal["PATH", "KUBEBUILDER_ASSETS", "running", "cache", "download", "build"]
 
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -38,7 +49,7 @@ class Binary:
     """A tool that can be run."""
 
     name: str
-    """One of :data:`TOOLS`."""
+    """One of :data:`TOOLS` or :data:`VOLCANO_TOOLS`."""
     path: Path
     """Absolute."""
     origin: Origin
@@ -55,11 +66,58 @@ class Platform:
     architecture: str
     """``amd64`` or ``arm64``; another one as the machine calls it."""
 
+    def __str__(self) -> str:
+        return f"{self.system}-{self.architecture}"
+
     @staticmethod
     def here() -> "Platform":
         """This machine."""
         machine = platform.machine()
         return Platform(sys.platform, _ARCHITECTURES.get(machine, machine))
+
+
+class Release(Protocol):
+    """Which versions of some tools belong together."""
+
+    @property
+    def platform(self) -> Platform:
+        """For which machine."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Name of the directory that holds these versions for this platform: a new pin makes a new one."""
+        ...
+
+    def version(self, tool: str) -> str | None:
+        """What is downloaded or built, or None where no release is known here."""
+        ...
+
+    def misfit(self, tool: str, version: str) -> str:
+        """Why a tool of that version does not serve, or nothing: "must be 1.35"."""
+        ...
+
+
+@dataclass(frozen=True)
+class VolcanoPins:
+    """The version of Volcano's programs."""
+
+    platform: Platform
+
+    @property
+    def key(self) -> str:
+        """See :class:`Release`."""
+        return f"volcano-{VOLCANO}_{self.platform}"
+
+    def version(self, tool: str) -> str | None:
+        """See :class:`Release`."""
+        return VOLCANO if tool in VOLCANO_TOOLS else None
+
+    def misfit(self, tool: str, version: str) -> str:
+        """See :class:`Release`. The chart's flags and its definitions change with the minor version."""
+        ours = parsed(VOLCANO)
+        fits = tool in VOLCANO_TOOLS and parsed(version) == ours
+        return "" if fits else f"must be {ours[0]}.{ours[1]}, as the chart"
 
 
 @dataclass(frozen=True)
@@ -71,19 +129,18 @@ class Pins:
     platform: Platform
 
     def version(self, tool: str) -> str | None:
-        """What is downloaded or built, or None for a Kubernetes of which no release is known here."""
+        """See :class:`Release`; None for a Kubernetes of which no release is known here."""
         others = {"etcd": ETCD, "helm": HELM, "kwok": KWOK}
         return others.get(tool) or KUBERNETES_RELEASES.get(self.minor)
 
     @property
     def key(self) -> str:
-        """Name of the directory that holds these versions for this platform: a new pin makes a new one."""
+        """See :class:`Release`."""
         kubernetes = KUBERNETES_RELEASES.get(self.minor, self.minor)
-        where = f"{self.platform.system}-{self.platform.architecture}"
-        return f"kubernetes-{kubernetes}_etcd-{ETCD}_kwok-{KWOK}_helm-{HELM}_{where}"
+        return f"kubernetes-{kubernetes}_etcd-{ETCD}_kwok-{KWOK}_helm-{HELM}_{self.platform}"
 
     def misfit(self, tool: str, version: str) -> str:
-        """Why a tool of that version does not serve, or nothing: "must be 1.35"."""
+        """See :class:`Release`."""
         major, minor = parsed(version)
         if tool in CONTROL_PLANE:
             return "" if f"{major}.{minor}" == self.minor else f"must be {self.minor}"

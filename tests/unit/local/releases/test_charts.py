@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import toolchain_fakes as fakes
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.paths import Paths
@@ -15,6 +16,7 @@ from trainium_eks.local.releases import charts as module
 from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli
 from trainium_eks.local.releases.release_inputs import Wanted, wanted
+from trainium_eks.model.versions import CHARTS
 
 REPOSITORY = "https://charts.example.com/stable"
 
@@ -205,3 +207,63 @@ def test_a_repository_without_that_version_is_a_fault_of_the_program(place: Plac
 def test_a_chart_of_a_repository_needs_a_version(place: Place) -> None:
     with pytest.raises(LocalError, match="name the version of thing"):
         place.charts().find(release(version=""))
+
+
+# --- Volcano's chart ----------------------------------------------------------------------------------------------
+
+VOLCANO = CHARTS["volcano"]
+
+
+def of_volcano() -> Wanted:
+    return release(VOLCANO.version, VOLCANO.chart, VOLCANO.repository)
+
+
+def with_module(place: Place) -> str:
+    """A ``go`` that has Volcano's module: a directory for PATH."""
+    directory = place.root / "go"
+    fakes.go(directory)
+    chart = directory / "source" / "installer" / "helm" / "chart" / "volcano"
+    (chart / "crd" / "bases").mkdir(parents=True)
+    (chart / "crd" / "bases" / "queues.yaml").write_text("kind: CustomResourceDefinition\n")
+    (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: volcano\nversion: {VOLCANO.version}\n")
+    return str(directory)
+
+
+def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_reached(place: Place) -> None:
+    path = f"{with_module(place)}:{os.environ['PATH']}"
+    found = place.charts(PATH=path).find(of_volcano())
+    assert isinstance(found, FoundChart)
+    assert (found.version, found.origin) == (VOLCANO.version, "Volcano's Go module")
+    with tarfile.open(found.path) as archive:
+        definitions = [name for name in archive.getnames() if name.startswith("volcano/crd/")]
+    # The templates read what is a symbolic link in the project, and modules have none.
+    assert definitions == ["volcano/crd/bases/queues.yaml", "volcano/crd/v1/queues.yaml"]
+    again = place.charts(PATH=path).find(of_volcano())
+    assert isinstance(again, FoundChart)
+    assert (again.digest, again.origin.partition(":")[0]) == (found.digest, "the cache")
+    found.path.unlink()
+    anew = place.charts(PATH=path).find(of_volcano())
+    assert isinstance(anew, FoundChart)
+    assert anew.digest == found.digest
+
+
+def test_volcanos_chart_is_missing_where_it_has_no_source_and_both_are_named(place: Place) -> None:
+    found = place.charts(PATH="/bin").find(of_volcano())
+    assert isinstance(found, Missing)
+    assert "chart repository not reachable: https://volcano-sh.github.io" in found.reason
+    assert found.reason.endswith("; nor in Go's modules: go is not on PATH")
+
+
+def test_no_other_chart_is_looked_for_there(place: Place) -> None:
+    path = f"{with_module(place)}:{os.environ['PATH']}"
+    for wanted_ in (release(), release("1.14.0", VOLCANO.chart, VOLCANO.repository)):
+        assert isinstance(place.charts(PATH=path).find(wanted_), Missing)
+    assert isinstance(place.charts(PATH=path, TRN_VOLCANO="off").find(of_volcano()), Missing)
+    assert not (place.root / "go" / "go.calls").exists()
+
+
+def test_offline_no_repository_is_asked(place: Place) -> None:
+    found = place.charts(TRN_OFFLINE="1").find(release())
+    assert isinstance(found, Missing)
+    assert "not asked, TRN_OFFLINE is set" in found.reason
+    assert place.pulls == 0

@@ -1,13 +1,18 @@
 """Volcano's processes, as the chart describes them."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import toolchain_fakes as fakes
 import yaml
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.releases.volcano import described
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.processes import Running
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs, described
 
 DIRECTORY = Path("/state/volcano")
 
@@ -70,3 +75,32 @@ def test_variables_with_a_value_are_passed_on_and_those_of_the_pod_are_not() -> 
 def test_a_component_that_the_chart_leaves_out_does_not_run_and_webhooks_start_first() -> None:
     text = manifest(deployment("vol-scheduler", []), deployment("vol-admission", []), deployment("other", []))
     assert list(described("vol", text, DIRECTORY)) == ["vc-webhook-manager", "vc-scheduler"]
+
+
+# --- Programs -----------------------------------------------------------------------------------------------------
+
+
+def provided(tmp_path: Path, **environment: str) -> Programs:
+    ours = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache"), **environment}
+    return Programs.provided(Paths.of(tmp_path, "s"), lambda _: None, ours)
+
+
+def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Path) -> None:
+    found = provided(tmp_path)
+    assert found.paths == {}
+    assert found.missing == (
+        "vc-webhook-manager, vc-scheduler, vc-controller-manager could not be found, downloaded or built "
+        "(build: go is not on PATH); `python -m trainium_eks.local.toolchain` says what would help"
+    )
+    assert provided(tmp_path, TRN_VOLCANO="off").missing == "TRN_VOLCANO is off"
+
+
+def test_what_another_shell_started_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in DEPLOYMENTS:
+        fakes.executable(tmp_path / "bin" / name, fakes.tool_text("Version: v1.15.0"))
+    running = tuple(
+        Running(name=name, pid=os.getpid(), started=0.0, command=(str(tmp_path / "bin" / name),))
+        for name in DEPLOYMENTS
+    )
+    monkeypatch.setattr(processes, "running", lambda _: running)
+    assert provided(tmp_path).paths == {name: tmp_path / "bin" / name for name in DEPLOYMENTS}

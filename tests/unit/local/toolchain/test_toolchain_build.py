@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, provide, store
+from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, go_command, provide, store
 from trainium_eks.local.toolchain.throttle import Throttle
 
 KEY = Pins("1.35", Platform.here()).key
@@ -90,7 +90,7 @@ def test_go_is_told_to_trust_go_sum_only_and_to_say_the_right_versions(tmp_path:
 
 
 def test_users_toolchain_and_proxy_are_left_alone() -> None:
-    ours = build.go_environment({"GOTOOLCHAIN": "local", "GOPROXY": "https://proxy.example"}, offline=False)
+    ours = go_command.go_environment({"GOTOOLCHAIN": "local", "GOPROXY": "https://proxy.example"}, offline=False)
     assert ours["GOTOOLCHAIN"] == "local"
     assert ours["GOPROXY"] == "https://proxy.example"
 

@@ -11,6 +11,7 @@ import pytest
 import toolchain_fakes as fakes
 
 from trainium_eks.local.toolchain import TOOLS, Origins, Pins, Platform, Unavailable, download, provide, store
+from trainium_eks.local.toolchain.registry import Notes
 
 LINUX = Pins("1.35", Platform("linux", "amd64"))
 KUBE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -203,7 +204,7 @@ def test_mac_has_downloads_of_clients_and_etcd_only() -> None:
     found = {tool: download.source(tool, mac, Origins()) for tool in TOOLS}
     assert {tool for tool, where in found.items() if isinstance(where, str)} == {*KUBE[:3], "kwok"}
     assert found["kube-apiserver"] == "not published for darwin"
-    assert found["etcd"] == download.Release(
+    assert found["etcd"] == download.File(
         "https://github.com/etcd-io/etcd/releases/download/v3.6.5/etcd-v3.6.5-darwin-arm64.zip",
         "https://github.com/etcd-io/etcd/releases/download/v3.6.5/SHA256SUMS",
         "etcd-v3.6.5-darwin-arm64/etcd",
@@ -218,7 +219,9 @@ def test_zip_of_the_mac_is_unpacked(server: fakes.Server, tmp_path: Path) -> Non
     name = "etcd-v3.6.5-darwin-arm64.zip"
     server.files[f"/v3.6.5/{name}"] = data.getvalue()
     server.files["/v3.6.5/SHA256SUMS"] = f"{fakes.sha256(data.getvalue())}  {name}\n".encode()
-    files, reasons = download.download(["etcd"], mac, Origins(etcd=server.url), tmp_path, lambda _: None)
+    files, reasons = download.download(
+        ["etcd"], mac, Origins(etcd=server.url), tmp_path, Notes(tmp_path / "n"), lambda _: None
+    )
     assert files["etcd"].read_text() == "the tool"
     assert reasons == {}
 
@@ -233,13 +236,13 @@ def test_other_platforms_have_no_downloads(platform: Platform) -> None:
 def test_kubernetes_without_a_known_release_is_not_downloaded() -> None:
     pins = Pins("1.33", LINUX.platform)
     assert download.source("kubectl", pins, Origins()) == "no known release of Kubernetes 1.33"
-    assert isinstance(download.source("etcd", pins, Origins()), download.Release)
+    assert isinstance(download.source("etcd", pins, Origins()), download.File)
 
 
 def test_official_addresses() -> None:
     def url(tool: str) -> str:
         found = download.source(tool, LINUX, Origins())
-        assert isinstance(found, download.Release)
+        assert isinstance(found, download.File)
         return found.url
 
     assert url("kube-apiserver") == "https://dl.k8s.io/release/v1.35.4/bin/linux/amd64/kube-apiserver"

@@ -1,0 +1,107 @@
+"""How ``go`` is called, what its failures mean, and where the sources of a module lie."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trainium_eks.local.toolchain import store
+
+VOLCANO_MODULE = Path(__file__).parent / "volcano"
+"""Volcano's ``go.mod`` and ``go.sum``, and the checksums of the modules whose sources are read (``sources.sum``)."""
+
+_SHOWN_LINES = 12
+
+_HINTS = (
+    ("no space left on device", "the disk is full; GOCACHE and GOMODCACHE can be moved elsewhere"),
+    ("signal: killed", "a compiler was killed, probably for memory; GOFLAGS=-p=1 needs less"),
+    ("GOPROXY=off", "TRN_OFFLINE or GOPROXY forbids downloads, and some modules are not on this machine"),
+    ("requires go >=", "this Go is too old, and GOTOOLCHAIN forbids downloading a newer one"),
+    ("toolchain not available", "this Go is too old, and a newer one could not be downloaded"),
+    ("checksum mismatch", "a download does not match go.sum: do not use that proxy"),
+    ("no such host", "the Go module proxy cannot be reached; GOPROXY names another"),
+    ("dial tcp", "the Go module proxy cannot be reached; GOPROXY names another"),
+    ("i/o timeout", "the Go module proxy cannot be reached; GOPROXY names another"),
+)
+
+
+class GoFailed(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """Go is not there, too old, cannot get the modules, or fails; the message says why."""
+
+
+def go_environment(environment: Mapping[str, str], offline: bool) -> dict[str, str]:
+    """The user's environment, less what would build something else: another platform, another workspace.
+
+    ``GOFLAGS``, ``GOPROXY``, ``GOSUMDB``, ``GOCACHE`` and the like stay the user's. An older Go may fetch the one that
+    go.mod asks for, unless ``GOTOOLCHAIN`` says otherwise; some distributions forbid it where nothing is said.
+    """
+    left_out = ("GOOS", "GOARCH", "GOBIN")
+    ours = {name: value for name, value in environment.items() if name not in left_out}
+    ours |= {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off"}
+    ours.setdefault("GOTOOLCHAIN", "auto")
+    if offline:
+        ours["GOPROXY"] = "off"
+    return ours
+
+
+def found(environment: Mapping[str, str]) -> str:
+    """The ``go`` on PATH.
+
+    Raises:
+        GoFailed: there is none.
+    """
+    go = shutil.which("go", path=environment.get("PATH", ""))
+    if go is None:
+        raise GoFailed("go is not on PATH")
+    return go
+
+
+def source(module: str, version: str, scratch: Path, environment: Mapping[str, str]) -> Path:
+    """The directory with a module's source, which Go fetches if need be and checks against ``sources.sum``.
+
+    Args:
+        module: ``volcano.sh/apis``.
+        version: with the ``v``.
+        scratch: an existing directory; gets one more in it.
+        environment: as :func:`go_environment` gives it.
+
+    Raises:
+        GoFailed: it cannot be had.
+        store.Unwritable: the scratch directory cannot be written.
+    """
+    go = found(environment)
+    place = scratch / f"source-of-{module.replace('/', '-')}"
+    try:
+        place.mkdir()
+        (place / "go.mod").write_text(f"module source\n\ngo 1.21\n\nrequire {module} {version}\n")
+        shutil.copyfile(VOLCANO_MODULE / "sources.sum", place / "go.sum")
+    except OSError as error:
+        raise store.unwritable(scratch, error) from error
+    try:
+        done = subprocess.run(
+            [go, "mod", "download", "-json", module],
+            cwd=place,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        told = json.loads(done.stdout) if done.stdout.strip() else {}
+    except (OSError, ValueError) as error:
+        raise GoFailed(f"{go} does not say where {module} is: {error}") from None
+    if done.returncode or not told.get("Dir"):
+        complaints = [*str(told.get("Error", "")).splitlines(), *done.stderr.splitlines()]
+        raise GoFailed(failure("mod download", done.returncode, complaints))
+    return Path(told["Dir"])
+
+
+def failure(command: str, code: int, complaints: Sequence[str]) -> str:
+    """What to say of a ``go`` that failed: what helps, where that is known, and the end of its own words."""
+    said = "\n".join(complaints)
+    hints = [hint for words, hint in _HINTS if words in said][:1]
+    how = f"was killed by signal {-code}" if code < 0 else f"failed (exit code {code})"
+    shown = list(dict.fromkeys(complaints))[-_SHOWN_LINES:]
+    return "\n".join([f"go {command} {how}{': ' + hints[0] if hints else ''}", *shown])
