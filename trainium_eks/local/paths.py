@@ -60,6 +60,11 @@ class Paths:
         return self.root / "ledger.jsonl"
 
     @property
+    def pools(self) -> Path:
+        """What the nodes of each group are made from, one JSON file each."""
+        return self.root / "pools"
+
+    @property
     def outputs(self) -> Path:
         """The stack's outputs, JSON."""
         return self.root / "outputs.json"
@@ -70,14 +75,14 @@ class Paths:
         return self.root / "report.json"
 
     @property
-    def kubelet(self) -> Path:
-        """What kwok answers in the place of kubelets."""
-        return self.root / "kubelet"
+    def pods(self) -> Path:
+        """Pods that run here, a directory each, named by its uid."""
+        return self.root / "pods"
 
     @property
-    def kubelet_config(self) -> Path:
-        """kwok's configuration of it."""
-        return self.kubelet / "config.json"
+    def claims(self) -> Path:
+        """Content of the volumes that pods claim: a directory for each namespace, with one for each claim."""
+        return self.root / "claims"
 
     @property
     def volcano(self) -> Path:

@@ -13,11 +13,12 @@ from typing import Any
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import kubelet, pki, processes
-from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE, commands
+from trainium_eks.local.control_plane.flags import HOST, PROGRAMS, SERVICE_RANGE, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import programs
 from trainium_eks.model.versions import KUBERNETES
 
 READY_WITHIN_SECONDS = 120.0
@@ -96,7 +97,7 @@ class ControlPlane:
         """
         begun = time.monotonic()
         self._check_service_range()
-        for name in commands(self._paths, self._binaries, dict.fromkeys(PORTS, 0), self._service_range):
+        for name in PROGRAMS:
             if not self._binaries[name].is_file():
                 raise LocalError(f"{name} cannot be started: there is no file {self._binaries[name]}.")
         moved: list[MovedPort] = []
@@ -188,7 +189,6 @@ class _Start:
         settings = self._settle_ports(moved)
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
-        kubelet.write_config(self._paths)
         wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
         kept = self._stop_all_but(wanted)
         if not settings.is_complete and "etcd" not in kept:
@@ -202,7 +202,7 @@ class _Start:
             if name in missing:
                 self._spawn(name, wanted[name])
         self._wait("the API server to be ready", lambda: _is_ready(self._paths, self._port), settings)
-        for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+        for name in ("kube-controller-manager", "kube-scheduler", "kwok", programs.AGENT):
             if name in missing:
                 if name == "kwok":
                     self._release_nodes()
@@ -213,17 +213,24 @@ class _Start:
             lambda: _api(self._paths, self._port).has(_DEFAULT_ACCOUNT) and time.monotonic() >= settled,
             settings,
         )
+        self._wait("the pods' agent to listen", lambda: not is_free(settings.ports[kubelet.PORT]), settings)
         if not settings.is_complete:
             settings.completed().save(self._paths)
 
     def undo(self) -> None:
         """Ends what this attempt started, last first."""
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
+        if programs.AGENT in self.started and not any(
+            each.name == programs.SHIM for each in processes.running(self._paths)
+        ):
+            # The agent's own, and nobody's without it.
+            processes.stop(self._paths, [programs.NETWORK])
 
     def _prepare_directory(self) -> None:
         try:
             self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._paths.root.chmod(0o700)
+            programs.link(self._paths)
         except OSError as error:
             raise unwritable(error, self._paths.root) from error
         processes.trim_logs(self._paths)
@@ -262,11 +269,14 @@ class _Start:
             raise unwritable(error, self._paths.etcd) from error
 
     def _spawn(self, name: str, command: list[str]) -> None:
+        self._log_sizes[name] = processes.log_size(self._paths, name)
+        if name == programs.AGENT:
+            self.started[name] = processes.start(self._paths, name, command, programs.python_environment())
+            return
         # kwok reads ~/.kwok/kwok.yaml first if there is one; it is not meant for this cluster.
         # Collecting garbage a quarter as often costs memory, which is there, and saves processor time, which is what
         # bringing up many nodes waits for. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
         environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": "1500MiB"}
-        self._log_sizes[name] = processes.log_size(self._paths, name)
         self.started[name] = processes.start(self._paths, name, command, environment)
 
     def _release_nodes(self) -> None:
@@ -317,7 +327,7 @@ def _listens(ours: set[str], name: str, port: int) -> bool:
         "etcd": f"--listen-client-urls=https://{HOST}:{port}",
         "etcd-peer": f"--listen-peer-urls=https://{HOST}:{port}",
         "kube-apiserver": f"--secure-port={port}",
-        kubelet.PORT: f"--server-address={HOST}:{port}",
+        kubelet.PORT: f"--listen={HOST}:{port}",
     }
     return flags[name] in ours
 

@@ -1,10 +1,12 @@
 """Command lines of the control plane. A process whose command line has changed is restarted."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from trainium_eks.local.control_plane import kubelet, pki
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import programs
 
 HOST = "127.0.0.1"
 """Everything listens here only."""
@@ -20,6 +22,9 @@ NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
 
 STAGES = Path(__file__).with_name("kwok_stages.yaml")
 """What kwok makes of nodes and pods."""
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+"""Binaries that are run, in the order in which they are started; the pods' agent is Python, and comes last."""
 
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", kubelet.PORT)
 """What listens. Controller manager and scheduler listen nowhere: one thing less that can be taken."""
@@ -42,9 +47,13 @@ def commands(
         "kube-apiserver": _api_server(paths, ports, service_range),
         "kube-controller-manager": _controller_manager(paths, server),
         "kube-scheduler": _scheduler(paths, server),
-        "kwok": _kwok(paths, ports, server),
+        "kwok": _kwok(paths, server),
     }
-    return {name: [str(binaries[name]), *flags] for name, flags in arguments.items()}
+    made = {name: [str(binaries[name]), *flags] for name, flags in arguments.items()}
+    isolation = os.environ.get(programs.ISOLATION_VARIABLE) or "auto"
+    listen = f"{HOST}:{ports[kubelet.PORT]}"
+    made[programs.AGENT] = programs.agent_command(paths, server.removeprefix("https://"), listen, isolation)
+    return made
 
 
 def _etcd(paths: Paths, ports: Mapping[str, int]) -> list[str]:
@@ -93,6 +102,8 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
         f"--kubelet-preferred-address-types={kubelet.ADDRESS_TYPE}",
         f"--kubelet-port={ports[kubelet.PORT]}",
         f"--kubelet-certificate-authority={pki.certificate(paths, 'ca')}",
+        f"--kubelet-client-certificate={pki.certificate(paths, kubelet.CLIENT)}",
+        f"--kubelet-client-key={pki.key(paths, kubelet.CLIENT)}",
         # Endpoints of the service `kubernetes` must not be loopback addresses, and no pod is there to use them.
         "--endpoint-reconciler-type=none",
         # How long `down` may take: open watches are cut.
@@ -133,16 +144,14 @@ def _scheduler(paths: Paths, server: str) -> list[str]:
     ]
 
 
-def _kwok(paths: Paths, ports: Mapping[str, int], server: str) -> list[str]:
+def _kwok(paths: Paths, server: str) -> list[str]:
     return [
         f"--kubeconfig={pki.kubeconfig(paths, 'kwok')}",
         f"--master={server}",
         f"--config={STAGES}",
-        f"--config={paths.kubelet_config}",
-        # It asks nobody for a password, and has nothing to tell but one sentence.
-        f"--server-address={HOST}:{ports[kubelet.PORT]}",
-        f"--tls-cert-file={pki.certificate(paths, kubelet.CERTIFICATE)}",
-        f"--tls-private-key-file={pki.key(paths, kubelet.CERTIFICATE)}",
+        # It listens nowhere: its own server would answer anybody.
+        "--server-address=",
+        "--node-port=0",
         f"--manage-nodes-with-annotation-selector={NODE_SELECTOR}",
         # Renewed at a quarter of it.
         "--node-lease-duration-seconds=160",

@@ -1,16 +1,11 @@
-"""What the API server asks nodes for: the logs of a pod. kwok answers in the place of all kubelets.
+"""What the API server asks nodes for: the logs of a pod. The agent of the pods answers in the place of all kubelets.
 
-No container runs, so there is one answer for all. Without it ``kubectl logs`` and ``torchx log`` would end in an error
+Pods that are simulated have one answer for all. Without it ``kubectl logs`` and ``torchx log`` would end in an error
 about a host that does not exist.
 """
 
-import json
-
-from trainium_eks.local.control_plane.processes import unwritable
-from trainium_eks.local.paths import Paths
-
 HOST = "localhost"
-"""An address of every simulated node: where kwok answers."""
+"""An address of every simulated node: where the agent answers."""
 
 ADDRESS_TYPE = "ExternalDNS"
 """Of that address. Nodes in private subnets have none of this type, and ``kubectl get nodes -o wide`` leaves it out."""
@@ -21,26 +16,14 @@ PORT = "kubelet"
 CERTIFICATE = "kubelet"
 """Name of its serving certificate."""
 
+CLIENT = "kubelet-client"
+"""Name of the certificate by which it knows the API server."""
+
+CLIENT_USER = "kube-apiserver-kubelet-client"
+"""Who that says it is; nobody else is answered."""
+
 MESSAGE = "This pod is simulated: no container runs, so there is no output."
 
-
-def write_config(paths: Paths) -> None:
-    """Writes what kwok answers.
-
-    Raises:
-        LocalError: the directory cannot be written.
-    """
-    log = paths.kubelet / "simulated.log"
-    logs = {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "ClusterLogs",
-        "metadata": {"name": "simulated"},
-        "spec": {"logs": [{"logsFile": str(log)}]},
-    }
-    line = {"log": f"{MESSAGE}\n", "stream": "stdout", "time": "2026-01-01T00:00:00Z"}
-    try:
-        paths.kubelet.mkdir(exist_ok=True, mode=0o700)
-        log.write_text(json.dumps(line) + "\n", encoding="utf-8")
-        paths.kubelet_config.write_text(json.dumps(logs, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise unwritable(error, paths.kubelet) from error
+NO_EXEC = (
+    "kubectl cannot go into pods of the local cloud; for pods with a local/ image use: trn local exec POD -- command"
+)

@@ -62,6 +62,10 @@ IDENTITIES = (
     Identity("kube-controller-manager", "system:kube-controller-manager", "system:masters"),
     Identity("kube-scheduler", "system:kube-scheduler"),
     Identity("kwok", "system:kwok", "system:masters"),
+    # The pods' agent stands in for the kubelets of all nodes, too.
+    Identity("trn-pod-agent", "system:trn-pod-agent", "system:masters"),
+    # No group: it may do nothing at the API server. It is the API server's own, for the kubelet's port.
+    Identity(kubelet.CLIENT, kubelet.CLIENT_USER),
     Identity("etcd-client", "kube-apiserver", authority="etcd-ca"),
 )
 """The clients of the API server and of etcd."""
@@ -143,7 +147,7 @@ def write_kubeconfigs(paths: Paths, server: str) -> None:
         LocalError: the directory cannot be written.
     """
     for identity in IDENTITIES:
-        if identity.authority == "ca":
+        if identity.authority == "ca" and identity.name != kubelet.CLIENT:
             user = f"trn-{paths.root.name}" if identity.name == ADMINISTRATOR else identity.user
             _keep_kubeconfig(paths, kubeconfig(paths, identity.name), server, identity.name, user)
 

@@ -19,6 +19,10 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.local.paths import Paths
 
 NAMES = (
+    # The pods' own, before what they talk to: the agent first, or it would start again what ends.
+    "trn-pod-agent",
+    "trn-pod-shim",
+    "trn-pod-network",
     "vc-webhook-manager",
     "vc-scheduler",
     "vc-controller-manager",
@@ -29,6 +33,9 @@ NAMES = (
     "etcd",
 )
 """Every program that a stack may run, in the order in which they are stopped: nobody loses what it still needs."""
+
+POD_VARIABLE = "TRN_POD_DIRECTORY"
+"""Environment variable of every process of a pod."""
 
 LOG_LIMIT_BYTES = 50 * 2**20
 """A log that is larger starts anew."""
@@ -140,6 +147,8 @@ def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: fl
             ended = True
         if ended:
             stopped.append(name)
+    if names is None:
+        _end_left_behind(paths)
     return stopped
 
 
@@ -225,6 +234,19 @@ def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:
             # It ended while we looked, or it is another user's: either way none of ours.
             continue
     return found
+
+
+def _end_left_behind(paths: Paths) -> None:
+    """Kills what pods without namespaces have left behind: a shim that was killed can no longer end it."""
+    pods = f"{paths.pods}/"
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if _is_mine(process) and process.environ().get(POD_VARIABLE, "").startswith(pods):
+                found.append(process)
+    for process in found:
+        _signal(process, signal.SIGKILL)
+    _wait(found, _KILLED_WITHIN_SECONDS)
 
 
 def _belongs(command: Sequence[str], name: str, root: Path) -> bool:

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -251,10 +250,15 @@ def _lock(place: Path) -> FileLock:
 
 def _environment(place: Path) -> None:
     """A virtual environment without a package, not even pip."""
+    # Of the interpreter itself, not of a link to it in a stack's directory, which the pods' agent runs by.
+    interpreter = os.path.realpath(sys.executable)
+    command = [interpreter, "-I", "-m", "venv", "--without-pip", "--clear", str(place)]
     try:
-        venv.EnvBuilder(symlinks=True, with_pip=False, clear=True).create(place)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise _unwritable(error, place) from error
+    if done.returncode:
+        raise LocalError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
 
 
 def _install(recipe: Recipe, place: Path, progress: Callable[[str], None]) -> None:
