@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +16,21 @@ from trainium_eks.cli.session import Seat, Session, open_session, told
 from trainium_eks.cli.train_options import Asked, request_of
 from trainium_eks.cli.train_torchx import component, submit_by_torchx
 from trainium_eks.graph.graph import SCHEMA_VERSION
-from trainium_eks.launch import following, planning, submission, torchx_app, volcano_job
+from trainium_eks.launch import planning, submission, torchx_app, volcano_job
+from trainium_eks.launch.identity import JOB_API
 from trainium_eks.launch.job import TrainingJob
 from trainium_eks.launch.requests import Plan
+from trainium_eks.launch.watched import of as watched_job
 from trainium_eks.launch.workspace import Workspace
-from trainium_eks.local.objects.api import NoSuchKind
+from trainium_eks.local.objects.api import NoSuchKind, ObjectReference
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem, Severity, describe
+
+SUCCEEDED = "Completed"
+"""State of a job whose ranks have all ended well."""
+
+LOOK_SECONDS = 0.5
+"""Between two looks at a job that is awaited."""
 
 
 @dataclass(frozen=True)
@@ -121,27 +130,39 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
     waits = asked.follow or asked.wait
     if not seat.as_json:
         _say(as_typed(_submitted(job, name, waits=waits)))
-    phase = _wait(name, asked, seat, session) if waits else ""
+    if asked.follow and not seat.as_json:
+        return _follow(name, seat, session)
+    state = _wait(name, session) if waits else ""
     if seat.as_json:
-        write(json.dumps(_document(job, name, phase), indent=2) + "\n")
-    elif phase:
-        _say(f"The job {name} is {phase}.")
-    return 0 if phase in ("", following.SUCCEEDED) else FAILED
+        write(json.dumps(_document(job, name, state), indent=2) + "\n")
+    elif waits:
+        _say(f"The job {name} is {state}.")
+    return 0 if state in ("", SUCCEEDED) else FAILED
 
 
-def _wait(name: str, asked: Asked, seat: Seat, session: Session) -> str:
-    def line(text: str) -> None:
-        write(f"{text}\n")
+def _follow(name: str, seat: Seat, session: Session) -> int:
+    """Rank 0's log until the end, as `trn logs -f` shows it."""
+    from trainium_eks.cli import watch_follow, watch_logs, watch_read
 
-    def status(phase: str) -> None:
-        if phase and not seat.as_json:
-            _say(f"{name}: {phase}")
-
-    follows = asked.follow and not seat.as_json
-    return following.follow(session.api, session.namespace.name, name, line if follows else None, status)
+    job = watch_read.find(session, name)
+    wanted = watch_logs.choose(job, watch_logs.LogOptions(follow=True))
+    return watch_follow.follow(session, job, wanted, watch_logs.Printer(seat, wanted))
 
 
-def _document(job: TrainingJob, name: str, phase: str) -> dict[str, Any]:
+def _wait(name: str, session: Session) -> str:
+    """The state in which the job ended."""
+    reference = ObjectReference(JOB_API, "Job", session.namespace.name, name)
+    while True:
+        found = session.api.get(reference)
+        if found is None:
+            raise Failure(FAILED, f"the job {name} was deleted")
+        job = watched_job(found)
+        if job.ended is not None:
+            return job.state
+        time.sleep(LOOK_SECONDS)
+
+
+def _document(job: TrainingJob, name: str, state: str) -> dict[str, Any]:
     return {
         "schemaVersion": SCHEMA_VERSION,
         "job": name,
@@ -156,7 +177,7 @@ def _document(job: TrainingJob, name: str, phase: str) -> dict[str, Any]:
         "launcher": job.launcher,
         "output": job.output,
         "cacheKey": job.cache.key if job.cache else None,
-        "phase": phase or None,
+        "state": state or None,
     }
 
 

@@ -3,17 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainium_eks.launch import batch_jobs, staging
 from trainium_eks.launch.identity import JOB_API, KIND_LABEL, annotation
-from trainium_eks.launch.requests import FINISHED
+from trainium_eks.launch.watched import watched
 from trainium_eks.local.objects.api import Api, ApiError, NoSuchKind
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
 
 NODE_GROUP_LABEL = "eks.amazonaws.com/nodegroup"
 """Label of a node: its group's name in EKS."""
-
-TARGET = "trainium-eks/target"
-"""Annotation of a staging Job: the path on the shared volume that it fills."""
 
 Objects = list[dict[str, Any]]
 
@@ -28,36 +26,30 @@ def volcano_jobs(api: Api, namespace: str) -> Objects:
     return api.list(JOB_API, "Job", namespace=namespace)
 
 
-def phases(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Each job's phase; empty for one that no controller has looked at."""
-    return {each["metadata"]["name"]: phase(each) for each in jobs}
-
-
-def phase(job: Mapping[str, Any]) -> str:
-    """Phase of a Volcano job (``Pending``, ``Running``, ``Completed``, …); empty before it has one."""
-    return str(((job.get("status") or {}).get("state") or {}).get("phase") or "")
+def states(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Each job's state (``Submitted``, ``Pending``, ``Running``, ``Completed``, …)."""
+    return {each.name: each.state for each in watched(jobs)}
 
 
 def compiling(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Compile cache to the job that fills it now."""
-    found = {}
-    for each in jobs:
-        metadata = each["metadata"]
-        key = (metadata.get("annotations") or {}).get(annotation("cache-key"))
-        if key and (metadata.get("labels") or {}).get(KIND_LABEL) == "compile" and phase(each) not in FINISHED:
-            found[key] = metadata["name"]
-    return found
+    return {
+        key: each.name
+        for each in watched(jobs)
+        if each.kind == "compile" and each.ended is None
+        if (key := (each.source["metadata"].get("annotations") or {}).get(annotation("cache-key")))
+    }
 
 
-def staging(api: Api, namespace: str) -> dict[str, str]:
+def bringing(api: Api, namespace: str) -> dict[str, str]:
     """Path on the shared volume to the staging Job that brings data there now."""
-    found = {}
-    for each in api.list("batch/v1", "Job", namespace=namespace, labels=f"{KIND_LABEL}=stage"):
-        target = (each["metadata"].get("annotations") or {}).get(TARGET)
-        ended = {condition["type"] for condition in (each.get("status") or {}).get("conditions") or ()}
-        if target and not ended & {"Complete", "Failed"}:
-            found[target] = each["metadata"]["name"]
-    return found
+    jobs = api.list("batch/v1", "Job", namespace=namespace, labels=f"{KIND_LABEL}={staging.KIND}")
+    return {
+        path: each["metadata"]["name"]
+        for each in jobs
+        if batch_jobs.end_of(each) is None
+        if (path := (each["metadata"].get("annotations") or {}).get(staging.TO_ANNOTATION))
+    }
 
 
 def may_submit(api: Api, namespace: str) -> bool:

@@ -60,7 +60,7 @@ def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Pro
         reason = f"must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
         return [Problem("--name", reason, value=job.name, good=good if NAME.fullmatch(good) else "train")]
     if job.name in facts.jobs:
-        reason = f"there is a job of this name ({facts.jobs[job.name] or 'new'})"
+        reason = f"there is a job of this name ({facts.jobs[job.name]})"
         fix = f"or take that one away: trn cancel {job.name}; without --name each job gets a name of its own"
         return [Problem("--name", reason, fix, value=job.name, good=f"{request.name}-{facts.unique}"[:LONGEST_NAME])]
     return []

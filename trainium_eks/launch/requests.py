@@ -8,9 +8,6 @@ from trainium_eks.launch.job import Backend, Kind, Program, Topology, TrainingJo
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem
 
-FINISHED = frozenset({"Completed", "Failed", "Aborted", "Terminated"})
-"""Phases of a Volcano job from which nothing follows by itself."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -54,7 +51,7 @@ class Facts:
     image_missing: Problem | None = None
     image_has_torch: bool = True
     jobs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Jobs of the namespace, and their phases."""
+    """Jobs of the namespace, and their states."""
     compiling: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Compile cache to the unfinished job that fills it."""
     staging: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

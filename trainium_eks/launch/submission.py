@@ -38,7 +38,7 @@ def submit(api: Api, job: TrainingJob, manifest: Mapping[str, Any], archive: str
     try:
         made = api.create(manifest)
     except BaseException:
-        api.delete(reference)
+        api.delete(reference, propagation="Background")
         raise
     owner = {"apiVersion": JOB_API, "kind": "Job", "name": job.name, "uid": made["metadata"]["uid"]}
     api.request(

@@ -1,0 +1,232 @@
+"""Training jobs on a real API server, as a researcher: admitted under the namespace's policies, field by field."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from training_jobs import job
+
+from components.training_namespace import TrainingNamespace
+from components.volcano_stack import VolcanoStack
+from trainium_eks.graph.graph import Graph
+from trainium_eks.launch import cluster_facts, submission, volcano_job
+from trainium_eks.launch.job import CompileCache, Program, Topology, TrainingJob
+from trainium_eks.launch.resources import local_share
+from trainium_eks.launch.workspace import Workspace, pack
+from trainium_eks.local.control_plane import researchers
+from trainium_eks.local.nodes import resizing
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.admission import GROUP_ANNOTATION
+from trainium_eks.model.instances import CATALOGUE
+
+TEAM, QUEUE = "launching", "launchers"
+MADE = (
+    "core/v1:Namespace",
+    "scheduling.k8s.io/v1:PriorityClass",
+    "core/v1:ResourceQuota",
+    "core/v1:LimitRange",
+    "core/v1:ServiceAccount",
+    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding",
+    "rbac.authorization.k8s.io/v1:Role",
+    "rbac.authorization.k8s.io/v1:RoleBinding",
+)
+TYPES = [name for name, kind in CATALOGUE.items() if kind.family != "cpu"]
+
+
+def _job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:
+    wiring = {"namespace": TEAM, "queue": QUEUE, "service_account": "training", "user_id": 1000}
+    return job(instance_type, **{**wiring, **changes})
+
+
+JOBS = {
+    "two nodes": _job(),
+    "one task": _job(nodes=500),
+    "everything": _job(
+        has_workspace=True,
+        topology=Topology("hard", 1),
+        priority_class="training-high",
+        cache=CompileCache("k", {"a": "1"}),
+        capacity_ends="2026-12-01T11:30:00Z",
+        data=("bert",),
+        env={"A": "$HOME"},
+    ),
+    "a compilation": _job(kind="compile", cache=CompileCache("k")),
+    "the local cloud's": _job(backend="cpu", resources=local_share(CATALOGUE["trn1.32xlarge"]), launcher="gang"),
+    "another image's user": _job(user_id=None),
+    **{name: _job(name) for name in TYPES},
+}
+
+
+def _definition() -> dict[str, Any]:
+    """Volcano's own definition of jobs from its chart, which refuses unknown fields; without the chart any is taken."""
+    file = Path(os.environ.get("TRN_CHARTS", "/nonexistent"), "volcano/crd/bases/batch.volcano.sh_jobs.yaml")
+    if file.is_file():
+        definition: dict[str, Any] = yaml.safe_load(file.read_text())
+        return definition
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "Job", "plural": "jobs", "singular": "job"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "jobs.batch.volcano.sh"},
+        "spec": {"group": "batch.volcano.sh", "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+
+
+def _program() -> None:
+    VolcanoStack("volcano", {"queues": [{"name": QUEUE}]})
+    TrainingNamespace(
+        TEAM, {"name": TEAM, "queues": [QUEUE], "region": "us-west-2", "cluster_name": "cluster", "volume_gib": 1200}
+    )
+
+
+@pytest.fixture(scope="module")
+def team(api: Api, record: Callable[..., Graph]) -> Iterator[None]:
+    """The team's namespace, in force."""
+    objects = Objects(api, waiting=lambda _: None)
+    graph = record(_program)
+    made = [dict(each.inputs) for kind in MADE for each in graph.of_type(f"kubernetes:{kind}")]
+    manifests = [_definition(), *json.loads(json.dumps(made))]
+    for manifest in manifests:
+        objects.apply(manifest, timeout_seconds=60)
+    _until_refused(api, volcano_job.manifest(_job(queue="no")))
+    _until_refused(api, _pod(volcano_job.manifest(_job()), nodeName="n"))
+    yield
+    for manifest in reversed(manifests):
+        objects.delete(api.reference(manifest), timeout_seconds=60)
+
+
+@pytest.fixture(scope="module")
+def researcher(team: None, paths: Paths) -> Api:
+    """The API as the team's researcher."""
+    return Api.connect(researchers.kubeconfig(paths, TEAM))
+
+
+def _until_refused(api: Api, manifest: Mapping[str, Any]) -> None:
+    """A policy is in force a moment after it is there."""
+    import time
+
+    for _ in range(300):
+        try:
+            api.create(manifest, dry_run=True)
+        except ApiError as error:
+            if (error.status in (403, 422) and "admission" in error.message.lower()) or "must" in error.message:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the policies are not in force")
+
+
+def _pod(made: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+    """A job's last pod, as Volcano's controller makes it."""
+    template = json.loads(json.dumps(made["spec"]["tasks"][-1]["template"]))
+    template["metadata"] |= {"name": "pod", "namespace": TEAM}
+    template["metadata"]["annotations"][GROUP_ANNOTATION] = "group"
+    template["spec"] |= {"schedulerName": "volcano", **spec}
+    return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_job_is_admitted(researcher: Api, name: str) -> None:
+    submission.validate(researcher, volcano_job.manifest(JOBS[name]))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_its_pods_are_admitted(researcher: Api, name: str) -> None:
+    """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
+    researcher.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
+
+
+@pytest.mark.parametrize("name", ["two nodes", "a compilation"])
+def test_what_torchx_makes_is_admitted(researcher: Api, name: str) -> None:
+    made = volcano_job.torchx_job(JOBS[name])
+    made["metadata"]["namespace"] = TEAM
+    submission.validate(researcher, made)
+    researcher.create(_pod(made), dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queue": "theirs"}, "spec.queue must be one of this namespace's queues"),
+        ({"priority_class": "system-node-critical"}, "priorityClassName must be one of this namespace's"),
+        ({"namespace": "default"}, "cannot create resource"),
+    ],
+)
+def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(
+    researcher: Api, changes: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ApiError, match=words):
+        submission.validate(researcher, volcano_job.manifest(_job(**changes)))
+
+
+def test_rights_are_seen_before(researcher: Api) -> None:
+    assert cluster_facts.may_submit(researcher, TEAM)
+    assert not cluster_facts.may_submit(researcher, "default")
+
+
+def test_files_go_with_their_job(researcher: Api, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('trained')")
+    packed = pack("train.py", tmp_path)
+    assert isinstance(packed, Workspace)
+    wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
+    made = submission.submit(researcher, wanted, volcano_job.manifest(wanted), packed.archive)
+    files = researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace"))
+    assert files is not None
+    assert files["binaryData"] == {volcano_job.ARCHIVE: packed.archive}
+    [owner] = files["metadata"]["ownerReferences"]
+    assert owner["uid"] == made["metadata"]["uid"]
+    jobs = cluster_facts.volcano_jobs(researcher, TEAM)
+    assert cluster_facts.states(jobs) == {"with-files": "Submitted"}
+    # The same name again is refused, and its files are not touched.
+    with pytest.raises(ApiError, match="already exists"):
+        submission.submit(researcher, wanted, volcano_job.manifest(wanted), packed.archive)
+    assert researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")) == files
+    researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "with-files"))
+
+
+def test_a_refused_job_leaves_no_files(researcher: Api) -> None:
+    wanted = _job(name="refused", has_workspace=True, queue="theirs")
+    with pytest.raises(ApiError, match=r"spec\.queue"):
+        submission.submit(researcher, wanted, volcano_job.manifest(wanted), "aGVsbG8=")
+    assert researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "refused-workspace")) is None
+
+
+def test_a_cache_that_is_being_filled_is_seen(researcher: Api) -> None:
+    wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
+    submission.submit(researcher, wanted, volcano_job.manifest(wanted))
+    assert cluster_facts.compiling(cluster_facts.volcano_jobs(researcher, TEAM)) == {"bert-64x": "filling"}
+    researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "filling"))
+
+
+def test_a_group_changes_its_size_between_two_ups(api: Api, paths: Paths) -> None:
+    facts = {
+        "inputs": {"instanceTypes": ["trn1.32xlarge"], "scalingConfig": {"desiredSize": 0, "minSize": 0, "maxSize": 4}},
+        "computed": {"nodeGroupName": "sized"},
+        "zones": {},
+        "region": "us-west-2",
+        "template": None,
+    }
+
+    def names() -> list[str]:
+        return sorted(
+            each["metadata"]["name"] for each in api.list("v1", "Node", labels="eks.amazonaws.com/nodegroup=sized")
+        )
+
+    resizing.record(paths, "sized", facts, ())
+    resizing.resize(paths, "sized", 2, CATALOGUE)
+    two = names()
+    assert len(two) == 2
+    resizing.resize(paths, "sized", 3, CATALOGUE)
+    assert names()[:2] == two
+    assert len(names()) == 3
+    resizing.resize(paths, "sized", 0, CATALOGUE)
+    assert names() == []
