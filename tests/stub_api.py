@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+from stub_channels import Channel
+
 from trainium_eks.checks.cluster import KINDS
 
 SERVED = {
@@ -49,6 +51,10 @@ class StubApi:
         until the pod has ended."""
         self.deleted: list[str] = []
         """Paths of what was deleted."""
+        self.channels: dict[str, Callable[[Channel], None]] = {}
+        """``<pod>/exec`` or ``<pod>/portforward`` to what is spoken there."""
+        self.after_create: Callable[[dict[str, Any]], object] = lambda _: None
+        """Told of each object that was created."""
         self.asked: list[str] = []
         """Paths and queries of the logs that were asked for."""
 
@@ -97,6 +103,19 @@ class StubApi:
         """One object."""
         return next((each for each in self.objects.get(kind, []) if each["metadata"]["name"] == name), None)
 
+    def create(self, path: str, body: dict[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """Status and body."""
+        if path in self.refuses:
+            return self.answer(path)
+        kind, name = body["kind"], body["metadata"]["name"]
+        if self.named(kind, name):
+            return 409, {"kind": "Status", "reason": "AlreadyExists", "message": f"{kind} {name} already exists"}
+        made = copy.deepcopy(body)
+        made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": "2026-11-22T05:33:04Z"}
+        self.objects.setdefault(kind, []).append(made)
+        self.after_create(made)
+        return 201, made
+
     def delete(self, path: str) -> tuple[int, Mapping[str, Any]]:
         """Status and body; with a job go its pods."""
         status, one = self.answer(path)
@@ -132,6 +151,12 @@ def serving(objects: Objects) -> Iterator[StubApi]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
+            speaking = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+/(?:exec|portforward))", path)
+            if speaking and speaking[1] in stub.channels and path not in stub.refuses:
+                stub.asked.append(self.path)
+                self.close_connection = True
+                stub.channels[speaking[1]](Channel(self))
+                return
             log = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+)/log", path)
             if log and path not in stub.refuses and stub.named("Pod", log[1]):
                 stub.asked.append(self.path)
@@ -141,6 +166,10 @@ def serving(objects: Objects) -> Iterator[StubApi]:
                 )
             else:
                 self._answer(*stub.answer(path, parse_qs(query).get("labelSelector", [""])[0]))
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            self._answer(*stub.create(self.path.partition("?")[0], body))
 
         def do_DELETE(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -110,3 +110,78 @@ def logs(
     seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     options = watch_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
     raise typer.Exit(watch_logs.run(seat, job, options))
+
+
+@app.command()
+def top(
+    job: Annotated[
+        str | None, typer.Argument(help="Name of the job; default: the newest that runs.", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="One picture, not a live view.")] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Show how busy a job's nodes are, live: each NeuronCore or GPU, device memory, host.
+
+    Runs neuron-monitor (or nvidia-smi) in the job's pods. Exit code: 0; 1 when no node could be read.
+    """
+    from trainium_eks.cli import watch_top
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(watch_top.run(seat, job, once=once))
+
+
+@app.command()
+def tensorboard(
+    job: Job,
+    image: Annotated[
+        str | None, typer.Option("--image", help="With TensorBoard in it; default: the job's own.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of this machine; default: a free one.")] = 0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
+    ] = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Open TensorBoard on a job's logs, <output directory>/tensorboard, at a port of this machine, until Ctrl-C.
+
+    It runs as a pod of the team on the CPU pool; on the local cloud, where the volume is a directory, here.
+    """
+    from trainium_eks.cli import watch_tensorboard
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(watch_tensorboard.run(seat, job, image=image, port=port, keep=keep))
+
+
+@app.command()
+def profile(
+    job: Job,
+    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Its node is profiled.")] = 0,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
+
+    The job is run again for that, in as many nodes: the Neuron runtime cannot be told to profile a process that runs.
+    """
+    from trainium_eks.cli import watch_profile
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(watch_profile.run(seat, job, rank=rank, steps=steps))

@@ -206,7 +206,7 @@ def objects(
         "enableServiceLinks": False,
         "nodeSelector": {POOL_LABEL: CPU_POOL},
         "terminationGracePeriodSeconds": 10,
-        "securityContext": _pod_security(namespace),
+        "securityContext": pod_security(namespace),
         "containers": [_container(request, image, region)],
         "volumes": volumes,
     }
@@ -266,7 +266,7 @@ def _container(request: StageRequest, image: str, region: str) -> Json:
     }
 
 
-def _pod_security(namespace: NamespaceOutput) -> Json:
+def pod_security(namespace: NamespaceOutput) -> Json:
     """The user that the team's directory belongs to: nobody else may write there, and root would own what it writes."""
     user = namespace.training_user_id or lustre.DEFAULT_USER_ID
     return {

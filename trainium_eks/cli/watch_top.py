@@ -1,0 +1,200 @@
+"""``trn top``: how busy the devices of a job's nodes are, live.
+
+Read by neuron-monitor (or nvidia-smi) in the job's own pods: neuron-monitor's DaemonSet is in a namespace that a team
+may not reach, and sees the devices of all teams (decision 41).
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trainium_eks.checks.cluster import Object, name_of
+from trainium_eks.cli import output, watch_jobs, watch_read
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.render import show_sections
+from trainium_eks.cli.render_watch import steps_lines
+from trainium_eks.cli.session import INTERRUPTED, Seat, Session
+from trainium_eks.launch.scene import is_running
+from trainium_eks.launch.usage import Reader, script
+from trainium_eks.launch.watched import WatchedJob
+from trainium_eks.local.changes import LocalError
+
+MOST_NODES = 16
+"""Nodes that are read at the same time, each by a process in its pod."""
+
+FIRST_SECONDS = 20.0
+"""How long the first picture may take: neuron-monitor looks around before it says something."""
+
+LOOK_SECONDS = 1.0
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass
+class _Node:
+    """One node, read by a thread."""
+
+    pod: str
+    place: int
+    name: str
+    reader: Reader = field(default_factory=Reader)
+    trouble: str = ""
+
+
+def run(seat: Seat, name: str | None, *, once: bool) -> int:
+    """Shows usage until Ctrl-C, or once; the exit code.
+
+    Args:
+        seat: whose.
+        name: of the job; None for the newest that runs.
+        once: one picture of all nodes.
+    """
+
+    def work(session: Session) -> int:
+        job = _job(session, name)
+        pods = [pod for pod in watch_read.in_rank_order(job, watch_read.pods_of(session, job)) if is_running(pod)]
+        if not pods:
+            raise Failure(FAILED, f"no pod of {job.name} runs: trn status {job.name} says why")
+        nodes = _nodes(session, pods)
+        try:
+            return _watch(seat, session, job, nodes, len(pods), once or seat.as_json)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
+    return watch_read.run(seat, work)
+
+
+def _job(session: Session, name: str | None) -> WatchedJob:
+    if name is not None:
+        return watch_read.find(session, name)
+    running = [job for job in watch_read.jobs(session) if job.state == "Running" and job.is_gang]
+    if not running:
+        raise Failure(WRONG_USAGE, "no job runs: `trn jobs` lists all")
+    return running[0]
+
+
+def _nodes(session: Session, pods: Sequence[Object]) -> list[_Node]:
+    nodes = [_Node(name_of(pod), at, str(pod["spec"].get("nodeName"))) for at, pod in enumerate(pods[:MOST_NODES])]
+    for node, pod in zip(nodes, pods, strict=False):
+        container = str(pod["spec"]["containers"][0]["name"])
+        threading.Thread(target=_read, args=(session, node, container), daemon=True).start()
+    return nodes
+
+
+def _read(session: Session, node: _Node, container: str) -> None:
+    from trainium_eks.cli import watch_channels
+
+    try:
+        for line in watch_channels.lines(session, node.pod, container, script()):
+            node.reader.line(line)
+        node.trouble = "it said no more"
+    except watch_channels.NoWay as error:
+        node.trouble = _explained(session, str(error))
+
+
+def _explained(session: Session, why: str) -> str:
+    if "exit code 3" in why:
+        return "its image has neither neuron-monitor (aws-neuronx-tools) nor nvidia-smi"
+    if "403" in why:
+        return "you may not run commands in pods (pods/exec)"
+    if session.is_local and ("501" in why or "500" in why):
+        return "the local cloud's nodes have no devices, and no command runs in its pods; on this machine: top"
+    return why
+
+
+def _watch(seat: Seat, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int, once: bool) -> int:
+    if once:
+        deadline = time.monotonic() + FIRST_SECONDS
+        while time.monotonic() < deadline and not all(node.reader.last or node.trouble for node in nodes):
+            time.sleep(0.1)
+        _show(seat, session, job, nodes, total)
+        return 0 if any(node.reader.last for node in nodes) else FAILED
+    with watch_jobs.screen(seat.no_color) as shown:
+        while True:
+            if all(node.trouble for node in nodes):
+                raise Failure(FAILED, f"{job.name}: {nodes[0].trouble}")
+            if shown is not None:
+                shown.update(Group(*_picture(session, job, nodes, total), Text("Ctrl-C ends it", "dim")))
+            elif any(node.reader.last for node in nodes):
+                _show(seat, session, job, nodes, total)
+            time.sleep(LOOK_SECONDS)
+
+
+def _show(seat: Seat, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int) -> None:
+    if seat.as_json:
+        found = [
+            {
+                "pod": node.pod,
+                "node": node.name,
+                "place": node.place,
+                "usage": node.reader.last.to_json() if node.reader.last else None,
+                "trouble": node.trouble or None,
+            }
+            for node in nodes
+        ]
+        output.write_json({"schemaVersion": watch_read.SCHEMA_VERSION, "job": job.name, "nodes": found})
+    else:
+        show_sections([Group(*_picture(session, job, nodes, total))], no_color=seat.no_color)
+
+
+def _picture(session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text(job.name, "bold")]
+    try:
+        progress = watch_read.progress_of(session, job, watch_read.pods_of(session, job))
+        lines += [*steps_lines(progress)] if progress else []
+    except LocalError:
+        pass  # usage is read by other connections, which may still be there
+    lines.append(UsageTable(nodes))
+    if total > len(nodes):
+        lines.append(Text(f"the first {len(nodes)} of {total} nodes", "dim"))
+    return lines
+
+
+class UsageTable:
+    """A row a node; each core as a bar, where there is room."""
+
+    def __init__(self, nodes: Sequence[_Node]) -> None:
+        self._nodes = nodes
+
+    def __rich_console__(self, console: Console, options: object) -> list[RenderableType]:
+        wide = getattr(options, "max_width", console.width) >= 90
+        table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0), header_style="bold")
+        headings = ("NODE", "BUSY", "EACH CORE", "DEVICE MEM", "CPU", "HOST MEM", "ERR")
+        for heading in headings:
+            table.add_column(heading, no_wrap=heading not in ("NODE", "EACH CORE"), overflow="fold")
+        for node in self._nodes:
+            usage = node.reader.last
+            if usage is None:
+                table.add_row(str(node.place), Text("-", "dim"), Text(node.trouble or "reading ...", "yellow"))
+                continue
+            table.add_row(
+                str(node.place),
+                _percent(usage.mean),
+                Text(bars(usage.cores), "green"),
+                _of(usage.device_bytes, usage.device_total_bytes),
+                _percent(usage.host_percent),
+                _of(usage.host_bytes, usage.host_total_bytes),
+                Text(str(usage.errors), "bold red" if usage.errors else "dim"),
+            )
+        return [table]
+
+
+def bars(cores: Mapping[int, float]) -> str:
+    """A bar for each core, in their order, eight to a group."""
+    drawn = [_BARS[min(int(busy / 100 * (len(_BARS) - 1) + 0.5), len(_BARS) - 1)] for _, busy in sorted(cores.items())]
+    return " ".join("".join(drawn[at : at + 8]) for at in range(0, len(drawn), 8))
+
+
+def _percent(value: float | None) -> Text:
+    return Text("-", "dim") if value is None else Text(f"{value:.0f}%")
+
+
+def _of(used: float | None, total: float | None) -> Text:
+    if used is None:
+        return Text("-", "dim")
+    return Text(f"{used / 1024**3:.0f}/{total / 1024**3:.0f}G" if total else f"{used / 1024**3:.1f}G")
