@@ -141,10 +141,11 @@ Rendezvous = Annotated[
 ]
 
 Name = Annotated[str, typer.Option("--name", help="Of the job; default: a new one.", rich_help_panel=_THEN)]
-Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Print rank 0's log until the end.", rich_help_panel=_THEN)
+Detach = Annotated[
+    bool,
+    typer.Option("--detach", "-d", help="Return once it is submitted; otherwise rank 0's log.", rich_help_panel=_THEN),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the job's end.", rich_help_panel=_THEN)]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end without the log.", rich_help_panel=_THEN)]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -187,7 +188,7 @@ def train(
     grace: Grace = None,
     rendezvous: Rendezvous = "",
     name: Name = "",
-    follow: Follow = False,
+    detach: Detach = False,
     wait: Wait = False,
     dry_run: DryRun = False,
     torchx: Torchx = False,
@@ -201,7 +202,9 @@ def train(
 ) -> None:
     """Train on a gang of whole nodes: all start together, restart together, end together.
 
-    Exit code: 0; 1 when it was refused or, with --wait or --follow, did not end well; 2 for what cannot run.
+    Prints rank 0's log until the job ends. Ctrl-C leaves the job running, as --detach does.
+
+    Exit code: 0; 1 when it was refused or did not end well; 2 for what cannot run.
     """
     _submit("compile" if precompile else "train", dict(locals()))
 

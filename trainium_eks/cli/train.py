@@ -12,7 +12,7 @@ import yaml
 from trainium_eks.cli import scale, train_facts
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.output import write
-from trainium_eks.cli.session import Seat, Session, open_session, told
+from trainium_eks.cli.session import INTERRUPTED, Seat, Session, open_session, told
 from trainium_eks.cli.train_options import Asked, request_of
 from trainium_eks.cli.train_torchx import component, submit_by_torchx
 from trainium_eks.graph.graph import SCHEMA_VERSION
@@ -45,7 +45,7 @@ class Prepared:
 
 
 def run(asked: Asked, seat: Seat) -> int:
-    """``trn train`` and ``trn compile``; the exit code, with ``--wait`` and ``--follow`` the job's."""
+    """``trn train`` and ``trn compile``; the exit code, without ``--detach`` the job's."""
 
     def act() -> int:
         with open_session(seat) as session:
@@ -127,10 +127,11 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
         archive = prepared.workspace.archive if prepared.workspace else ""
         submission.submit(session.api, job, prepared.manifest, archive)
         name = job.name
-    waits = asked.follow or asked.wait
+    follows = not (asked.detach or asked.wait or seat.as_json)
+    waits = asked.wait and not asked.detach
     if not seat.as_json:
-        _say(as_typed(_submitted(job, name, waits=waits)))
-    if asked.follow and not seat.as_json:
+        _say(as_typed(_submitted(job, name, waits=waits or follows)))
+    if follows:
         return _follow(name, seat, session)
     state = _wait(name, session) if waits else ""
     if seat.as_json:
@@ -146,7 +147,10 @@ def _follow(name: str, seat: Seat, session: Session) -> int:
 
     job = watch_read.find(session, name)
     wanted = watch_logs.choose(job, watch_logs.LogOptions(follow=True))
-    return watch_follow.follow(session, job, wanted, watch_logs.Printer(seat, wanted))
+    code = watch_follow.follow(session, job, wanted, watch_logs.Printer(seat, wanted))
+    if code == INTERRUPTED:
+        _say(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
+    return code
 
 
 def _wait(name: str, session: Session) -> str:

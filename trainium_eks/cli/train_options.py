@@ -49,7 +49,7 @@ class Asked:
     rendezvous: str = ""
     env: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
-    follow: bool = False
+    detach: bool = False
     wait: bool = False
     dry_run: bool = False
     torchx: bool = False
