@@ -1,6 +1,8 @@
-"""The command of a job's containers: a few lines of shell that check what must be there and become the launcher.
+"""The command of a job's containers: a few lines of shell that check what must be there and run the launcher.
 
-``exec`` makes the launcher the container's first process: SIGTERM reaches it, and it passes it on to the ranks.
+The shell stays the container's first process and passes SIGTERM on. The first process of a container is not ended by
+a signal that it does not handle, and torchrun handles SIGTERM only once its ranks run: while the nodes wait for each
+other, it would be killed after the whole grace period (decision 37).
 """
 
 import json
@@ -51,15 +53,30 @@ _AT_HOME = '[ "$VC_TASK_INDEX" != 0 ] || host=localhost'
 
 def shell(job: TrainingJob, place: Place) -> str:
     """The script for ``bash -c``."""
-    lines = [*_checks(job)]
+    lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
     if place is ONE_TASK and job.nodes > 1:
         lines += [*_FIRST_HOST, *([_AT_HOME] if job.launcher == "torchrun" else [])]
-    launch = _launch(job, place)
-    if job.kind == "compile":
-        lines += _compile(job, place, launch)
-    else:
-        lines += [*_gate(job), f"exec {launch}"]
-    return "\n".join(lines)
+    lines += _compile(job, place) if job.kind == "compile" else [_launch(job, place)]
+    return "\n".join([*_SIGNALS, *lines[:-1], f"{lines[-1]} &", *_WAIT])
+
+
+_SIGNALS = [
+    "child=",
+    """trap '[ -n "$child" ] || exit 143; again=1; kill -TERM "$child" 2>/dev/null' TERM""",
+]
+_WAIT = [
+    "child=$!",
+    "again=1",
+    # A signal ends `wait` before the child has ended: it is asked for once more.
+    'while [ -n "$again" ]; do again=; wait "$child"; code=$?; done',
+    'exit "$code"',
+]
+
+
+def _on_node_0(place: Place, lines: list[str]) -> list[str]:
+    """What one node is to find out for all: the others wait for it, and the job ends with its words, not with those of
+    a pod that is taken away before it can speak."""
+    return [f'if [ "{place.node_rank}" = 0 ]; then', *(f"  {line}" for line in lines), "fi"] if lines else []
 
 
 def _checks(job: TrainingJob) -> list[str]:
@@ -127,15 +144,15 @@ def _gate(job: TrainingJob) -> list[str]:
     return [f"if {_HAS_WORKLOADS}; then {_cache_command(job.cache, 'check')} || exit {REFUSED}; fi"]
 
 
-def _compile(job: TrainingJob, place: Place, launch: str) -> list[str]:
-    """Node 0 holds the cache's lease: it starts the rendezvous, so no other node begins before it has it."""
-    if job.backend == "xla":
-        launch = f"neuron_parallel_compile {launch}"
+def _compile(job: TrainingJob, place: Place) -> list[str]:
+    """Node 0 holds the cache's lease: it starts the rendezvous, so no other node begins before it has it. The last line
+    is what runs."""
+    launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"
     if job.cache is None:
-        return [f"exec {launch}"]
-    leased = f"exec {_cache_command(job.cache, 'run')} -- {launch}"
+        return [launch]
+    leased = f"set -- {_cache_command(job.cache, 'run')} --"
     is_first = f'[ "{place.node_rank}" = 0 ]'
-    return [f"if {is_first} && {_HAS_WORKLOADS}; then {leased}; fi", f"exec {launch}"]
+    return ["set --", f"if {is_first} && {_HAS_WORKLOADS}; then {leased}; fi", f'"$@" {launch}']
 
 
 def _joined(words: Iterable[str]) -> str:

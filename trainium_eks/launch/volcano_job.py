@@ -32,6 +32,7 @@ BEYOND_TORCHX = (
     "template.spec.initContainers",
     "template.spec.volumes: dshm.sizeLimit, workspace, workspace-archive",
     "container.securityContext",
+    "container.terminationMessagePolicy",
     "container.env: TRN_ATTEMPT",
     "container.workingDir",
     "container.volumeMounts: workspace",
@@ -215,6 +216,8 @@ def _complete(pod: dict[str, Any], job: TrainingJob) -> None:
     spec["volumes"][0] = _shared_memory(job.resources, limited=True)
     container = spec["containers"][0]
     container["securityContext"] = dict(_CONTAINER_SECURITY)
+    # The last lines of a failed container stand in the pod's status, where they outlive the log.
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     container["env"].append({"name": ATTEMPT, "valueFrom": {"fieldRef": {"fieldPath": _JOB_VERSION}}})
     if job.has_workspace:
         _add_workspace(spec, job)

@@ -2,8 +2,11 @@
 
 import copy
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,10 +132,10 @@ def test_beyond_torchx_is_all_that_differs() -> None:
     known = (
         *(".metadata.namespace", ".metadata.labels", ".metadata.annotations", ".spec.networkTopology"),
         *("trainium-eks/kind", ".terminationGracePeriodSeconds", ".securityContext", ".initContainers", ".workingDir"),
-        *(".volumes", ".volumeMounts", ".env"),
+        *(".volumes", ".volumeMounts", ".env", ".terminationMessagePolicy"),
     )
     assert [path for path in sorted(added) if not any(part in path for part in known)] == []
-    assert len(volcano_job.BEYOND_TORCHX) == 14
+    assert len(volcano_job.BEYOND_TORCHX) == 15
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 64, 99, 256, 1000])
@@ -243,7 +246,6 @@ _STAND_INS = (
     'neuron_parallel_compile() { printf "npc "; "$@"; }\n'
     'python3() { if [ "$1" = -c ]; then return $HAS_WORKLOADS; fi; printf "python3"; printf " <%s>" "$@"; echo; '
     "return ${CHECK:-0}; }\n"
-    'exec() { "$@"; exit; }\n'
 )
 
 
@@ -310,14 +312,22 @@ def test_missing_script_and_data_end_the_job_with_a_line_each() -> None:
 
 def test_training_waits_for_a_whole_cache_where_the_image_can_look() -> None:
     wanted = _module(cache=CompileCache("k", {"batch": "16"}))
-    passed = _run(wanted, 1)
+    passed = _run(wanted, 0)
     assert '<check> <--root> </data/compile-cache> <--key> <k> <--options> <{"batch": "16"}>' in passed.stdout
     assert "torchrun" in passed.stdout
-    refused = _run(wanted, 1, CHECK="3")
+    refused = _run(wanted, 0, CHECK="3")
     assert refused.returncode == REFUSED
     assert "torchrun" not in refused.stdout
-    without = _run(wanted, 1, HAS_WORKLOADS="1")
+    without = _run(wanted, 0, HAS_WORKLOADS="1")
     assert without.stdout.startswith("torchrun")
+
+
+@pytest.mark.parametrize("one_task", [False, True])
+def test_one_node_finds_out_for_all(one_task: bool) -> None:
+    """The pod of another node would end the job first, and node 0's words would go with its pod."""
+    wanted = job(cache=CompileCache("k"), data=("none",))
+    assert _run(wanted, 0, one_task=one_task).returncode == REFUSED
+    assert _run(wanted, 1, one_task=one_task, CHECK="3").stdout.startswith("torchrun")
 
 
 def test_node_0_compiles_with_the_lease_and_the_others_beside_it() -> None:
@@ -325,8 +335,50 @@ def test_node_0_compiles_with_the_lease_and_the_others_beside_it() -> None:
     first, second = _run(wanted, 0), _run(wanted, 1)
     assert "<run> <--root> </data/compile-cache> <--key> <k>" in first.stdout
     assert "<--> <neuron_parallel_compile> <torchrun>" in first.stdout
+    assert "npc" not in first.stdout
     assert second.stdout.startswith("npc torchrun")
     assert _run(_module(kind="compile", backend="cpu"), 1).stdout.startswith("torchrun")
+
+
+_RANKS = """#!{python}
+import os, signal, time
+def stop(*_):
+    os.write(1, b"saving\\n")
+    time.sleep(0.3)
+    os.write(1, b"saved\\n")
+    os._exit(9)
+if {handles}:
+    signal.signal(signal.SIGTERM, stop)
+os.write(1, b"started\\n")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("handles", "code", "said"), [(True, 9, "saving\nsaved\n"), (False, 143, "")])
+def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(
+    tmp_path: Path, handles: bool, code: int, said: str
+) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(_RANKS.format(python=sys.executable, handles=handles))
+    torchrun.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
+    script = shell(_module(), place_of_task(0))
+    with subprocess.Popen(["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == said
+        assert process.wait(10) == code
+
+
+@pytest.mark.parametrize("code", [0, 5, 78])
+def test_the_launchers_exit_code_is_the_containers(tmp_path: Path, code: int) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(f"#!/bin/sh\nexit {code}\n")
+    torchrun.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
+    result = subprocess.run(["bash", "-c", shell(_module(), place_of_task(0))], env=environment, check=False)
+    assert result.returncode == code
 
 
 def test_a_uid_only_where_it_is_known() -> None:
