@@ -1,162 +1,25 @@
 """Pods with local images on a real control plane: they run, and are shown as a kubelet would show them."""
 
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-import psutil
 import pytest
+from running_pods import Pods, a_namespace, condition, cpu_nodes, phase, processes_of, state, status
 
-from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.instances import CATALOGUE
-
-WITHIN_SECONDS = 40.0
-Body = dict[str, Any]
-Spec = Mapping[str, Any]
-
-
-class Pods:
-    """Makes pods in a namespace and looks at them."""
-
-    def __init__(self, api: Api, namespace: str) -> None:
-        self.api = api
-        self.namespace = namespace
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
-
-    def make(self, script: str | None = None, name: str = "", spec: Spec | None = None, **container: Any) -> str:
-        """A pod of one container, which runs a line of shell; its name."""
-        name = name or f"pod-{uuid.uuid4().hex[:8]}"
-        first = {"name": "c", "image": "local/python", **({"command": ["sh", "-c", script]} if script else {})}
-        whole = {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 2,
-            "containers": [{**first, **container}],
-            **(spec or {}),
-        }
-        metadata = {"name": name, "namespace": self.namespace, "labels": {"app": name}}
-        self.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole})
-        return name
-
-    def get(self, name: str) -> Body | None:
-        try:
-            return self.api.request("GET", f"{self._path}/{name}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
-
-    def when(self, name: str, is_so: Callable[[Body], object]) -> Body:
-        """The pod, once it is so."""
-        deadline = time.monotonic() + WITHIN_SECONDS
-        while True:
-            pod = self.get(name)
-            assert pod is not None, f"{name} is gone"
-            if is_so(pod):
-                return pod
-            assert time.monotonic() < deadline, pod["status"]
-            time.sleep(0.05)
-
-    def running(self, name: str) -> Body:
-        return self.when(name, lambda pod: phase(pod) == "Running" and "running" in state(pod))
-
-    def ended(self, name: str) -> Body:
-        return self.when(name, lambda pod: phase(pod) in ("Succeeded", "Failed"))
-
-    def gone(self, name: str) -> float:
-        """Waits until it is; how long that took."""
-        begun = time.monotonic()
-        while self.get(name) is not None:
-            assert time.monotonic() < begun + WITHIN_SECONDS
-            time.sleep(0.05)
-        return time.monotonic() - begun
-
-    def log(self, name: str, **query: str) -> str:
-        return self.api.text("GET", f"{self._path}/{name}/log", query=query)
-
-    def said(self, name: str, text: str) -> str:
-        """The log, once the text is in it."""
-        deadline = time.monotonic() + WITHIN_SECONDS
-        while True:
-            try:
-                log = self.log(name)
-            except ApiError:
-                log = ""
-            if text in log:
-                return log
-            assert time.monotonic() < deadline, log
-            time.sleep(0.05)
-
-    def delete(self, name: str, **options: Any) -> None:
-        self.api.request("DELETE", f"{self._path}/{name}", {"apiVersion": "v1", "kind": "DeleteOptions", **options})
-
-    def outcome(self, script: str | None = None, **given: Any) -> str:
-        """What a pod says that ends well."""
-        name = self.make(script, **given)
-        pod = self.ended(name)
-        log = self.log(name)
-        assert phase(pod) == "Succeeded", (log, pod["status"])
-        return log
-
-
-def phase(pod: Body) -> str:
-    return str((pod.get("status") or {}).get("phase"))
-
-
-def status(pod: Body, container: int = 0) -> Body:
-    found: list[Body] = (pod.get("status") or {}).get("containerStatuses") or [{}]
-    return found[container]
-
-
-def state(pod: Body, container: int = 0) -> Body:
-    return status(pod, container).get("state") or {}
-
-
-def condition(pod: Body, kind: str) -> str:
-    return next(each["status"] for each in pod["status"]["conditions"] if each["type"] == kind)
-
-
-def processes_of(paths: Paths, uid: str) -> list[psutil.Process]:
-    """What runs of a pod."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if f"{paths.pods}/{uid}" in (*process.cmdline(), process.environ().get("TRN_POD_DIRECTORY", "")):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 @pytest.fixture(scope="module")
 def node(api: Api) -> Iterator[str]:
-    """Two CPU nodes; the label by which pods come to them."""
-    key = f"cpu-{uuid.uuid4().hex[:8]}"
-    inputs = {
-        "instanceTypes": ["m7i.4xlarge"],
-        "version": "1.35",
-        "subnetIds": ["s"],
-        "scalingConfig": {"minSize": 0, "maxSize": 4, "desiredSize": 2},
-    }
-    pool = pool_of(inputs, {"nodeGroupName": key}, zones={"s": "usw2-az4"}, region="us-west-2", catalogue=CATALOGUE)
-    nodes = Nodes(api, drivers=[])
-    nodes.apply(pool, 60)
-    yield key
-    nodes.delete(key)
+    with cpu_nodes(api) as key:
+        yield key
 
 
 @pytest.fixture
-def pods(api: Api, namespace: str, node: str) -> Pods:
-    deadline = time.monotonic() + WITHIN_SECONDS
-    while True:
-        try:
-            api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
-            return Pods(api, namespace)
-        except ApiError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+def pods(api: Api, node: str) -> Iterator[Pods]:
+    with a_namespace(api) as found:
+        yield found
 
 
 def test_a_pod_runs_and_ends_with_its_exit_code(pods: Pods) -> None:

@@ -99,6 +99,27 @@ def logs(
     raise typer.Exit(local.logs(local.Target(stack, directory), process, lines=lines, follow=follow))
 
 
+@app.command("exec", context_settings={"ignore_unknown_options": True})
+def execute(
+    pod: Annotated[str, typer.Argument(help="Name of a pod with a local/ image.")],
+    command: Annotated[list[str] | None, typer.Argument(help="What to run, after --.")] = None,
+    container: Annotated[str | None, typer.Option("--container", "-c", help="Default: the pod's first.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Of the pod; needed where several pods have the name.")
+    ] = None,
+    stack: Stack = "local",
+    directory: Directory = None,
+) -> None:
+    """Run a command in a pod that runs on this machine: `trn local exec POD -- ls /data`.
+
+    On a terminal the command has one of its own. Exit code: the command's.
+    """
+    from trainium_eks.cli import local, local_exec
+
+    target = local.Target(stack, directory)
+    raise typer.Exit(local_exec.run(target, pod, namespace, container, command or []))
+
+
 @images_app.callback()
 def images(
     context: typer.Context,

@@ -146,7 +146,7 @@ def _header(result: Result) -> RenderableType:
     title = " · ".join(filter(None, (graph.project, graph.stack, region, "on this machine")))
     real = f"Kubernetes {result.started.version}: API server, etcd, controllers, scheduler; Helm"
     simulated = [f"AWS ({_count(result, 'simulated')} resources)"] if _count(result, "simulated") else []
-    simulated += ["nodes (their pods are Running, but no container runs)"] if nodes else []
+    simulated += ["nodes (their pods are Running, but only those with local/ images run)"] if nodes else []
     simulated += [f"what {_count(result, 'addon')} EKS add-ons run"] if _count(result, "addon") else []
     if result.real_volcano:
         real += "; Volcano's scheduler, controllers and webhooks"

@@ -25,6 +25,7 @@ from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.isolation import Chosen
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.addon_records import ADDONS
@@ -207,6 +208,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
         tally.notes += settle(plane.get, reporter.phase)
+        if isolation := Chosen.load(paths.pods):
+            tally.notes += isolation.sentences()
         outputs = _outputs(graph, paths, asked.stack)
         result = Result(
             graph=graph,

@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import network
 from trainium_eks.model.kubeconfig import document
 
 VALID = timedelta(days=365)
@@ -33,6 +34,7 @@ RENEWED_BEFORE = timedelta(days=7)
 
 API_SERVER_HOSTS = (
     "127.0.0.1",
+    network.GATEWAY,  # pods that run here reach it there
     "localhost",
     "kubernetes",
     "kubernetes.default",

@@ -24,8 +24,9 @@ from urllib.parse import quote
 
 from trainium_eks.local.control_plane import kubelet, processes
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import hosts, images, isolation, network
+from trainium_eks.local.pods import gateway, hosts, images, isolation, network
 from trainium_eks.local.pods.api_client import ApiClient, Refused, Unreachable
+from trainium_eks.local.pods.gateway import Gateway
 from trainium_eks.local.pods.hosts import Host
 from trainium_eks.local.pods.isolation import Chosen
 from trainium_eks.local.pods.known import Body
@@ -60,7 +61,8 @@ class Agent:
         self._shims = shims(paths)
         self._hosts_due = False
         self.network_pid = 0
-        self.api_server = server
+        self.api_server = self._server = server
+        self._gateway: Gateway | None = None
         self.isolation = self._choose()
 
     # --- Isolation ------------------------------------------------------------------------------------------------
@@ -199,7 +201,8 @@ class Agent:
             loop.add_signal_handler(number, ending.set)
         heard = self._hear_shims()
         server = await LogServer(self._find_run).serve(*listen, tls)
-        if self.network_pid:
+        if self.isolation is Isolation.NET:
+            await self._open_gateway()
             self.when_ended(self.network_pid, self._network_lost)
         watches = [
             asyncio.create_task(each) for each in (self._watch_services(), self._watch_pods(), self._watch_nodes())
@@ -211,6 +214,24 @@ class Agent:
             task.cancel()
         server.close()
         heard.close()
+
+    async def _open_gateway(self) -> None:
+        if self._gateway is not None:
+            self._gateway.close()
+        self._gateway = Gateway(self.network_pid, self._server, self._holder_of)
+        try:
+            await self._gateway.serve()
+        except OSError as error:
+            _LOG.error("pods have no way out of their network: %s", error)
+        else:
+            self.proxy, self.api_server = gateway.PROXY, gateway.API_SERVER
+
+    def _holder_of(self, address: str) -> int:
+        """A process in the network of the pod with an address."""
+        for each in self._workers.values():
+            if each.address == address and each.host is not None:
+                return int(_read_state(each.directory).get("holder") or 0)
+        return 0
 
     def _hear_shims(self) -> socket.socket:
         """Listens for shims that say that their pods have changed."""
@@ -236,6 +257,7 @@ class Agent:
         with contextlib.suppress(OSError):
             self.network_pid = self._network()
             self.when_ended(self.network_pid, self._network_lost)
+            self._reopening = asyncio.create_task(self._open_gateway())
         for each in self._workers.values():
             if each.uses_network == lost:
                 each.end_shim()
@@ -305,7 +327,7 @@ class Agent:
 
     def _node_gone(self, name: str) -> None:
         for each in self._workers.values():
-            if each.node == name:
+            if each.node == name and each.host is not None:
                 _LOG.info("node %s is gone, and with it %s", name, each.directory.path.name)
                 each.lose_node()
 

@@ -5,6 +5,7 @@ It talks to nobody but the API server, whose client certificate it asks for.
 
 import asyncio
 import contextlib
+import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,19 @@ FOLLOW_SECONDS = 0.2
 """How often a log that is followed is looked at."""
 
 _REQUEST_SECONDS = 10.0
+
+# As an object: clients show the message of such a one; of any other answer they say that they did not get it.
+_NO_EXEC = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "metadata": {},
+        "status": "Failure",
+        "message": kubelet.NO_EXEC,
+        "reason": "NotImplemented",
+        "code": 501,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class LogServer:
         parts = urlsplit(target)
         kind, *names = [unquote(each) for each in parts.path.strip("/").split("/")]
         if kind in ("exec", "attach", "portForward", "run"):
-            await _say(writer, 501, kubelet.NO_EXEC)
+            await _say(writer, 501, _NO_EXEC, "application/json")
         elif kind == "containerLogs" and len(names) == 3 and method == "GET":
             await self._logs(writer, names, parse_qs(parts.query))
         else:
@@ -143,10 +157,8 @@ async def _stream(writer: asyncio.StreamWriter, reader: Reader, run: Run, wanted
     await writer.drain()
 
 
-async def _say(writer: asyncio.StreamWriter, status: int, text: str) -> None:
+async def _say(writer: asyncio.StreamWriter, status: int, text: str, kind: str = "text/plain") -> None:
     body = text.encode()
-    writer.write(
-        b"HTTP/1.1 %d x\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
-        % (status, len(body), body)
-    )
+    head = f"HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode() + body)
     await writer.drain()

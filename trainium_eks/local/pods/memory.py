@@ -27,9 +27,10 @@ class Watch:
         self._limits = {each.name: each.memory_bytes for each in plan.all_containers}
         self._next = 0.0
 
-    def next_time(self, now: float) -> float:
+    @property
+    def next_time(self) -> float:
         """When to look again."""
-        return self._next or now + FAST_SECONDS
+        return self._next
 
     def too_much(self, pids: Mapping[str, int], now: float) -> dict[str, tuple[str, str]]:
         """Containers that use too much, with reason and message.

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainium_eks.local.control_plane.processes import POD_VARIABLE
@@ -17,6 +17,7 @@ from trainium_eks.model.quantities import quantity
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for after those of the image."""
 
+_PROBES = ("startup", "readiness", "liveness")
 _TERMINATION_LOG = "/dev/termination-log"
 
 # What Kubernetes writes in Volcano's name into a pod of a job: the names of the pods of a task.
@@ -117,6 +118,11 @@ def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known,
     log = str(known.directory.termination_log(name))
     own = (Mount(log, body.get("terminationMessagePath") or _TERMINATION_LOG), *_own_files(known))
     directory = body.get("workingDir") or "/"
+    hooks = body.get("lifecycle") or {}
+    actions = {
+        **{kind: _action(body.get(f"{kind}Probe"), body) for kind in _PROBES},
+        **{kind: _action(hooks.get(kind), body) for kind in ("postStart", "preStop")},
+    }
     if known.isolation is Isolation.PLAIN:
         scratch = str(known.directory.scratch(name))
         names = peers(given)
@@ -124,11 +130,11 @@ def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known,
         made |= {"HOME": scratch, "TMPDIR": scratch, "HOSTNAME": hostname(pod)}
         made = {key: rewritten(value, seen, names) for key, value in made.items()}
         argv = tuple(rewritten(each, seen, names) for each in argv)
+        actions = {kind: _rewritten_action(each, seen, names) for kind, each in actions.items()}
         directory = rewritten(directory, seen, ()) if body.get("workingDir") else scratch
     is_sidecar = body.get("restartPolicy") == "Always"
     limits = (body.get("resources") or {}).get("limits") or {}
-    probes = {kind: _probe(body.get(f"{kind}Probe"), body) for kind in ("startup", "readiness", "liveness")}
-    hooks = body.get("lifecycle") or {}
+    probes = {kind: _probe(body.get(f"{kind}Probe"), actions[kind]) for kind in _PROBES}
     return Container(
         name=name,
         argv=argv,
@@ -138,8 +144,8 @@ def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known,
         restart=policy,
         is_sidecar=is_sidecar,
         **probes,
-        post_start=_action(hooks.get("postStart"), body),
-        pre_stop=_action(hooks.get("preStop"), body),
+        post_start=actions["postStart"],
+        pre_stop=actions["preStop"],
         memory_bytes=int(quantity(str(limits.get("memory") or "0")) or 0),
         termination_log=log,
         message_from_log=body.get("terminationMessagePolicy") == "FallbackToLogsOnError",
@@ -160,7 +166,7 @@ def _defaults(image: LocalImage, known: Known) -> dict[str, str]:
     if known.proxy and known.isolation is Isolation.NET:
         for name in ("http_proxy", "https_proxy"):
             made |= {name: known.proxy, name.upper(): known.proxy}
-        made["no_proxy"] = made["NO_PROXY"] = f".svc,.cluster.local,{known.api_server[0]}"
+        made["no_proxy"] = made["NO_PROXY"] = f"{known.api_server[0]},.svc,.cluster.local"
     return made
 
 
@@ -181,8 +187,13 @@ def _hidden(image: LocalImage, known: Known) -> tuple[Mount, ...]:
     return tuple(Mount(path, path, read_only=True) for path in sorted(needed) if path.startswith(own))
 
 
-def _probe(body: Body | None, container: Body) -> Probe | None:
-    action = _action(body, container)
+def _rewritten_action(action: Action | None, mounts: Sequence[Mount], names: Sequence[str]) -> Action | None:
+    if action is None:
+        return None
+    return replace(action, command=tuple(rewritten(each, mounts, names) for each in action.command))
+
+
+def _probe(body: Body | None, action: Action | None) -> Probe | None:
     if body is None or action is None:
         return None
     grace = body.get("terminationGracePeriodSeconds")

@@ -175,7 +175,7 @@ class Shim:
 
     def _wait(self, wakeup: int) -> None:
         now = time.time()
-        times = [self._life.next_time(), self._memory.next_time(now), *(each.deadline for each in self._doing.values())]
+        times = [self._life.next_time(), self._memory.next_time, *(each.deadline for each in self._doing.values())]
         times += [each.written_at + FLUSH_SECONDS for each in self._running.values() if each.writer.has_rest]
         timeout = min(times) - now
         for key, _ in self._selector.select(None if timeout == float("inf") else max(timeout, 0)):
@@ -286,7 +286,7 @@ class Shim:
             sys.stderr.write(f"preStop hook of {doing.step.container.name}: {message}\n")
 
     def _watch_memory(self, now: float) -> None:
-        if now < self._memory.next_time(now):
+        if now < self._memory.next_time:
             return
         alive = {name: each.started.pid for name, each in self._running.items() if each.ended is None}
         for name, why in self._memory.too_much(alive, now).items():

@@ -1,0 +1,392 @@
+"""What a pod with a local image finds within: variables, volumes, names, other containers; and probes and limits."""
+
+import functools
+import http.server
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from local_project import ROOT
+from running_pods import Pods, a_namespace, condition, cpu_nodes, phase, state, status
+
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import entering
+from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.local.pods.plan import Isolation
+
+
+@pytest.fixture(scope="module")
+def node(api: Api) -> Iterator[str]:
+    with cpu_nodes(api) as key:
+        yield key
+
+
+@pytest.fixture
+def pods(api: Api, node: str) -> Iterator[Pods]:
+    with a_namespace(api) as found:
+        yield found
+
+
+@pytest.fixture
+def is_apart(paths: Paths, node: str) -> bool:
+    chosen = Chosen.load(paths.pods)
+    assert chosen is not None
+    return chosen.isolation is not Isolation.PLAIN
+
+
+def config_map(pods: Pods, name: str, **data: str) -> None:
+    metadata = {"name": name, "namespace": pods.namespace}
+    pods.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def secret(pods: Pods, name: str, **data: str) -> None:
+    metadata = {"name": name, "namespace": pods.namespace}
+    pods.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
+
+
+def test_variables_come_from_everywhere(pods: Pods) -> None:
+    config_map(pods, "settings", RATE="0.1", STEPS="5")
+    secret(pods, "key", token="s3cret")
+    env = [
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"name": "MIB", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "key", "key": "token"}}},
+        {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "x", "optional": True}}},
+        {"name": "ALL", "value": "$(POD) $(C_STEPS) $$(POD) $(UNKNOWN)"},
+    ]
+    name = pods.make(
+        env=env,
+        envFrom=[{"prefix": "C_", "configMapRef": {"name": "settings"}}],
+        command=[
+            "sh",
+            "-c",
+            'echo "$LABEL,$CPUS,$MIB,$TOKEN,$ALL,${NONE-unset},$0"; test -n "$IP"',
+        ],
+        args=["$(C_RATE)"],
+        resources={"limits": {"cpu": "1500m", "memory": "64Mi"}},
+    )
+    assert phase(pods.ended(name)) == "Succeeded", pods.log(name)
+    assert pods.log(name) == f"{name},2,64,s3cret,{name} 5 $(POD) $(UNKNOWN),unset,0.1\n"
+
+
+def test_python_is_the_images_and_brings_the_workloads(pods: Pods) -> None:
+    code = "import sys, trainium_workloads; print(sys.version_info[:2], 'images/python-' in sys.prefix)"
+    assert pods.outcome(f"python -c {shlex.quote(code)}") == f"{sys.version_info[:2]} True\n"
+
+
+def test_volumes_are_where_they_are_mounted(pods: Pods, is_apart: bool) -> None:
+    config_map(pods, "files", **{"a.txt": "one", "b.txt": "two"})
+    secret(pods, "hidden", password="x")
+    items = [{"key": "b.txt", "path": "deep/c.txt"}]
+    volumes = [
+        {"name": "all", "configMap": {"name": "files"}},
+        {"name": "some", "configMap": {"name": "files", "items": items}},
+        {"name": "secret", "secret": {"secretName": "hidden", "defaultMode": 0o400}},
+        {"name": "labels", "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    mounts = [
+        {"name": "all", "mountPath": "/etc/all"},
+        {"name": "some", "mountPath": "/opt/some"},
+        {"name": "all", "mountPath": "/srv/one.txt", "subPath": "a.txt"},
+        {"name": "secret", "mountPath": "/etc/secret"},
+        {"name": "labels", "mountPath": "/labels"},
+        {"name": "memory", "mountPath": "/dev/shm"},
+        {"name": "scratch", "mountPath": "/scratch"},
+        {"name": "scratch", "mountPath": "/below", "subPath": "below"},
+        {"name": "scratch", "mountPath": "/readable", "readOnly": True},
+    ]
+    script = (
+        "cat /etc/all/a.txt /etc/all/b.txt /opt/some/deep/c.txt /srv/one.txt /etc/secret/password; echo; cat /labels/l;"
+        "echo; echo x > /below/x && ls /scratch/below /readable/below; echo y > /dev/shm/y && cat /dev/shm/y"
+    )
+    if is_apart:
+        script += "; touch /readable/z /etc/all/z 2>&1 | grep -c Read-only; df -k /dev/shm | awk 'END {print $2}'"
+    name = pods.make(script, spec={"volumes": volumes}, volumeMounts=mounts)
+    pods.ended(name)
+    lines = pods.log(name).splitlines()
+    assert lines[:2] == ["onetwotwoonex", f'app="{name}"']
+    assert [line for line in lines if line in ("x", "y")] == ["x", "x", "y"]
+    if is_apart:
+        assert lines[-2:] == ["2", "8192"]
+
+
+def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods: Pods, paths: Paths) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": pods.namespace},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "",
+            "volumeName": pods.namespace,
+        },
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": pods.namespace},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "capacity": {"storage": "1Gi"},
+            "storageClassName": "",
+            "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"},
+        },
+    }
+    pods.api.create(volume)
+    pods.api.create(claim)
+    spec = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+    mount = [{"name": "d", "mountPath": "/data"}]
+    reads = pods.make("until [ -e /data/x/y ]; do sleep 0.1; done; cat /data/x/y", spec=spec, volumeMounts=mount)
+    writes = pods.make(
+        "echo hello > /out/y",
+        spec=spec,
+        volumeMounts=[{"name": "d", "mountPath": "/out", "subPathExpr": "$(WHERE)"}],
+        env=[{"name": "WHERE", "value": "x"}],
+    )
+    assert phase(pods.ended(writes)) == "Succeeded"
+    assert phase(pods.ended(reads)) == "Succeeded"
+    assert pods.log(reads) == "hello\n"
+    assert (paths.claims / pods.namespace / "data" / "x" / "y").read_text() == "hello\n"
+    pods.api.request("DELETE", f"/api/v1/persistentvolumes/{pods.namespace}")
+
+
+def test_the_service_accounts_token_is_there_and_good(pods: Pods) -> None:
+    code = (
+        "import json, os, ssl, urllib.request as u\n"
+        "d = '/var/run/secrets/kubernetes.io/serviceaccount/'\n"
+        "c = ssl.create_default_context(cafile=d + 'ca.crt')\n"
+        "r = u.Request('https://%s:%s/apis/authentication.k8s.io/v1/selfsubjectreviews'\n"
+        "  % (os.environ['KUBERNETES_SERVICE_HOST'], os.environ['KUBERNETES_SERVICE_PORT']),\n"
+        '  data=b\'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}\',\n'
+        "  headers={'Authorization': 'Bearer ' + open(d + 'token').read(), 'Content-Type': 'application/json'})\n"
+        "print(json.load(u.urlopen(r, context=c))['status']['userInfo']['username'], open(d + 'namespace').read())\n"
+    )
+    log = pods.outcome(f"python -c {shlex.quote(code)}")
+    assert log == f"system:serviceaccount:{pods.namespace}:default {pods.namespace}\n"
+
+
+def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods: Pods) -> None:
+    mount = [{"name": "v", "mountPath": "/v"}]
+    image = "local/python"
+
+    def container(name: str, script: str, **more: object) -> dict[str, object]:
+        return {"name": name, "image": image, "command": ["sh", "-c", script], "volumeMounts": mount, **more}
+
+    side = "trap 'echo end >> /v/order; exit 0' TERM; echo side >> /v/order; while :; do sleep 0.1; done"
+    spec = {
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "initContainers": [
+            container("first", "echo first >> /v/order"),
+            container("side", side, restartPolicy="Always"),
+            container("second", "sleep 0.5; echo second >> /v/order"),
+        ],
+        "containers": [
+            container("a", "sleep 0.3; echo a >> /v/order; sleep 1; cat /v/order"),
+            container("b", "sleep 0.6; echo b >> /v/order"),
+        ],
+        "terminationGracePeriodSeconds": 5,
+    }
+    name = pods.make(spec=spec)
+    pods.when(name, lambda pod: phase(pod) == "Running")
+    pod = pods.ended(name)
+    assert phase(pod) == "Succeeded"
+    assert pods.log(name, container="a").split() == ["first", "side", "second", "a", "b"]
+    init = pod["status"]["initContainerStatuses"]
+    assert [each["state"]["terminated"]["exitCode"] for each in init] == [0, 0, 0]
+    assert condition(pod, "Initialized") == "True"
+
+
+def test_a_pod_whose_init_container_fails_has_failed(pods: Pods) -> None:
+    init = {"name": "i", "image": "local/python", "command": ["sh", "-c", "exit 5"]}
+    pod = pods.ended(pods.make("echo never", spec={"initContainers": [init]}))
+    assert phase(pod) == "Failed"
+    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+    assert "waiting" in state(pod)
+
+
+def test_probes_decide_about_ready_and_restarts(pods: Pods) -> None:
+    serve = "mkdir -p www && cd www && echo ok > ok && python -m http.server 8080"
+    http = {"httpGet": {"path": "/ok", "port": "web"}, "periodSeconds": 1, "initialDelaySeconds": 1}
+    ports = [{"name": "web", "containerPort": 8080}]
+    ready = pods.make(
+        f"sleep 1; {serve}",
+        readinessProbe=http,
+        startupProbe={"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+        ports=ports,
+    )
+    sick = pods.make(
+        "touch /tmp/well; sleep 1.5; rm /tmp/well; sleep 60",
+        spec={"restartPolicy": "Always"},
+        livenessProbe={
+            "exec": {"command": ["sh", "-c", "test -e ${TMPDIR:-/tmp}/well"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+            "terminationGracePeriodSeconds": 1,
+            "initialDelaySeconds": 1,
+        },
+    )
+    assert condition(pods.running(ready), "Ready") == "False"
+    pods.when(ready, lambda pod: condition(pod, "Ready") == "True" and status(pod)["started"])
+    pod = pods.when(sick, lambda pod: status(pod).get("restartCount"))
+    assert status(pod)["lastState"]["terminated"]["exitCode"] in (137, 143)
+    assert "liveness probe failed" in status(pod)["lastState"]["terminated"]["message"]
+
+
+def test_a_hook_comes_before_sigterm(pods: Pods) -> None:
+    script = "trap 'cat /v/hook; echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    name = pods.make(
+        script,
+        spec={"terminationGracePeriodSeconds": 10, "volumes": [{"name": "v", "emptyDir": {}}]},
+        volumeMounts=[{"name": "v", "mountPath": "/v"}],
+        lifecycle={"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.5; echo hook > /v/hook"]}}},
+    )
+    follow = pods.api.lines(f"/api/v1/namespaces/{pods.namespace}/pods/{name}/log", query={"follow": "true"})
+    pods.said(name, "ready")
+    pods.delete(name)
+    assert list(follow) == ["ready", "hook", "asked"]
+
+
+def test_a_container_that_takes_too_much_memory_is_killed(pods: Pods) -> None:
+    code = "x = bytearray(10**6)\nwhile True: x += bytearray(10**7)"
+    name = pods.make(f"exec python -c {shlex.quote(code)}", resources={"limits": {"memory": "200Mi"}})
+    ended = state(pods.ended(name))["terminated"]
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    assert "the limit is 200 MiB" in ended["message"]
+
+
+def test_a_pod_that_is_active_for_too_long_fails(pods: Pods) -> None:
+    pod = pods.ended(pods.make("sleep 60", spec={"activeDeadlineSeconds": 1}))
+    assert (phase(pod), pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_what_a_container_says_at_its_end_is_in_its_status(pods: Pods) -> None:
+    told = pods.make("echo because > /dev/termination-log; exit 1")
+    log = pods.make("echo reason; exit 1", terminationMessagePolicy="FallbackToLogsOnError")
+    assert state(pods.ended(told))["terminated"]["message"] == "because\n"
+    assert state(pods.ended(log))["terminated"]["message"] == "reason"
+
+
+def test_pods_of_a_headless_service_find_each_other(pods: Pods, is_apart: bool) -> None:
+    """As Volcano's plugin `svc` has it: host name and subdomain, and a service without an address."""
+    metadata = {"name": "job", "namespace": pods.namespace}
+    pods.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"clusterIP": "None", "selector": {"app": "one"}, "publishNotReadyAddresses": True},
+        }
+    )
+    port = 29555
+    listen = (
+        f"import socket, time; s = socket.create_server(('', {port})); print('up', flush=True); "
+        "s.accept()[0].sendall(b'hello'); time.sleep(60)"
+    )
+    connect = (
+        "import socket, sys, time\n"
+        "for _ in range(100):\n"
+        f"  try: s = socket.create_connection((sys.argv[1], {port})); print(s.recv(9).decode()); break\n"
+        "  except OSError: time.sleep(0.1)\n"
+    )
+    spec = {"subdomain": "job"}
+    pods.make(f"exec python -c {shlex.quote(listen)}", name="one", spec={**spec, "hostname": "one"})
+    pods.said("one", "up")
+    # Volcano tells the names; without namespaces that is how they are known.
+    env = [{"name": "VC_TASK_HOSTS", "value": "one.job"}]
+    other = pods.make(f"python -c {shlex.quote(connect)} ${{VC_TASK_HOSTS}}", spec=spec, env=env)
+    assert phase(pods.ended(other)) == "Succeeded"
+    assert pods.log(other) == "hello\n"
+    if is_apart:
+        names = f"one.job.{pods.namespace}.svc.cluster.local job"
+        log = pods.outcome(f"hostname; for n in {names}; do getent hosts $n; done", name="three")
+        assert log.splitlines()[0] == "three"
+
+
+def test_a_pod_of_a_job_ends_the_job(pods: Pods) -> None:
+    container = {"name": "c", "image": "local/python", "command": ["true"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": "task", "namespace": pods.namespace}
+    pods.api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
+    deadline = time.monotonic() + 30
+    while True:
+        job = pods.api.request("GET", f"/apis/batch/v1/namespaces/{pods.namespace}/jobs/task")
+        if any(each["type"] == "Complete" for each in job["status"].get("conditions") or ()):
+            break
+        assert time.monotonic() < deadline, job["status"]
+        time.sleep(0.1)
+    assert job["status"]["succeeded"] == 1
+
+
+def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
+    name = pods.make("echo $$ > /tmp/x; sleep 60", env=[{"name": "A", "value": "b"}])
+    pods.running(name)
+    place = entering.find(paths, f"pod/{name}", None, None)
+    assert place.container.name == "c"
+    code = (
+        "import sys; from pathlib import Path; from trainium_eks.local.pods import entering; "
+        "from trainium_eks.local.paths import Paths; "
+        "sys.exit(entering.run(entering.find(Paths(Path(sys.argv[1])), sys.argv[2], None, 'c'), sys.argv[3:]))"
+    )
+
+    def run(*command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-c", code, str(paths.root), name, *command],
+            cwd=ROOT,
+            input="typed",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    done = run("sh", "-c", 'echo "$A"; cat; exit 7')
+    assert (done.stdout, done.returncode) == ("b\ntyped", 7), done.stderr
+    assert run("sh", "-c", "kill -9 $$").returncode == 137
+    missing = run("no-such")
+    assert (missing.returncode, "executable file not found" in missing.stderr) == (126, True)
+
+
+def test_kubectl_exec_says_what_to_use_instead(pods: Pods, paths: Paths, binaries: Mapping[str, Path]) -> None:
+    name = pods.make("sleep 60")
+    pods.running(name)
+    command = [binaries["kubectl"], f"--kubeconfig={paths.kubeconfig}", f"--namespace={pods.namespace}"]
+    done = subprocess.run([*command, "exec", name, "--", "ls"], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "trn local exec POD -- command" in done.stderr
+
+
+def test_a_pod_reaches_servers_of_the_machine_and_its_own(pods: Pods, tmp_path: Path) -> None:
+    (tmp_path / "here").write_text("machine")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        code = (
+            "import http.server, os, sys, threading, urllib.request as u\n"
+            "os.chdir(os.environ.get('TMPDIR', '/tmp')); open('own', 'w').write('pod')\n"
+            "s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n"
+            "threading.Thread(target=s.serve_forever, daemon=True).start()\n"
+            "print(u.urlopen(f'http://127.0.0.1:{sys.argv[1]}/here').read().decode())\n"
+            "print(u.urlopen(f'http://localhost:{s.server_port}/own').read().decode())\n"
+        )
+        log = pods.outcome(f"python -c {shlex.quote(code)} {server.server_port} 2>/dev/null")
+        server.shutdown()
+    assert log == "machine\npod\n"
+
+
+def test_the_machine_is_read_only_within(pods: Pods, is_apart: bool) -> None:
+    if not is_apart:
+        pytest.skip("pods are not kept apart from the machine's files here")
+    log = pods.outcome("touch /usr/x /etc/x /root/x 2>&1 | grep -c Read-only; touch /x /tmp/x && echo own; id -u")
+    assert log.split() == ["3", "own", "0"]
