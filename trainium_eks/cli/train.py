@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -122,22 +122,21 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
     if asked.scale:
         scale.for_gang(session, prepared.group, job.nodes, _say)
     if asked.torchx:
-        name = submit_by_torchx(job, session)
+        job = replace(job, name=submit_by_torchx(job, session))
     else:
         archive = prepared.workspace.archive if prepared.workspace else ""
         submission.submit(session.api, job, prepared.manifest, archive)
-        name = job.name
     follows = not (asked.detach or asked.wait or seat.as_json)
     waits = asked.wait and not asked.detach
     if not seat.as_json:
-        _say(as_typed(_submitted(job, name, waits=waits or follows)))
+        _say(as_typed(_submitted(job, waits=waits or follows)))
     if follows:
-        return _follow(name, seat, session)
-    state = _wait(name, session) if waits else ""
+        return _follow(job.name, seat, session)
+    state = _wait(job.name, session) if waits else ""
     if seat.as_json:
-        write(json.dumps(_document(job, name, state), indent=2) + "\n")
+        write(json.dumps(_document(job, state), indent=2) + "\n")
     elif waits:
-        _say(f"The job {name} is {state}.")
+        _say(f"The job {job.name} is {state}.")
     return 0 if state in ("", SUCCEEDED) else FAILED
 
 
@@ -166,10 +165,10 @@ def _wait(name: str, session: Session) -> str:
         time.sleep(LOOK_SECONDS)
 
 
-def _document(job: TrainingJob, name: str, state: str) -> dict[str, Any]:
+def _document(job: TrainingJob, state: str) -> dict[str, Any]:
     return {
         "schemaVersion": SCHEMA_VERSION,
-        "job": name,
+        "job": job.name,
         "kind": job.kind,
         "namespace": job.namespace,
         "queue": job.queue,
@@ -185,8 +184,8 @@ def _document(job: TrainingJob, name: str, state: str) -> dict[str, Any]:
     }
 
 
-def _submitted(job: TrainingJob, name: str, *, waits: bool) -> str:
-    lines = [f"Submitted {name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
+def _submitted(job: TrainingJob, *, waits: bool) -> str:
+    lines = [f"Submitted {job.name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
     if job.output:
         lines.append(f"  Output: {job.output}")
     if job.cache is not None:
@@ -194,7 +193,7 @@ def _submitted(job: TrainingJob, name: str, *, waits: bool) -> str:
     if job.capacity_ends:
         lines.append(f"  The nodes' Capacity Block ends at {job.capacity_ends}; save before.")
     if not waits:
-        lines.append(f"  Watch: trn status {name} · trn logs {name} -f")
+        lines.append(f"  Watch: trn status {job.name} · trn logs {job.name} -f")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """What ``trn train`` is told, and the request that it makes."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -72,7 +72,7 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
         nodes=asked.nodes,
         ranks_per_node=asked.ranks_per_node,
         precision=asked.precision,
-        backend=_backend(asked.backend),
+        backend=cast("Backend | None", _one_of("--backend", asked.backend, BACKENDS)),
         cache_set=asked.cache_set,
         compiler=asked.compiler,
         queue=asked.queue,
@@ -80,8 +80,8 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
         retries=asked.retries,
         restarts_in_place=asked.max_restarts,
         grace_seconds=asked.grace,
-        topology=Topology(cast("TopologyMode", asked.topology), asked.tier) if asked.topology else None,
-        rendezvous=asked.rendezvous,
+        topology=_topology(asked),
+        rendezvous=_one_of("--rendezvous", asked.rendezvous or None, ("c10d", "etcd")) or "",
         env=_variables(asked.env),
         data=asked.data,
         has_workspace=workspace is not None,
@@ -116,10 +116,15 @@ def _example(name: str) -> str:
     return EXAMPLES[name] if name else ""
 
 
-def _backend(name: str | None) -> Backend | None:
-    if name is not None and name not in BACKENDS:
-        raise Failure(WRONG_USAGE, f"--backend {name}: there are {', '.join(BACKENDS)}")
-    return name
+def _topology(asked: Asked) -> Topology | None:
+    mode = _one_of("--topology", asked.topology, ("hard", "soft"))
+    return Topology(cast("TopologyMode", mode), asked.tier) if mode else None
+
+
+def _one_of(option: str, word: str | None, words: Sequence[str]) -> str | None:
+    if word is not None and word not in words:
+        raise Failure(WRONG_USAGE, f"{option} {word}: there are {', '.join(words)}")
+    return word
 
 
 def _variables(pairs: tuple[str, ...]) -> dict[str, str]:

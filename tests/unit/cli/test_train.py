@@ -1,0 +1,416 @@
+"""``trn train``, ``trn scale`` and ``trn kubeconfig`` as they are typed, on an API server that only remembers."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster_snapshots import EFA, NEURON, group, outputs
+from typer.testing import CliRunner, Result
+
+from trainium_eks.checks.local_report import LocalReport
+from trainium_eks.cli import kubeconfig, scale, train, train_torchx
+from trainium_eks.cli.app import app
+from trainium_eks.cli.cluster_access import Source
+from trainium_eks.cli.failure import Failure
+from trainium_eks.cli.session import Seat, Session
+from trainium_eks.launch.aws import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.local.nodes import resizing
+from trainium_eks.local.objects.api_types import NoSuchKind, ObjectReference
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import images
+from trainium_eks.local.pods.images import LocalImage
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.problems import Problem
+
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
+STACK = outputs(
+    nodeGroups=[group("ng1", NEURON, 8, 2), {**group("free", NEURON, 8, None), "minSize": 1}],
+    queues={"test": {NEURON: 64, EFA: 32}},
+    imageRepository="123456789012.dkr.ecr.us-west-2.amazonaws.com/train",
+)
+
+
+class RememberingApi:
+    """Keeps what it is told, and lists it."""
+
+    def __init__(self) -> None:
+        self.objects: list[dict[str, Any]] = []
+        self.nodes = 2
+        self.has_volcano = True
+        self.may_submit = True
+
+    def list(self, api_version: str, kind: str, **_: str) -> list[dict[str, Any]]:
+        if kind == "Node":
+            ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+            labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
+            return [{"metadata": {"name": str(n), "labels": labels}, "status": ready} for n in range(self.nodes)]
+        if "volcano" in api_version and not self.has_volcano:
+            raise NoSuchKind("no Volcano")
+        return [each for each in self.objects if each["kind"] == kind and each["apiVersion"] == api_version]
+
+    def request(self, *words: Any, **_: Any) -> dict[str, Any]:
+        if words[1].endswith("selfsubjectaccessreviews"):
+            return {"status": {"allowed": self.may_submit}}
+        return {}
+
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        if not self.has_volcano:
+            raise NoSuchKind("no Volcano")
+        made = json.loads(json.dumps(manifest))
+        made["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-11-21T10:00:00Z"}
+        if not dry_run:
+            self.objects.append(made)
+        return made  # type: ignore[no-any-return]
+
+    def get(self, reference: ObjectReference) -> dict[str, Any] | None:
+        [found] = [each for each in self.objects if each["metadata"]["name"] == reference.name]
+        return {**found, "status": {"state": {"phase": "Completed", "lastTransitionTime": "2026-11-21T10:01:00Z"}}}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
+    """A deployed stack's API server; ECR holds one image."""
+    made = RememberingApi()
+    _open(monkeypatch, Source("dev", STACK), made)
+    monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
+    monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
+    return made
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RememberingApi:
+    """A local cloud's."""
+    made = RememberingApi()
+    source = Source("local", STACK, LocalReport(), Paths.of(tmp_path, "local"))
+    _open(monkeypatch, source, made)
+    monkeypatch.setattr(images, "find", {"torch": _image("torch"), "python": _image("python")}.get)
+    return made
+
+
+def _image(name: str) -> LocalImage:
+    return LocalImage(name, "0" * 12, Path("/nowhere"), has_torch=name == "torch")
+
+
+def _open(monkeypatch: pytest.MonkeyPatch, source: Source, api: RememberingApi) -> None:
+    @contextmanager
+    def opened(seat: Seat) -> Iterator[Session]:
+        yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(train, "open_session", opened)
+    monkeypatch.setattr(scale, "open_session", opened)
+
+
+def _trn(command: str) -> Result:
+    return CliRunner().invoke(app, shlex.split(command))
+
+
+def _document(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+# --- train and compile ------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_prints_the_object_and_the_equal_torchx_command(api: RememberingApi) -> None:
+    result = _trn("train --module train --dry-run -- --batch_size 16")
+    assert result.exit_code == 0
+    made = yaml.safe_load(result.stdout)
+    assert made["metadata"]["namespace"] == "training"
+    assert len(made["spec"]["tasks"]) == 2
+    assert "&id" not in result.stdout
+    assert "# The same by TorchX: torchx run -s kubernetes -cfg queue=test,namespace=training" in result.stdout
+    assert api.objects == []
+
+
+def test_a_dry_run_as_json_is_one_document(api: RememberingApi) -> None:
+    document = _document(_trn("train --module train --dry-run --json"))
+    assert document["job"]["kind"] == "Job"
+    assert document["torchx"][:2] == ["torchx", "run"]
+
+
+def test_what_is_submitted_is_what_the_dry_run_shows(api: RememberingApi) -> None:
+    shown = _document(_trn("train --module train --name one --dry-run --json"))["job"]
+    told = _document(_trn("train --module train --name one --json"))
+    [made] = api.objects
+    assert made["spec"] == shown["spec"]
+    assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
+
+
+def test_precompile_is_compile(api: RememberingApi) -> None:
+    made = [
+        _document(_trn(f"{command} --module train --name one --model bert --dry-run --json"))["job"]
+        for command in ("compile", "train --precompile")
+    ]
+    assert made[0] == made[1]
+    assert made[0]["metadata"]["labels"]["trainium-eks/kind"] == "compile"
+    assert made[0]["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
+
+
+@pytest.mark.parametrize(("options", "precision"), [("", "bf16"), ("--no-bf16", "fp32"), ("--precision fp32", "fp32")])
+def test_precision_by_either_option(api: RememberingApi, options: str, precision: str) -> None:
+    document = _document(_trn(f"train --module train --dry-run --json {options}"))
+    env = document["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "TRN_PRECISION", "value": precision} in env
+
+
+def test_a_script_travels_with_its_job(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    monkeypatch.chdir(tmp_path)
+    _document(_trn("train --script train.py --json"))
+    files, job = api.objects
+    assert (files["kind"], job["kind"]) == ("ConfigMap", "Job")
+    spec = job["spec"]["tasks"][0]["template"]["spec"]
+    assert {"name": "workspace-archive", "configMap": {"name": files["metadata"]["name"]}} in spec["volumes"]
+    assert spec["containers"][0]["workingDir"] == "/workspace"
+
+
+def test_an_absolute_path_is_a_file_of_the_image(api: RememberingApi) -> None:
+    document = _document(_trn("train --script /opt/train.py --dry-run --json"))
+    assert "initContainers" not in document["job"]["spec"]["tasks"][0]["template"]["spec"]
+
+
+def test_a_missing_script_is_the_one_thing_said_of_it(
+    api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = _trn("train --script none.py --queue tset")
+    assert result.exit_code == 2
+    assert result.stderr.count("--script") == 1
+    assert "set --queue to test" in result.stderr
+    assert api.objects == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--example gradient-sums", "did you mean gradient-sum?"),
+        ("--module m --backend gpu", "--backend gpu: there are xla, neuron, cuda, cpu"),
+        ("--module m --env A", "write it as NAME=VALUE"),
+        ('--module m --script-args "\'"', "cannot be read as words of a shell"),
+        ("--module m --topology near", "--topology near: there are hard, soft"),
+        ("--module m --rendezvous zookeeper", "--rendezvous zookeeper: there are c10d, etcd"),
+    ],
+)
+def test_options_that_cannot_be_read(api: RememberingApi, options: str, words: str) -> None:
+    result = _trn(f"train {options}")
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_namespace_without_rights(api: RememberingApi) -> None:
+    api.may_submit = False
+    result = _trn("train --module m --nodes 9")
+    assert result.exit_code == 2
+    assert "you may not submit Volcano jobs in the namespace training" in result.stderr
+    assert "set --nodes to 4" in result.stderr
+
+
+def test_without_volcano_nothing_is_made(local: RememberingApi) -> None:
+    local.has_volcano = False
+    assert _trn("train --example gradient-sum --dry-run").exit_code == 0
+    result = _trn("train --example gradient-sum")
+    assert result.exit_code == 1
+    assert "there is no Volcano in this cluster" in result.stderr
+
+
+def test_a_local_stack_says_what_it_does(local: RememberingApi) -> None:
+    result = _trn("train --example gradient-sum --detach")
+    assert result.exit_code == 0
+    assert "Local cloud: backend cpu, 2 nodes with 1 rank each" in result.stderr
+    [job] = local.objects
+    assert job["metadata"]["annotations"]["trainium-eks/image"] == "local/torch"
+
+
+def test_without_torch_on_this_machine_the_gang_does_without(
+    local: RememberingApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
+    document = _document(_trn("train --example gradient-sum --json"))
+    assert (document["image"], document["launcher"]) == ("local/python", "gang")
+
+
+@pytest.mark.parametrize(
+    ("image", "fix"),
+    [("local/none", "make it with `trn local images make none"), ("repo/x:1", "set --image to local/torch")],
+)
+def test_images_that_the_local_cloud_lacks(local: RememberingApi, image: str, fix: str) -> None:
+    result = _trn(f"train --example gradient-sum --image {image}")
+    assert result.exit_code == 2
+    assert fix.partition("`")[0] in result.stderr
+
+
+def test_the_exit_code_is_the_jobs(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = _document(_trn("train --module m --wait --json"))
+    assert document["state"] == "Completed"
+    failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "2026-11-21T10:01:00Z"}}}
+    monkeypatch.setattr(api, "get", lambda _: {**api.objects[-1], **failed})
+    assert _trn("train --module m --wait").exit_code == 1
+
+
+def test_an_image_that_ecr_lacks(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Aws, "image_problem", lambda *_: Problem("--image", "the repository has no image x", "push it"))
+    assert "the repository has no image x" in _trn("train --module m --image a/b:x").stderr
+    monkeypatch.setattr(Aws, "newest_image", lambda *_: "")
+    assert "trn image push" in _trn("train --module m").stderr
+
+
+def test_an_ecr_that_cannot_be_asked_does_not_stop_a_job(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AwsError("cannot look into ECR")
+
+    monkeypatch.setattr(Aws, "image_problem", refuse)
+    result = _trn("train --module m --image a/b:x --detach")
+    assert result.exit_code == 0
+    assert "warning: cannot look into ECR" in result.stderr
+
+
+def test_torchx_missing(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    result = _trn("train --module m --torchx")
+    assert result.exit_code == 2
+    assert "pip install 'torchx[kubernetes]==0.7.0'" in result.stderr
+
+
+def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torchx = tmp_path / "torchx"
+    torchx.write_text('#!/bin/sh\necho "$@" > $0.args\necho kubernetes://torchx/training:m-abc123\n')
+    torchx.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    document = _document(_trn("train --module m --torchx --json"))
+    assert document["job"] == "m-abc123"
+    assert document["output"] == "/data/output/m-abc123"
+    words = (tmp_path / "torchx.args").read_text()
+    assert words.startswith("run -s kubernetes -cfg queue=test,namespace=training,service_account=trainer --workspace ")
+    assert f"{train_torchx.component()}:trainium_ddp" in words
+    torchx.write_text("#!/bin/sh\necho why >&2; exit 1\n")
+    assert "why" in _trn("train --module m --torchx").stderr
+
+
+def test_the_component_is_there() -> None:
+    assert Path(train_torchx.component()).is_file()
+
+
+# --- scale ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
+    """What EKS was asked for."""
+    asked: list[tuple[str, str, int]] = []
+    monkeypatch.setattr(Aws, "scale", lambda _, cluster, name, nodes: asked.append((cluster, name, nodes)))
+    monkeypatch.setattr(Aws, "group_size", lambda *_: GroupSize(4, 0, 4, "ACTIVE", ("NoCapacity: none left",)))
+    monkeypatch.setattr(scale, "LOOK_SECONDS", 0.01)
+    return asked
+
+
+def test_scaling_says_what_it_costs_and_that_up_sets_it_back(
+    api: RememberingApi, scaled: list[tuple[str, str, int]]
+) -> None:
+    result = _trn("scale ng1 4 --no-wait")
+    assert result.exit_code == 0
+    assert scaled == [("trn-dev", "ng1-eks", 4)]
+    assert "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-" in result.stderr
+    assert "the next `up` sets it back" in result.stderr
+    assert "sets it back" not in _trn("scale free 4 --no-wait").stderr
+
+
+def test_scaling_waits_for_ready_nodes(api: RememberingApi, scaled: object) -> None:
+    assert _document(_trn("scale ng1 2 --json")) == {"schemaVersion": 1, "group": "ng1", "nodes": 2, "before": 2}
+
+
+def test_scaling_that_gets_no_nodes_says_what_eks_says(
+    api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scale, "READY_SECONDS", 0.05)
+    result = _trn("scale ng1 3")
+    assert result.exit_code == 1
+    assert "2 of 3 nodes are Ready after" in result.stderr
+    assert "NoCapacity: none left" in result.stderr
+
+
+@pytest.mark.parametrize(("command", "fix"), [("scale ng1 5", "set NODES to 4"), ("scale free 0", "set NODES to 1")])
+def test_limits_of_a_group(api: RememberingApi, scaled: list[object], command: str, fix: str) -> None:
+    result = _trn(command)
+    assert result.exit_code == 2
+    assert fix in result.stderr
+    assert scaled == []
+
+
+def test_an_unknown_group(api: RememberingApi) -> None:
+    assert "set --group to ng1" in _trn("scale ng2 1").stderr
+
+
+def test_training_scales_a_group_that_is_too_small(api: RememberingApi, scaled: list[object]) -> None:
+    assert _trn("train --module m --nodes 3 --detach").exit_code == 0
+    assert scaled == [("trn-dev", "ng1-eks", 3)]
+    assert _trn("train --module m --nodes 2 --detach").exit_code == 0
+    assert _trn("train --module m --nodes 4 --detach --no-scale").exit_code == 0
+    assert len(scaled) == 1
+
+
+def test_who_may_not_scale_submits_all_the_same(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NotAllowed("cannot scale the node group: not authorized")
+
+    monkeypatch.setattr(Aws, "scale", refuse)
+    result = _trn("train --module m --nodes 3 --detach")
+    assert result.exit_code == 0
+    assert "ask whoever may run" in result.stderr
+    assert len(api.objects) == 1
+
+
+def test_a_local_group_gets_simulated_nodes(local: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def resize(paths: Paths, name: str, nodes: int, *_: object) -> None:
+        asked.append((name, nodes))
+        local.nodes = nodes
+
+    monkeypatch.setattr(resizing, "resize", resize)
+    result = _trn("scale ng1 3")
+    assert result.exit_code == 0
+    assert asked == [("ng1-eks", 3)]
+    assert "simulated" in result.stderr
+
+
+# --- kubeconfig -------------------------------------------------------------------------------------------------------
+
+
+def _config(**context: str) -> str:
+    return json.dumps(
+        {
+            "clusters": [{"name": "c", "cluster": {}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", **context}}],
+            "current-context": "c",
+        }
+    )
+
+
+def test_a_kubeconfig_in_the_namespace() -> None:
+    for text in (_config(), _config(namespace="default")):
+        document: Any = kubeconfig.in_namespace(text, "training")
+        assert document["contexts"][0]["context"] == {"cluster": "c", "user": "u", "namespace": "training"}
+
+
+@pytest.mark.parametrize("text", ["[secret]", "", "{}", '{"current-context": "x", "contexts": []}'])
+def test_outputs_without_a_kubeconfig(text: str) -> None:
+    with pytest.raises(Failure, match="hold no kubeconfig"):
+        kubeconfig.in_namespace(text, "training")
+
+
+def test_the_kubeconfig_of_a_deployed_stack(tmp_path: Path) -> None:
+    file = tmp_path / "outputs.json"
+    data = {**STACK.model_dump(by_alias=True, mode="json"), "kubeconfig": _config()}
+    StackOutputs.parse(data)
+    file.write_text(json.dumps(data))
+    result = _trn(f"kubeconfig --outputs {file}")
+    assert result.exit_code == 0, result.stderr
+    assert yaml.safe_load(result.stdout)["contexts"][0]["context"]["namespace"] == "training"
+    assert _trn(f"kubeconfig --outputs {file} --namespace trainign").exit_code == 2
