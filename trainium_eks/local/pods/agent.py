@@ -56,6 +56,7 @@ class Agent:
         self._paths = paths
         self._asked = asked
         self._workers: dict[str, Worker] = {}
+        self._last_address = network.GATEWAY
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._services: dict[str, Body] = {}
         self._shims = shims(paths)
@@ -125,7 +126,8 @@ class Agent:
 
     def free_address(self) -> str:
         """One that no pod has."""
-        return network.free_address([each.address for each in self._workers.values()])
+        self._last_address = network.free_address([each.address for each in self._workers.values()], self._last_address)
+        return self._last_address
 
     def services(self) -> Sequence[Body]:
         """All that are known."""

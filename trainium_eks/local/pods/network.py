@@ -8,6 +8,7 @@ import ipaddress
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
@@ -27,10 +28,19 @@ SHARED_ADDRESS = "127.0.0.1"
 _BRIDGE = "pods"
 
 
-def free_address(taken: Collection[str]) -> str:
-    """The first address that no pod has."""
-    used = set(taken)
-    return next(str(each) for each in list(RANGE.hosts())[1:] if str(each) not in used)
+def free_address(taken: Collection[str], last: str = GATEWAY) -> str:
+    """The next address that no pod has, the one after the largest being the first: others may still send to a pod that
+    has just gone.
+
+    Args:
+        taken: addresses of pods.
+        last: the one that was given last.
+    """
+    used = {*taken, GATEWAY}
+    hosts = RANGE.num_addresses - 2
+    after = int(ipaddress.ip_address(last)) - int(RANGE[0])
+    places = ((after + step - 1) % hosts + 1 for step in range(1, hosts + 1))
+    return next(str(RANGE[place]) for place in places if str(RANGE[place]) not in used)
 
 
 def hold() -> None:
@@ -63,18 +73,28 @@ def plug(pod: int, network: int, address: str) -> None:
     """
     # A name of at most 15 characters that no other pod's has.
     name = f"p{address.partition('.')[2].replace('.', '-')}"
-    _in(network, [f"link add {name} type veth peer name eth0 netns {pod}", f"link set {name} master {_BRIDGE} up"])
+    link = [f"link add {name} type veth peer name eth0 netns {pod}", f"link set {name} master {_BRIDGE} up"]
+    _in(network, link, replacing=name)
     address_ = f"address add {address}/{RANGE.prefixlen} dev eth0"
     _in(pod, ["link set lo up", address_, "link set eth0 up"])
 
 
-def _in(pid: int, lines: Sequence[str]) -> None:
+def _in(pid: int, lines: Sequence[str], *, replacing: str = "") -> None:
+    """Runs commands in the network of a process.
+
+    Args:
+        pid: the process.
+        lines: commands of ``ip``.
+        replacing: link that is deleted first, if it is there: the kernel keeps the network of a pod that has gone, and
+            with it its link, for up to two minutes while it waits for the last word of a peer.
+    """
     child = os.fork()
     if child == 0:
         code = 1
         try:
             linux.join(pid, Namespaces.USER | Namespaces.NET)
-            _ip(lines)
+            there = replacing in [name for _, name in socket.if_nameindex()]
+            _ip([f"link delete {replacing}", *lines] if there else lines)
             code = 0
         except OSError as error:
             sys.stderr.write(f"network of process {pid}: {error}\n")
