@@ -30,7 +30,8 @@ def status(found: "JobStatus") -> RenderableType:
 def _title(found: "JobStatus") -> Text:
     job = found.job
     nodes = f"{job.nodes} node{'' if job.nodes == 1 else 's'}"
-    ranks = f" x {job.ranks_per_node} ranks" if job.ranks_per_node else ""
+    each = job.ranks_per_node
+    ranks = f" x {each} rank{'' if each == 1 else 's'}" if each else ""
     title = Text(job.name, "bold")
     parts = (job.kind, f"queue {job.queue}" if job.queue else "", f"{nodes}{ranks}")
     return title.append(f"  {' · '.join(filter(None, parts))}", "not bold dim")
@@ -62,12 +63,12 @@ def _ended(found: "JobStatus", age: str) -> Iterable[RenderableType]:
     first = endings.first_failure(found.exits)
     if job.state == "Completed":
         yield Text(f"completed after {age}", "green")
-    elif job.state != "Failed" or first is None:
+    elif first is None:
         yield Text(f"{job.state.lower()} after {age}", "red")
     else:
         node = f"node {first.node} ({first.pod})" if first.node is not None else first.pod
         rank = f", rank {found.failed_rank} there," if found.failed_rank is not None else ""
-        yield Text(f"failed after {age}: {node}{rank} ended first with {first.meaning}", "bold red")
+        yield Text(f"{job.state.lower()} after {age}: {node}{rank} ended first with {first.meaning}", "bold red")
         if first.message:
             yield Text(first.message, "red")
 

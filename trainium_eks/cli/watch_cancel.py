@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trainium_eks.checks.cluster import Object
@@ -140,8 +139,7 @@ def _files(session: Session, directory: str) -> tuple[str, ...]:
     paths = session.source.paths
     if paths is None or not directory.startswith("/data/"):
         return ()
-    here: Path = paths.root / "claims" / session.namespace.name / session.namespace.claim
-    found = here / directory.removeprefix("/data/")
+    found = paths.claims / session.namespace.name / session.namespace.claim / directory.removeprefix("/data/")
     return tuple(sorted(each.name for each in found.iterdir())) if found.is_dir() else ()
 
 

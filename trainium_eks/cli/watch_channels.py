@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
 from kubernetes.client import CoreV1Api  # type: ignore[import-untyped]
 from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
 from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
@@ -20,6 +21,9 @@ from kubernetes.stream import portforward, stream  # type: ignore[import-untyped
 from trainium_eks.cli.session import Session
 
 CHUNK = 65536
+
+ERROR_CHANNEL = 3
+"""Of ``exec``: how the command ended, as a ``Status``."""
 
 
 class NoWay(Exception):  # noqa: N818 - reads as what it is where it is raised
@@ -45,9 +49,9 @@ def lines(session: Session, pod: str, container: str, command: Sequence[str]) ->
             yield from whole
         if rest:
             yield rest
-        code = channel.returncode
-        if code:
-            raise NoWay(complaint.strip() or f"the command ended with exit code {code}")
+        why = _ending(channel.read_channel(ERROR_CHANNEL))
+        if why:
+            raise NoWay(complaint.strip() or why)
     finally:
         channel.close()
 
@@ -126,6 +130,24 @@ def _opened(open_: Callable[[], Any]) -> Any:
         if isinstance(error.__context__, ApiException):
             raise NoWay(_why(error.__context__)) from None
         raise
+
+
+def _ending(told: str) -> str:
+    """Why a command did not end well; empty where it did.
+
+    A kubelet that runs no commands says so in its own words: the API server has opened the channel by then.
+    """
+    try:
+        status = yaml.safe_load(told) if told else {"status": "Success"}
+    except yaml.YAMLError:
+        return told.strip()
+    if not isinstance(status, dict) or "status" not in status:
+        return told.strip() if not isinstance(status, dict) else str(status.get("message") or told).strip()
+    if status["status"] == "Success":
+        return ""
+    causes = (status.get("details") or {}).get("causes") or ()
+    code = next((each.get("message") for each in causes if each.get("reason") == "ExitCode"), None)
+    return f"the command ended with exit code {code}" if code else str(status.get("message") or "it failed")
 
 
 def _core(session: Session) -> Any:

@@ -169,10 +169,11 @@ def targets(pods: Sequence[Object], wanted: Wanted) -> list[Object]:
 
 
 def _once(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> int:
-    chosen = targets(watch_read.pods_of(session, job), wanted)
+    there = watch_read.pods_of(session, job)
+    chosen = targets(there, wanted)
     pods = [pod for pod in chosen if has_begun(pod)]
     if not pods:
-        raise Failure(FAILED, _no_log(session, job, chosen))
+        raise Failure(FAILED, _no_log(session, job, chosen, there))
     from trainium_eks.local.objects.api import ApiError
 
     def read(pod: Object) -> tuple[list[Shown], str]:
@@ -207,7 +208,9 @@ def has_begun(pod: Object) -> bool:
     return any("running" in state or "terminated" in state for state in (each.get("state") or {} for each in statuses))
 
 
-def _no_log(session: Session, job: WatchedJob, chosen: Sequence[Object]) -> str:
+def _no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
+    if job.ended is not None and not chosen and there:
+        return f"{job.name} is {job.state.lower()}: that pod is gone; what is left: trn logs {job.name} --all"
     if job.ended is not None and not chosen:
         return (
             f"{job.name} is {job.state.lower()}: the pods are gone, and their logs too; what it wrote is on the volume"

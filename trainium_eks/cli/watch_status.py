@@ -24,6 +24,10 @@ from trainium_eks.local.changes import LocalError
 LOOK_SECONDS = 2.0
 """Between two looks of a live view."""
 
+FAILURES = ("Failed", "Terminated")
+"""States of a job that did not end well by itself: ``Terminated`` is what no restart can mend, such as a script that is
+not there."""
+
 LAST_LINES = 12
 """Of the log of the pod that failed first."""
 
@@ -54,7 +58,7 @@ class JobStatus:
     @property
     def failed(self) -> bool:
         """Whether it needs somebody: it failed, or stands still."""
-        return self.job.state == "Failed" or (self.progress is not None and self.progress.stalled)
+        return self.job.state in FAILURES or (self.progress is not None and self.progress.stalled)
 
     def to_json(self) -> dict[str, Any]:
         """For tools."""
@@ -128,7 +132,7 @@ def _status(
     restarts: Sequence[Restart],
 ) -> JobStatus:
     exits = endings.exits(pods)
-    first = endings.first_failure(exits) if job.state == "Failed" else None
+    first = endings.first_failure(exits) if job.state in FAILURES else None
     log = _log_of(session, first, pods) if first else []
     cause = endings.root_cause("\n".join(log))
     ends = (job.source["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends"))

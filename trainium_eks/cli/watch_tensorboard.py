@@ -193,7 +193,7 @@ def _here(seat: Seat, session: Session, name: str, directory: str, port: int) ->
     """The claim is a directory of this machine: a TensorBoard of this machine reads it, without a pod."""
     paths = session.source.paths
     assert paths is not None
-    claim = paths.root / "claims" / session.namespace.name / session.namespace.claim
+    claim = paths.claims / session.namespace.name / session.namespace.claim
     logs = claim / directory.removeprefix(f"{DATA}/")
     program = _program()
     if program is None:

@@ -4,10 +4,13 @@ Read by neuron-monitor (or nvidia-smi) in the job's own pods: neuron-monitor's D
 may not reach, and sees the devices of all teams (decision 41).
 """
 
+import contextlib
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -20,7 +23,7 @@ from trainium_eks.cli.render import show_sections
 from trainium_eks.cli.render_watch import steps_lines
 from trainium_eks.cli.session import INTERRUPTED, Seat, Session
 from trainium_eks.launch.scene import is_running
-from trainium_eks.launch.usage import Reader, script
+from trainium_eks.launch.usage import NodeUsage, Reader, script
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.local.changes import LocalError
 
@@ -40,6 +43,7 @@ class _Node:
     """One node, read by a thread."""
 
     pod: str
+    uid: str
     place: int
     name: str
     reader: Reader = field(default_factory=Reader)
@@ -79,7 +83,10 @@ def _job(session: Session, name: str | None) -> WatchedJob:
 
 
 def _nodes(session: Session, pods: Sequence[Object]) -> list[_Node]:
-    nodes = [_Node(name_of(pod), at, str(pod["spec"].get("nodeName"))) for at, pod in enumerate(pods[:MOST_NODES])]
+    nodes = [
+        _Node(name_of(pod), str(pod["metadata"]["uid"]), at, str(pod["spec"].get("nodeName")))
+        for at, pod in enumerate(pods[:MOST_NODES])
+    ]
     for node, pod in zip(nodes, pods, strict=False):
         container = str(pod["spec"]["containers"][0]["name"])
         threading.Thread(target=_read, args=(session, node, container), daemon=True).start()
@@ -87,6 +94,9 @@ def _nodes(session: Session, pods: Sequence[Object]) -> list[_Node]:
 
 
 def _read(session: Session, node: _Node, container: str) -> None:
+    if session.source.paths is not None:
+        _read_here(session.source.paths.pods / node.uid, node, container)
+        return
     from trainium_eks.cli import watch_channels
 
     try:
@@ -94,22 +104,48 @@ def _read(session: Session, node: _Node, container: str) -> None:
             node.reader.line(line)
         node.trouble = "it said no more"
     except watch_channels.NoWay as error:
-        node.trouble = _explained(session, str(error))
+        node.trouble = _explained(str(error))
 
 
-def _explained(session: Session, why: str) -> str:
+def _read_here(directory: Path, node: _Node, container: str) -> None:
+    """A pod of the local cloud is processes of this machine, of the same user: what they use is asked of the machine.
+
+    100 % is one CPU, as ``top`` has it.
+    """
+    import psutil
+
+    known: dict[int, psutil.Process] = {}
+    while True:
+        try:
+            state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
+            first = psutil.Process(int(state["containers"][container]["pid"]))
+            found = {each.pid: each for each in (first, *first.children(recursive=True))}
+        except (OSError, ValueError, KeyError, psutil.Error):
+            node.trouble = "its containers are simulated, or have ended: no process of this machine is theirs"
+            return
+        known = {pid: known.get(pid, each) for pid, each in found.items()}
+        busy, memory = {}, 0
+        for at, each in enumerate(known.values()):
+            with contextlib.suppress(psutil.Error):
+                busy[at] = each.cpu_percent()
+                memory += each.memory_info().rss
+        node.reader.last = NodeUsage(busy, "process", 0.0, None, sum(busy.values()), memory)
+        time.sleep(LOOK_SECONDS)
+
+
+def _explained(why: str) -> str:
     if "exit code 3" in why:
         return "its image has neither neuron-monitor (aws-neuronx-tools) nor nvidia-smi"
     if "403" in why:
         return "you may not run commands in pods (pods/exec)"
-    if session.is_local and ("501" in why or "500" in why):
-        return "the local cloud's nodes have no devices, and no command runs in its pods; on this machine: top"
     return why
 
 
 def _watch(seat: Seat, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int, once: bool) -> int:
     if once:
         deadline = time.monotonic() + FIRST_SECONDS
+        if session.is_local:
+            time.sleep(2.5 * LOOK_SECONDS)  # how busy a process is shows between two looks
         while time.monotonic() < deadline and not all(node.reader.last or node.trouble for node in nodes):
             time.sleep(0.1)
         _show(seat, session, job, nodes, total)
@@ -174,9 +210,9 @@ class UsageTable:
                 continue
             table.add_row(
                 str(node.place),
-                _percent(usage.mean),
+                _percent(usage.mean if usage.unit != "process" else None),
                 Text(bars(usage.cores), "green"),
-                _of(usage.device_bytes, usage.device_total_bytes),
+                _of(usage.device_bytes if usage.unit != "process" else None, usage.device_total_bytes),
                 _percent(usage.host_percent),
                 _of(usage.host_bytes, usage.host_total_bytes),
                 Text(str(usage.errors), "bold red" if usage.errors else "dim"),
@@ -197,4 +233,6 @@ def _percent(value: float | None) -> Text:
 def _of(used: float | None, total: float | None) -> Text:
     if used is None:
         return Text("-", "dim")
-    return Text(f"{used / 1024**3:.0f}/{total / 1024**3:.0f}G" if total else f"{used / 1024**3:.1f}G")
+    if total:
+        return Text(f"{used / 1024**3:.0f}/{total / 1024**3:.0f}G")
+    return Text(f"{used / 1024**3:.1f}G" if used >= 1024**3 else f"{used / 1024**2:.0f}M")

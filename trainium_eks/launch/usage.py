@@ -25,7 +25,7 @@ class NodeUsage:
     cores: Mapping[int, float]
     """NeuronCore, or GPU, to how busy it is: 0 to 100."""
     unit: str
-    """``core`` or ``gpu``."""
+    """``core`` or ``gpu``; ``process`` for pods of the local cloud, which have no devices."""
     device_bytes: float
     """Memory of the devices in use."""
     device_total_bytes: float | None
@@ -48,7 +48,8 @@ class NodeUsage:
     def to_json(self) -> dict[str, Any]:
         """For tools."""
         return {
-            f"{self.unit}s": {str(core): round(busy, 1) for core, busy in sorted(self.cores.items())},
+            "unit": self.unit,
+            "busyPercent": {str(core): round(busy, 1) for core, busy in sorted(self.cores.items())},
             "meanPercent": None if self.mean is None else round(self.mean, 1),
             "deviceBytes": round(self.device_bytes),
             "deviceTotalBytes": None if self.device_total_bytes is None else round(self.device_total_bytes),

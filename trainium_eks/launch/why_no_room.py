@@ -171,16 +171,19 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
 def _too_few(scene: Scene, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
     there = "none is there" if not nodes else f"{len(usable)} {'is' if len(usable) == 1 else 'are'} there"
     group = _group(scene, ask)
-    # Nodes of the team's other jobs stay theirs.
-    needed = ask.count + sum(1 for node in usable if not node.fits(ask.each))
-    return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", _scale(group, needed, ask))
+    # Nodes of the team's other jobs stay theirs, as far as the group can grow.
+    busy = [node for node in usable if not node.fits(ask.each)]
+    fix = _scale(group, ask.count + len(busy), ask)
+    if group is not None and ask.count <= group.max_size < ask.count + len(busy):
+        fix = f"trn scale {group.name} {group.max_size}, and wait for {some([*holders(busy)])}"
+    return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix)
 
 
 def _busy(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
     busy = [node for node in usable if node not in free]
     held = holders(busy)
     names = [f"{job} has {count}" for job, count in held.items()]
-    are = "is" if len(free) == 1 else "are"
+    are = "is" if len(free) < 2 else "are"
     sentence = (
         f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
         f"({some(names, most=4)})"

@@ -56,6 +56,9 @@ def _leaving(scene: Scene) -> Iterator[Reason]:
         left = len(scene.pods)
         pods = "1 pod is" if left == 1 else f"{left} pods are"
         yield Reason(Cause.ENDING, f"it is being {verb}: {pods} still there", "")
+    elif leaving := [pod for pod in scene.pods if pod["metadata"].get("deletionTimestamp")]:
+        pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
+        yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
     elif scene.phase == "Restarting":
         count = (scene.job.get("status") or {}).get("retryCount", 0)
         sentence = f"it restarts for the {_ordinal(count)} time: its new pods are not made yet"
@@ -146,6 +149,8 @@ def _nobody_looks(scene: Scene) -> Iterator[Reason]:
 def _unknown(scene: Scene) -> Reason:
     """Volcano's own words, when nothing better is known."""
     words = _words(scene)
+    if " Releasing" in words:
+        return Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
     if words:
         return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {scene.name}")
     return Reason(Cause.STARTING, "nothing holds it that can be seen: it should start within seconds", "")

@@ -182,6 +182,16 @@ def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words(call:
     assert "restarts: 1/1" in out
 
 
+@pytest.mark.parametrize("scene", [snapshot("failed")])
+def test_a_job_that_no_restart_can_mend_names_its_last_words(call: Call, api: StubApi) -> None:
+    api.objects["Job"][0]["status"]["state"]["phase"] = "Terminated"
+    api.logs["run-trainer-1-0"] = ["there is no script x.py in local/python"]
+    code, out = call("status", "run")
+    assert code == 1
+    assert "terminated after 4s: node 1 (run-trainer-1-0) ended first with exit code 1" in out
+    assert "there is no script x.py" in out
+
+
 def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(
     call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,14 @@ def test_a_job_whose_pods_are_gone_says_so(call: Call) -> None:
     assert "run is aborted: the pods are gone, and their logs too" in out
 
 
+@pytest.mark.parametrize("scene", [snapshot("failed")])
+def test_a_job_with_other_pods_left_says_how_to_read_them(call: Call, api: StubApi) -> None:
+    code, out = call("logs", "run")
+    assert code == 1
+    assert "run is failed: that pod is gone; what is left: " in out
+    assert "trn logs run --all" in out
+
+
 def test_times_are_asked_of_the_server(call: Call, api: StubApi) -> None:
     call("logs", "alpha", "--since", "10m")
     assert "sinceSeconds=600" in api.asked[-1]

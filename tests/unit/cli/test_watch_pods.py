@@ -1,6 +1,8 @@
 """`trn top`, `tensorboard` and `profile`: commands that reach into pods, over real WebSockets."""
 
 import json
+import os
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import watched_team
 from recorded_scenes import Snapshot, now, snapshot
 from small_project import Run
 from stub_api import StubApi
-from stub_channels import answer_http, run_command
+from stub_channels import Channel, answer_http, run_command
 from watched_team import Call
 
 from trainium_eks.cli import watch_profile, watch_read, watch_tensorboard, watch_top
@@ -27,11 +29,15 @@ def scene() -> Snapshot:
     return snapshot("queue_full")
 
 
+def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (watch_top, watch_tensorboard, watch_profile):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+
+
 @pytest.fixture
 def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
     monkeypatch.setattr(watch_read, "now", lambda: now(scene))
-    for module in (watch_top, watch_tensorboard, watch_profile):
-        monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+    _quicken(monkeypatch)
     monkeypatch.setattr(watch_top, "FIRST_SECONDS", 5.0)
     with watched_team.cluster(scene) as stub:
         yield stub
@@ -83,7 +89,7 @@ def test_top_as_json(call: Call, api: StubApi) -> None:
     found = json.loads(out)
     assert (code, found["schemaVersion"], found["job"]) == (0, 1, "alpha")
     first, second = found["nodes"]
-    assert first["usage"]["cores"] == {"0": 25.0, "1": 25.0, "2": 25.0, "3": 25.0}
+    assert first["usage"]["busyPercent"] == {"0": 25.0, "1": 25.0, "2": 25.0, "3": 25.0}
     assert (second["usage"], second["trouble"]) == (None, "you may not run commands in pods (pods/exec)")
 
 
@@ -92,6 +98,43 @@ def test_an_image_without_the_tools_is_said(call: Call, api: StubApi) -> None:
     code, out = call("top", "alpha")
     assert code == 1
     assert "alpha: its image has neither neuron-monitor (aws-neuronx-tools) nor nvidia-smi" in out
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (b"this kubelet runs no commands\n", "this kubelet runs no commands"),
+        (b'{"message": "no such container"}', "no such container"),
+        (b'{"status": "Failure", "message": "container not found"}', "container not found"),
+    ],
+)
+def test_a_kubelet_that_runs_no_command_is_quoted(call: Call, api: StubApi, told: bytes, why: str) -> None:
+    # The API server has opened the channel by then, so that only what is said there tells.
+    def speak(channel: Channel) -> None:
+        channel.send(3, told)
+        channel.close()
+
+    api.channels[f"{NODE_0}/exec"] = api.channels[f"{NODE_1}/exec"] = speak
+    code, out = call("top", "alpha", "--json")
+    assert code == 1
+    assert json.loads(out)["nodes"][0]["trouble"] == why
+
+
+def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _quicken(monkeypatch)
+    node = watch_top._Node("p", "uid", 0, "n")
+    (tmp_path / "state.json").write_text(json.dumps({"containers": {"trainer": {"pid": os.getpid()}}}))
+    reading = threading.Thread(target=watch_top._read_here, args=(tmp_path, node, "trainer"), daemon=True)
+    reading.start()
+    deadline = time.monotonic() + 5
+    while node.reader.last is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert node.reader.last is not None
+    assert node.reader.last.unit == "process"
+    assert (node.reader.last.host_bytes or 0) > 10 * 1024**2
+    (tmp_path / "state.json").unlink()
+    reading.join(5)
+    assert node.trouble.startswith("its containers are simulated, or have ended")
 
 
 def test_a_job_that_waits_has_no_usage(call: Call) -> None:

@@ -89,7 +89,7 @@ def test_gpus_are_read_line_by_line() -> None:
     assert reader.last is not None
     assert (reader.last.cores, reader.last.unit) == ({0: 50.0, 1: 3.0}, "gpu")
     assert reader.last.device_bytes == 61334 * 1024**2
-    assert reader.last.to_json()["gpus"] == {"0": 50.0, "1": 3.0}
+    assert reader.last.to_json()["busyPercent"] == {"0": 50.0, "1": 3.0}
 
 
 def tool(folder: Path, name: str, text: str) -> None:

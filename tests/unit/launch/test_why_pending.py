@@ -84,6 +84,18 @@ def test_a_group_at_its_most_is_not_told_to_grow() -> None:
     assert reason.fix == "wait for alpha"
 
 
+def test_a_group_that_can_grow_to_the_gang_but_not_beyond_busy_nodes_grows_and_waits() -> None:
+    def two_nodes(found: Snapshot) -> None:
+        held = {pod["spec"].get("nodeName") for pod in found["Pod"]}
+        found["Node"] = [node for node in found["Node"] if node["metadata"]["name"] in held]
+
+    groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
+    reason = why(of("capacity_partly", "delta", two_nodes, groups=groups))
+    assert reason is not None
+    assert reason.sentence == "it needs 3 nodes of trn1.32xlarge, and 2 are there"
+    assert reason.fix == "trn scale ng1 4, and wait for alpha"
+
+
 def test_a_type_that_no_group_has_is_said() -> None:
     reason = why(of("no_nodes", "zeta", groups=GROUPS[:1]))
     assert reason is not None
@@ -125,6 +137,26 @@ def test_a_machine_without_volcano_says_so() -> None:
     assert (
         reason.sentence == "Volcano does not run here: vc-scheduler is not on PATH; jobs are checked but not scheduled"
     )
+
+
+def test_pods_of_before_that_are_being_ended_are_waited_for() -> None:
+    def releasing(found: Snapshot) -> None:
+        for group in found["PodGroup"]:
+            message = "2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable"
+            group["status"]["conditions"] = [{"type": "Unschedulable", "message": message}]
+        found["Pod"] = found["Pod"][:1]
+
+    reason = why(of("running", "alpha", releasing))
+    assert reason is not None
+    assert (reason.cause, reason.fix) == (Cause.ENDING, "")
+
+    def leaving(found: Snapshot) -> None:
+        found["Pod"] = found["Pod"][:1]
+        found["Pod"][0]["metadata"]["deletionTimestamp"] = found["now"]
+
+    reason = why(of("running", "alpha", leaving))
+    assert reason is not None
+    assert reason.sentence == "1 of its pods is being ended, and made anew after that"
 
 
 # --- Kubelets ---------------------------------------------------------------------------------------------------------
