@@ -59,6 +59,9 @@ def _leaving(scene: Scene) -> Iterator[Reason]:
     elif leaving := [pod for pod in scene.pods if pod["metadata"].get("deletionTimestamp")]:
         pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
         yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
+    elif any(" Releasing" in text for text in _of_gang(scene)):
+        # What the queue has allocated still holds those.
+        yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
     elif scene.phase == "Restarting":
         count = (scene.job.get("status") or {}).get("retryCount", 0)
         sentence = f"it restarts for the {_ordinal(count)} time: its new pods are not made yet"
@@ -149,8 +152,6 @@ def _nobody_looks(scene: Scene) -> Iterator[Reason]:
 def _unknown(scene: Scene) -> Reason:
     """Volcano's own words, when nothing better is known."""
     words = _words(scene)
-    if " Releasing" in words:
-        return Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
     if words:
         return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {scene.name}")
     return Reason(Cause.STARTING, "nothing holds it that can be seen: it should start within seconds", "")
@@ -158,8 +159,7 @@ def _unknown(scene: Scene) -> Reason:
 
 def _words(scene: Scene) -> str:
     texts = [condition(pod, "PodScheduled").get("message", "") for pod in scene.pods if not is_bound(pod)]
-    group = (scene.podgroup or {}).get("status", {}).get("conditions") or ()
-    texts += [each.get("message", "") for each in group if each.get("type") == "Unschedulable"]
+    texts += _of_gang(scene)
     texts += [
         event.get("message", "")
         for event in sorted(scene.events, key=when, reverse=True)
@@ -168,6 +168,12 @@ def _words(scene: Scene) -> str:
     # A pod's own troubles say more than what is said of the gang.
     telling = [text for text in texts if text and "pod group is not ready" not in text and "can possibly" not in text]
     return next(iter(telling), next(filter(None, texts), ""))
+
+
+def _of_gang(scene: Scene) -> list[str]:
+    """What Volcano says of the gang as a whole."""
+    conditions = (scene.podgroup or {}).get("status", {}).get("conditions") or ()
+    return [str(each.get("message", "")) for each in conditions if each.get("type") == "Unschedulable"]
 
 
 def _ordinal(count: int) -> str:
