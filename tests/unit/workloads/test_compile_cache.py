@@ -1,0 +1,424 @@
+"""The compile cache: who may write, what training finds, and what is left of a compilation that was killed."""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from trainium_workloads import compile_cache as module
+from trainium_workloads.compile_cache import NOT_COMPILED, Compilation, main, surroundings
+from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache
+from trainium_workloads.lease import Lease, Lost
+
+from trainium_eks.launch.compile_key import cache_key
+
+WORKLOADS = Path(module.__file__).parents[1]
+OPTIONS = {"batch_size": "16", "seq_len": "128"}
+
+COMPILE = """
+cd "$NEURON_COMPILE_CACHE_URL" || exit 9
+mkdir -p cc-2/MODULE_0 cc-2/MODULE_1 cc-2/MODULE_2
+for n in 0 1 2; do
+    [ -e cc-2/MODULE_$n/model.hlo_module.pb.lock ] && exit 8
+    : > cc-2/MODULE_$n/model.hlo_module.pb.lock
+    printf 'graph %s' $n > cc-2/MODULE_$n/model.neff
+done
+"""
+"""What a compiler of three graphs does, which would wait for ever for a lock of another one."""
+
+
+def cache(root: Path, name: str = "k", dead_seconds: float = 0.3) -> Cache:
+    return Cache(root, name, beat_seconds=0.05, dead_seconds=dead_seconds)
+
+
+def compilation(root: Path, script: str = COMPILE, options: Mapping[str, str] = OPTIONS, **more: object) -> Compilation:
+    return Compilation(cache(root), options, ("/bin/sh", "-c", script), **more)  # type: ignore[arg-type]
+
+
+def neffs(root: Path) -> dict[str, str]:
+    return {file.parent.name: file.read_text() for file in sorted((root / "k").rglob("model.neff"))}
+
+
+def until(what: Callable[[], object], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def processes() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts ``python -m trainium_workloads.compile_cache``, with the times of these tests."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(root: Path, verb: str, *arguments: str, script: str = "") -> "subprocess.Popen[str]":
+        program = (
+            "import sys, trainium_workloads.compile_cache as c; from functools import partial;"
+            "c.Cache = partial(c.Cache, beat_seconds=0.05, dead_seconds=0.3);"
+            "sys.exit(c.main(sys.argv[1:]))"
+        )
+        line = [sys.executable, "-c", program, verb, "--root", str(root), "--key", "k", *arguments]
+        if script:
+            line += ["--", "/bin/sh", "-c", script]
+        environment = {**os.environ, "PYTHONPATH": str(WORKLOADS)}
+        process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+# --- Names --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "world", "precision", "compiler"),
+    [("bert-large", 64, "bf16", "sdk2.30.0"), ("org/Llama 3.1", 8, "fp32", "2.21.33363.0+82129205"), ("m", 2, "", "")],
+)
+def test_the_name_is_the_launchers(
+    model: str, world: int, precision: str, compiler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--model", model, "--world-size", str(world), "--precision", precision, "--compiler", compiler]
+    assert main(["key", *asked]) == 0
+    assert capsys.readouterr().out.strip() == cache_key(model, world, precision, compiler)
+
+
+@pytest.mark.parametrize("name", ["", "..", ".leases", "a/b", "-x", "x" * 201])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--root", str(tmp_path), f"--key={name}"]) == 2
+    assert "is no name of a cache" in capsys.readouterr().err
+
+
+# --- One writer, then readers -------------------------------------------------------------------------------------
+
+
+def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
+    assert compilation(tmp_path).run() == 0
+    assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(3)}
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+    assert compilation(tmp_path, "exit 1").run() == 0
+    assert capsys.readouterr().err.count("compile cache k is complete") == 2
+    # Neither locks, for which the SDK would wait, nor anything of the compilation is left.
+    assert not list((tmp_path / "k").rglob("*.lock"))
+    assert not list((tmp_path / ".staging" / "k").iterdir())
+
+
+def test_nothing_is_there_before_everything_is(tmp_path: Path) -> None:
+    look = f'[ ! -e "{tmp_path}/k" ] || exit 7;'
+    assert compilation(tmp_path, f"{look}{COMPILE}{look}").run() == 0
+
+
+def test_another_option_is_named_before_anybody_recompiles(tmp_path: Path) -> None:
+    compilation(tmp_path).run()
+    asked = cache(tmp_path).check({"batch_size": "8", "dropout": "", "seq_len": "128"})
+    assert asked.code == OTHER_OPTIONS
+    assert 'other options: batch_size was 16, is 8; dropout was not given, is "". Compile with these' in asked.message
+
+
+def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path: Path) -> None:
+    other = {**OPTIONS, "batch_size": "8"}
+    compilation(tmp_path).run()
+    inode = (tmp_path / "k" / "cc-2" / "MODULE_0" / "model.neff").stat().st_ino
+    assert compilation(tmp_path, COMPILE.replace("MODULE_2", "MODULE_3").replace("0 1 2", "0 1 3"), other).run() == 0
+    assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(4)}
+    # Whoever reads one of them now must not see it change.
+    assert (tmp_path / "k" / "cc-2" / "MODULE_0" / "model.neff").stat().st_ino == inode
+    for options in (OPTIONS, other):
+        assert cache(tmp_path).check(options).code == COMPLETE
+
+
+def test_what_somebody_compiled_there_without_a_lease_is_not_trusted(tmp_path: Path) -> None:
+    module = tmp_path / "k" / "cc-2" / "MODULE_1"
+    module.mkdir(parents=True)
+    (module / "model.neff").write_text("cut off")
+    (module / "model.hlo_module.pb.lock").touch()
+    (tmp_path / "k" / "notes").write_text("theirs")
+    assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
+    assert compilation(tmp_path).run() == 0
+    assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(3)}
+    assert (tmp_path / "k" / "notes").read_text() == "theirs"
+    assert not list((tmp_path / "k").rglob("*.lock"))
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda file: file.unlink(), "model.neff is gone"),
+        (lambda file: file.write_text("g"), "model.neff has 1 bytes and had 7"),
+    ],
+)
+def test_damage_is_noticed_and_compiling_again_mends_it(
+    tmp_path: Path, harm: Callable[[Path], None], words: str
+) -> None:
+    compilation(tmp_path).run()
+    harm(tmp_path / "k" / "cc-2" / "MODULE_1" / "model.neff")
+    verdict = cache(tmp_path).check(OPTIONS)
+    assert verdict.code == NOT_THERE
+    assert words in verdict.message
+    assert compilation(tmp_path).run() == 0
+    assert neffs(tmp_path)["MODULE_1"] == "graph 1"
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+
+
+def test_a_lock_that_a_killed_reader_left_is_taken_away(tmp_path: Path) -> None:
+    compilation(tmp_path).run()
+    beside_a_graph = tmp_path / "k" / "cc-2" / "MODULE_1" / "model.hlo_module.pb.lock"
+    beside_a_graph.touch()
+    being_compiled = tmp_path / "k" / "cc-2" / "MODULE_9" / "model.hlo_module.pb.lock"
+    being_compiled.parent.mkdir()
+    being_compiled.touch()
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+    assert not beside_a_graph.exists()
+    assert being_compiled.exists()
+
+
+def test_a_graph_that_was_not_compiled_stops_the_publication(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compilation(tmp_path, f"{COMPILE} rm cc-2/MODULE_1/model.neff").run() == NOT_COMPILED
+    assert "1 graphs were not compiled: MODULE_1" in capsys.readouterr().err
+    assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
+    assert compilation(tmp_path).run() == 0
+
+
+def test_a_command_that_fails_keeps_what_it_compiled_for_the_next(tmp_path: Path) -> None:
+    assert compilation(tmp_path, f"{COMPILE} exit 5").run() == 5
+    assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
+    only_looks = 'cd "$NEURON_COMPILE_CACHE_URL" && [ "$(cat cc-2/MODULE_2/model.neff)" = "graph 2" ]'
+    assert compilation(tmp_path, only_looks).run() == 0
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+
+
+def test_without_devices_there_is_nothing_to_compile_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compilation(tmp_path, "true").run() == 0
+    assert "complete: no graph (without Neuron devices" in capsys.readouterr().err
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+
+
+def test_every_framework_is_led_to_the_directory() -> None:
+    flags = "--model-type transformer --cache_dir=/data/neuron_cache/bert_0 -O1"
+    ours = surroundings({"NEURON_CC_FLAGS": flags, "TORCH_NEURONX_NEFF_CACHE_DIR": "/x", "A": "b"}, Path("/staging/a"))
+    assert ours == {
+        "NEURON_COMPILE_CACHE_URL": "/staging/a",
+        "TORCH_NEURONX_NEFF_CACHE_DIR": "/staging/a",
+        "NEURON_CC_FLAGS": "--model-type transformer --cache_dir=/staging/a -O1",
+        "A": "b",
+    }
+    assert surroundings({}, Path("/a")) == {"NEURON_COMPILE_CACHE_URL": "/a"}
+
+
+# --- Several at once ----------------------------------------------------------------------------------------------
+
+SLOWLY = f"{COMPILE} sleep 0.5"
+AGAIN = "echo again >> {root}/compiled;"
+
+
+def test_of_two_one_compiles_and_the_other_waits_or_says_who(
+    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    script = AGAIN.format(root=tmp_path) + SLOWLY
+    first = processes(tmp_path, "run", "--job", "compile-1", script=script)
+    until((tmp_path / "compiled").exists)
+    waits = processes(tmp_path, "run", "--job", "compile-2", "--wait", script=script)
+    asks = processes(tmp_path, "run", "--job", "compile-3", script=script)
+    assert "is being compiled by compile-1 (" in asks.communicate()[1]
+    assert asks.returncode == IN_USE
+    verdict = cache(tmp_path).check(OPTIONS)
+    assert verdict.code == IN_USE
+    assert "is being compiled by compile-1 (" in verdict.message
+    assert first.wait() == 0
+    assert "waiting" in waits.communicate()[1]
+    assert waits.returncode == 0
+    assert (tmp_path / "compiled").read_text() == "again\n"
+
+
+def test_of_many_that_begin_at_once_one_compiles(
+    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    script = AGAIN.format(root=tmp_path) + SLOWLY
+    for each in [processes(tmp_path, "run", "--wait", script=script) for _ in range(4)]:
+        assert each.wait() == 0
+    assert (tmp_path / "compiled").read_text() == "again\n"
+
+
+def test_a_dead_writers_lease_is_taken_over_with_what_it_compiled(
+    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    dies = processes(tmp_path, "run", "--job", "a", script=f"{COMPILE} touch {tmp_path}/done; sleep 60")
+    until((tmp_path / "done").exists)
+    os.killpg(dies.pid, signal.SIGKILL)
+    dies.wait()
+    # Its locks are there, and the script ends with 8 at the first one that it finds.
+    assert list((tmp_path / ".staging").rglob("*.lock"))
+    takes = processes(tmp_path, "run", "--job", "b", script=COMPILE)
+    assert "is silent for too long, taking over" in takes.communicate()[1]
+    assert takes.returncode == 0
+    assert cache(tmp_path).check({}).code == COMPLETE
+
+
+def test_a_writer_that_was_taken_for_dead_loses_and_publishes_nothing(tmp_path: Path) -> None:
+    """It is suspended (its machine hangs), another one takes over and publishes, and it wakes up."""
+    slow = cache(tmp_path)
+    generation = slow.lease.take({"who": "the slow one"})
+    slow.lease._stopped.set()  # no beat any more
+    module = slow.prepare(generation) / "cc-2" / "MODULE_0"
+    module.mkdir(parents=True)
+    (module / "model.neff").write_text("of the slow one")
+    assert compilation(tmp_path).run() == 0
+    with pytest.raises(Lost):
+        slow.publish(generation, OPTIONS, ["x"])
+    module.mkdir(parents=True, exist_ok=True)
+    (module / "model.neff").write_text("late")
+    with pytest.raises(Lost):
+        slow.publish(generation, OPTIONS, ["x"])
+    assert neffs(tmp_path)["MODULE_0"] == "graph 0"
+
+
+def test_who_lost_the_lease_stops_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = compilation(tmp_path, f"touch {tmp_path}/begun; exec sleep 60")
+    codes: list[int] = []
+    # Only a main thread may handle signals.
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    thread = threading.Thread(target=lambda: codes.append(slow.run()))
+    thread.start()
+    until((tmp_path / "begun").exists)
+    Lease(tmp_path / ".leases" / "k", 0.05, 0.3).take({"who": "another one"})
+    thread.join(10)
+    assert codes == [IN_USE]
+    assert "by another one" in capsys.readouterr().err
+
+
+def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_for(
+    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    def graph(number: int, first: str) -> str:
+        module = f"cc-2/MODULE_{number}"
+        return f'cd "$NEURON_COMPILE_CACHE_URL"; mkdir -p {module}; {first}; printf %s {number} > {module}/model.neff'
+
+    on = tmp_path / "on"
+    joins = processes(tmp_path, "join", "--job", "j", script=graph(1, f"touch {on}; sleep 1"))
+    time.sleep(0.3)
+    assert not on.exists()
+    leads = processes(tmp_path, "run", "--job", "j", script=graph(0, f"while [ ! -e {on} ]; do sleep 0.02; done"))
+    assert (leads.wait(), joins.wait()) == (0, 0)
+    assert neffs(tmp_path) == {"MODULE_0": "0", "MODULE_1": "1"}
+    late = processes(tmp_path, "join", "--job", "j", script="exit 9")
+    assert late.wait() == 0
+
+
+def test_a_node_does_not_join_another_jobs_compilation(tmp_path: Path) -> None:
+    others = cache(tmp_path)
+    others.lease.take({"who": "x", "job": "other"})
+    joins = compilation(tmp_path, "exit 9", job="mine", patience_seconds=0.5)
+    assert joins.join() == IN_USE
+    others.lease.give_back()
+
+
+def test_sigterm_reaches_the_command_and_the_lease_is_free_at_once(
+    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    script = f"trap 'exit 33' TERM; touch {tmp_path}/on; while :; do sleep 0.05; done"
+    process = processes(tmp_path, "run", script=script)
+    until((tmp_path / "on").exists)
+    process.terminate()
+    assert process.wait() == 33
+    assert cache(tmp_path).lease.holder() is None
+
+
+# --- Leases -------------------------------------------------------------------------------------------------------
+
+
+def test_of_many_takers_one_has_it(tmp_path: Path) -> None:
+    takers = [Lease(tmp_path / "l", 0.05, 0.3) for _ in range(8)]
+    start = threading.Barrier(len(takers))
+    taken: list[int] = []
+
+    def take(taker: Lease) -> None:
+        start.wait()
+        with contextlib.suppress(Lost):
+            taken.append(taker.take({"who": str(id(taker))}))
+
+    threads = [threading.Thread(target=take, args=(taker,)) for taker in takers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    generations = sorted(taken)
+    # Those that came after another one had it took it over on purpose or lost; nobody shares a generation.
+    assert len(set(generations)) == len(generations) >= 1
+    held = [taker for taker in takers if taker._held and taker._held == max(generations)]
+    assert len(held) == 1
+    for taker in takers:
+        taker.give_back()
+
+
+def test_a_lease_is_not_taken_over_twice(tmp_path: Path) -> None:
+    first, second, third = (Lease(tmp_path / "l", 60, 0.1) for _ in range(3))
+    first.take({"who": "a"})
+    dead = second.holder()
+    assert dead is not None
+    assert not second.is_alive(dead)
+    assert second.take({"who": "b"}, dead) == 2
+    with pytest.raises(Lost, match="b since"):
+        third.take({"who": "c"}, dead)
+    with pytest.raises(Lost, match="b since"):
+        first.check()
+
+
+# --- Kills and full disks -----------------------------------------------------------------------------------------
+
+
+def test_killed_at_any_file_operation_it_is_sound_and_the_next_run_completes_it(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("kill_everywhere.py")
+    done = subprocess.run(
+        [sys.executable, program, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    operations = json.loads(done.stdout)
+    assert set(operations) == {"nothing", "other options", "a directory without a lease", "a dead holder"}
+    assert min(operations.values()) > 50
+
+
+def test_a_disk_that_fills_up_leaves_what_training_reads(tmp_path: Path) -> None:
+    compilation(tmp_path).run()
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    line = [sys.executable, "-m", "trainium_workloads.compile_cache", "run", "--root", str(tmp_path), "--key", "k"]
+    done = subprocess.run(
+        [*line, "--options", '{"batch_size": "8"}', "--", "/bin/sh", "-c", COMPILE],
+        env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=limited,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "File too large. What training reads is as it was" in done.stderr
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+    assert compilation(tmp_path, options={"batch_size": "8"}).run() == 0

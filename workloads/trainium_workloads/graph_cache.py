@@ -1,0 +1,287 @@
+"""The files of a compile cache: whole or not there, whatever kills who writes them.
+
+Layout below the root, which lies on the shared file system:
+
+``<key>/``              what training reads, with ``complete.json``, written last: its files, and for which options
+``.leases/<key>/``      who compiles, and who helps; see :mod:`trainium_workloads.lease`
+``.staging/<key>/<n>/`` what the holder of generation n has compiled so far
+"""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainium_workloads import lease as leases
+from trainium_workloads.lease import Lease, write_whole
+
+COMPLETE, NOT_THERE, OTHER_OPTIONS, IN_USE = 0, 3, 4, 5
+"""Exit codes of ``check``; ``run`` and ``join`` have the last as well, or their command's."""
+
+MARK = "complete.json"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What there is of a cache."""
+
+    code: int
+    """One of :data:`COMPLETE`, :data:`NOT_THERE`, :data:`OTHER_OPTIONS`, :data:`IN_USE`."""
+    message: str
+
+
+class Cache:
+    """One cache.
+
+    Args:
+        root: directory of all caches, on the shared file system.
+        name: see :func:`key`.
+        beat_seconds: see :class:`~trainium_workloads.lease.Lease`.
+        dead_seconds: the same.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        beat_seconds: float = leases.BEAT_SECONDS,
+        dead_seconds: float = leases.DEAD_SECONDS,
+    ) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", name):
+            allowed = "at most 200 letters, digits, dots, dashes and underscores, no dot or dash first"
+            raise ValueError(f"{name!r} is no name of a cache: {allowed}")
+        self.name = name
+        self.directory = root / name
+        self.lease = Lease(root / ".leases" / name, beat_seconds, dead_seconds)
+        self._helpers = root / ".leases" / name / "helpers"
+        self._staging = root / ".staging" / name
+        self._times = (beat_seconds, dead_seconds)
+
+    def staging(self, generation: int) -> Path:
+        """Where the holder of a generation compiles."""
+        return self._staging / str(generation)
+
+    def helper(self, generation: int, who: str) -> Lease:
+        """The lease of one who compiles beside the holder of a generation."""
+        return Lease(self._helpers / f"{generation}.{who}", *self._times)
+
+    def check(self, options: Mapping[str, Any]) -> Verdict:
+        """Whether training with these options would find its graphs."""
+        mark = self._mark()
+        found = self._complete(mark, options)
+        if found is not None:
+            return found
+        holder = self.lease.holder()
+        if holder is not None and self.lease.is_alive(holder):
+            return Verdict(IN_USE, f"compile cache {self.name} is being compiled by {holder}")
+        if mark is None:
+            was = f"; {holder} began to compile it and is gone" if holder else ""
+            return Verdict(NOT_THERE, f"compile cache {self.name} is not there{was}. Compile first (`trn compile`)")
+        if damage := self._damage(mark):
+            return Verdict(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again (`trn compile`)")
+        nearest = min((_differing(each["options"], options) for each in mark["compilations"]), key=len)
+        told = f"compile cache {self.name} was compiled with other options: {'; '.join(nearest)}"
+        return Verdict(OTHER_OPTIONS, f"{told}. Compile with these, too (`trn compile`), or train with those")
+
+    def complete(self, options: Mapping[str, Any]) -> Verdict | None:
+        """That the graphs of these options are there; nothing when they are not."""
+        return self._complete(self._mark(), options)
+
+    def _complete(self, mark: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Verdict | None:
+        if mark is None or self._damage(mark) or not any(each["options"] == options for each in mark["compilations"]):
+            return None
+        # Nobody compiles what is compiled: who held these locks was killed, and the SDK waits for them for ever.
+        _unlock(each for each in _modules(self.directory) if _is_compiled(each))
+        return Verdict(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")
+
+    def prepare(self, generation: int) -> Path:
+        """The directory to compile in, with what a dead holder had compiled already.
+
+        Its name has the generation, so that one that only seemed dead finds its own gone, and cannot publish it.
+        """
+        ours = self.staging(generation)
+        self._staging.mkdir(parents=True, exist_ok=True)
+        left = [int(each.name) for each in self._staging.iterdir() if each.name.isdigit()]
+        if left:
+            self.staging(max(left)).rename(ours)
+        for each in self._staging.iterdir():
+            if each != ours:
+                shutil.rmtree(each, ignore_errors=True)
+        ours.mkdir(exist_ok=True)
+        (ours / MARK).unlink(missing_ok=True)
+        _unlock(_modules(ours))
+        return ours
+
+    def await_helpers(self, generation: int) -> None:
+        """Waits until everybody who compiles beside the holder is done or dead."""
+        for place in sorted(self._helpers.glob(f"{generation}.*")):
+            helper = Lease(place, *self._times)
+            while (holder := helper.holder()) is not None and helper.is_alive(holder):
+                time.sleep(0.05)
+
+    def publish(self, generation: int, options: Mapping[str, Any], command: Sequence[str]) -> int:
+        """Makes what was compiled what training reads.
+
+        Returns:
+            How many graphs there are.
+
+        Raises:
+            Lost: somebody else compiles it now.
+            Incomplete: not every graph was compiled.
+            OSError: it cannot be written; what training reads stays as it was.
+        """
+        ours = self.staging(generation)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        compilation = {"options": dict(options), "command": list(command), "time": now}
+        try:
+            modules = list(_modules(ours))
+            if missing := [each.name for each in modules if not _is_compiled(each)]:
+                raise Incomplete(missing)
+            _unlock(modules)
+            files = {file.relative_to(ours).as_posix(): file.stat().st_size for file in _files(ours)}
+            self.lease.check()
+            if self.directory.exists():
+                self._merge(ours, files, compilation)
+            else:
+                write_whole(ours / MARK, _json({"files": files, "compilations": [compilation]}))
+                _sync(ours)
+                ours.rename(self.directory)
+                _sync_directory(self.directory.parent)
+        except FileNotFoundError:
+            self.lease.check()
+            raise
+        return len(modules)
+
+    def _merge(self, ours: Path, files: dict[str, int], compilation: dict[str, Any]) -> None:
+        """Adds to what is there: graphs of other options, or what somebody compiled there without a lease.
+
+        Graph by graph, each by a rename, so that whoever reads finds his own all the time; the mark comes last.
+        """
+        mark = self._mark()
+        known = mark if mark is not None and not self._damage(mark) else {"files": {}, "compilations": []}
+        kept: dict[str, int] = known["files"]
+        _sync(ours)
+        for unit in sorted({_unit(file) for file in files}):
+            target = self.directory / unit
+            own = {file for file in files if _unit(file) == unit}
+            if target.exists() and own <= kept.keys():
+                files = {file: size for file, size in files.items() if file not in own}
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.exists():
+                old = ours.with_name(f"{ours.name}.old") / unit
+                old.parent.mkdir(parents=True, exist_ok=True)
+                target.rename(old)
+                kept = {file: size for file, size in kept.items() if _unit(file) != unit}
+            (ours / unit).rename(target)
+        others = [each for each in known["compilations"] if each["options"] != compilation["options"]]
+        write_whole(ours / MARK, _json({"files": {**kept, **files}, "compilations": [*others, compilation]}))
+        _sync_directory(self.directory)
+        (ours / MARK).rename(self.directory / MARK)
+        _sync_directory(self.directory)
+
+    def discard(self, generation: int) -> None:
+        """Removes what is left of the compilation."""
+        for left in (self.staging(generation), self._staging / f"{generation}.old", self._helpers):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def _mark(self) -> dict[str, Any] | None:
+        """What the cache says it holds; nothing when it was never complete."""
+        try:
+            mark = json.loads((self.directory / MARK).read_bytes())
+        except (OSError, ValueError):
+            return None
+        is_whole = isinstance(mark, dict) and isinstance(mark.get("files"), dict) and mark.get("compilations")
+        return mark if is_whole else None
+
+    def _damage(self, mark: Mapping[str, Any]) -> str:
+        """What is not as it was published, by size: nobody wants to read gigabytes before each job."""
+        for path, size in mark["files"].items():
+            try:
+                now = (self.directory / path).stat().st_size
+            except OSError:
+                return f"{path} is gone"
+            if now != size:
+                return f"{path} has {now} bytes and had {size}"
+        return ""
+
+
+class Incomplete(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """Some graphs were not compiled."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        super().__init__(f"{len(missing)} graphs were not compiled: {shown}")
+
+
+# --- The SDK's files ----------------------------------------------------------------------------------------------
+# <compiler>/MODULE_<graph>+<flags>/: the graph, model.neff when it is compiled, model.done in newer versions, and
+# *.lock while somebody compiles, or was killed while compiling.
+
+
+def _modules(directory: Path) -> Iterator[Path]:
+    yield from sorted(each for each in directory.glob("**/MODULE_*") if each.is_dir())
+
+
+def _is_compiled(module: Path) -> bool:
+    return (module / "model.neff").exists() or (module / "model.done").exists()
+
+
+def _unlock(modules: Iterable[Path]) -> None:
+    for module in modules:
+        for lock in module.glob("*.lock"):
+            lock.unlink(missing_ok=True)
+
+
+def _unit(file: str) -> str:
+    """What is published at once: a graph's directory, or a file that belongs to none."""
+    parts = file.split("/")
+    at = next((place for place, part in enumerate(parts[:-1]) if part.startswith("MODULE_")), len(parts) - 1)
+    return "/".join(parts[: at + 1])
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(each for each in directory.rglob("*") if each.is_file() and each.name != MARK)
+
+
+def _sync(directory: Path) -> None:
+    """Waits until all of a directory is on disk: a rename must not be there before what it names."""
+    for each in [*directory.rglob("*"), directory]:
+        descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _json(mark: Mapping[str, Any]) -> bytes:
+    return json.dumps(mark, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _differing(compiled: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """``batch_size was 16, is 8`` for each option that differs."""
+
+    def words(options: Mapping[str, Any], name: str) -> str:
+        if name not in options:
+            return "not given"
+        value = options[name]
+        return value if isinstance(value, str) and value else json.dumps(value)
+
+    return [
+        f"{name} was {words(compiled, name)}, is {words(asked, name)}"
+        for name in sorted({*compiled, *asked})
+        if words(compiled, name) != words(asked, name)
+    ]
