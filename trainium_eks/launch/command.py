@@ -145,14 +145,15 @@ def _gate(job: TrainingJob) -> list[str]:
 
 
 def _compile(job: TrainingJob, place: Place) -> list[str]:
-    """Node 0 holds the cache's lease: it starts the rendezvous, so no other node begins before it has it. The last line
-    is what runs."""
+    """Node 0 holds the cache's lease, and the others join it: all of them compile into one directory that nobody reads
+    before they are done, or none has anything to do. The last line is what runs."""
     launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"
     if job.cache is None:
         return [launch]
-    leased = f"set -- {_cache_command(job.cache, 'run')} --"
+    words = {verb: f"set -- {_cache_command(job.cache, verb)} --job {job.name} --" for verb in ("run", "join")}
     is_first = f'[ "{place.node_rank}" = 0 ]'
-    return ["set --", f"if {is_first} && {_HAS_WORKLOADS}; then {leased}; fi", f'"$@" {launch}']
+    chosen = f"if {is_first}; then {words['run']}; else {words['join']}; fi"
+    return ["set --", f"if {_HAS_WORKLOADS}; then {chosen}; fi", f'"$@" {launch}']
 
 
 def _joined(words: Iterable[str]) -> str:

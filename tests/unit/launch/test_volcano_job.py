@@ -330,13 +330,15 @@ def test_one_node_finds_out_for_all(one_task: bool) -> None:
     assert _run(wanted, 1, one_task=one_task, CHECK="3").stdout.startswith("torchrun")
 
 
-def test_node_0_compiles_with_the_lease_and_the_others_beside_it() -> None:
+def test_node_0_compiles_with_the_lease_and_the_others_join_it() -> None:
     wanted = _module(kind="compile", cache=CompileCache("k"))
     first, second = _run(wanted, 0), _run(wanted, 1)
     assert "<run> <--root> </data/compile-cache> <--key> <k>" in first.stdout
-    assert "<--> <neuron_parallel_compile> <torchrun>" in first.stdout
-    assert "npc" not in first.stdout
-    assert second.stdout.startswith("npc torchrun")
+    assert "<join> <--root> </data/compile-cache> <--key> <k>" in second.stdout
+    for each in (first, second):
+        assert f"<--job> <{wanted.name}> <--> <neuron_parallel_compile> <torchrun>" in each.stdout
+        assert "npc" not in each.stdout
+    assert _run(wanted, 1, HAS_WORKLOADS="1").stdout.startswith("npc torchrun")
     assert _run(_module(kind="compile", backend="cpu"), 1).stdout.startswith("torchrun")
 
 
