@@ -12,7 +12,7 @@ from trainium_eks.model.instances import Catalogue, InstanceType
 
 SYSTEM_MILLICPU = 1000
 SYSTEM_MEMORY_MIB = 2048
-"""Left on each node for DaemonSets: those of the add-ons and charts that this library installs ask for about half of
+"""Left on each node for DaemonSets: those of the add-ons and charts that this library installs ask for about a third of
 both, which a test compares."""
 
 RESERVED_MILLICPU = 100

@@ -40,7 +40,7 @@ BEYOND_TORCHX = (
 """All by which :func:`manifest` differs from what TorchX 0.7.0 can make."""
 
 LARGEST_BYTES = 400_000
-"""Of a job in TorchX's shape: about a hundred nodes, whatever variables they have. etcd takes 1,572,864 bytes, with the
+"""Of a job in TorchX's shape: about 130 nodes, fewer with many variables. etcd takes 1,572,864 bytes, with the
 defaults and the record of owners that the API server adds, and Volcano's controllers read each job whole."""
 
 ARCHIVE = "workspace.tar.gz"
