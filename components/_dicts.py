@@ -189,6 +189,7 @@ class ImageRepositoryArgsDict(TypedDict):
     name: NotRequired[str | None]
     kept_images: NotRequired[int]
     untagged_days: NotRequired[int]
+    base_images: NotRequired[Mapping[str, str]]
     region: str
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     force_delete: NotRequired[bool]
@@ -470,6 +471,7 @@ class ImageRepositoryConfigDict(TypedDict):
     name: NotRequired[str | None]
     kept_images: NotRequired[int]
     untagged_days: NotRequired[int]
+    base_images: NotRequired[Mapping[str, str]]
 
 
 class NeuronAddonsConfigDict(TypedDict):

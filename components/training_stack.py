@@ -132,6 +132,7 @@ class TrainingStack(pulumi.ComponentResource):
             "nodeGroups": [self._node_group_output(group) for group in config.node_groups],
             "sharedVolume": self._shared_volume_output(),
             "imageRepository": self._repository.repository_url if self._repository else None,
+            "baseImages": dict(config.image_repository.base_images) if config.image_repository else {},
             "serviceAccount": next((each.service_account for each in self._namespaces.values()), ""),
             "rendezvous": self._volcano.rendezvous_endpoint.apply(lambda endpoint: endpoint or "c10d"),
             "instanceTypes": dict(config.instance_types),

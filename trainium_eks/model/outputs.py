@@ -100,6 +100,8 @@ class StackOutputs(Shape):
     """The shared file system, or null."""
     image_repository: str | None
     """URL of the image repository, or null."""
+    base_images: dict[str, str] = pydantic.Field(default_factory=dict)
+    """The config's own bases of training images, by target."""
     service_account: str
     """Service account of the first namespace."""
     rendezvous: str

@@ -2,7 +2,9 @@
 
 import re
 
-from trainium_eks.model import formats
+import pydantic
+
+from trainium_eks.model import formats, training_images
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Shape, Whole
 
@@ -20,6 +22,9 @@ class ImageRepositoryConfig(Shape):
     """Tagged images kept; older ones expire."""
     untagged_days: Whole = 7
     """Days an untagged image is kept."""
+    base_images: dict[str, str] = pydantic.Field(default_factory=dict)
+    """What `trn image build` starts from, over its own table: target (`trn1`, `trn2`, `jax`, `cuda`, `cpu`) to image
+    (`{trn2: <registry>/<repository>:<tag>}`). For `trn2` no public tag is known, and one must be named here."""
 
 
 def problems(repository: ImageRepositoryConfig) -> list[Problem]:
@@ -35,4 +40,4 @@ def problems(repository: ImageRepositoryConfig) -> list[Problem]:
     # ECR's lifecycle policies count images and days from 1; 2500 tagged images is half of what a repository holds.
     found += formats.between("kept_images", repository.kept_images, 1, 2500, "ECR keeps 1 to 2500 of the newest images")
     found += formats.between("untagged_days", repository.untagged_days, 1, 365, "untagged images stay 1 to 365 days")
-    return found
+    return found + training_images.problems(repository.base_images, "base_images")

@@ -115,7 +115,12 @@ FULL: dict[str, Any] = {
             "priorityClasses": ["training-normal"],
         }
     ],
-    "imageRepository": {"name": "team/images", "keptImages": 5, "untaggedDays": 1},
+    "imageRepository": {
+        "name": "team/images",
+        "keptImages": 5,
+        "untaggedDays": 1,
+        "baseImages": {"trn2": "public.ecr.aws/team/torchneuron:2.14"},
+    },
     "neuronAddons": {"schedulerExtension": False, "monitor": False, "neuronValues": {"npd": {"enabled": False}}},
     "gpuAddons": {"trainers": ["v2"], "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
     "waivers": {"R06": "torn down every night"},
@@ -415,6 +420,7 @@ BAD: list[tuple[str, Any]] = [
     ("imageRepository.name", "a//b"),
     ("imageRepository.keptImages", 0),
     ("imageRepository.untaggedDays", 0),
+    ("imageRepository.baseImages", {"trn2": "torchneuron"}),
     ("waivers", {"R99": "x"}),
 ]
 
