@@ -1,4 +1,4 @@
-"""`trn stage` on a real API server, as a researcher of a team under its quota and its admission policies."""
+"""Staging and image builds on a real API server, as a researcher of a team under its quota and its policies."""
 
 import json
 import time
@@ -14,10 +14,14 @@ from components.volcano_stack import VolcanoStack
 from trainium_eks.cli.session import Seat
 from trainium_eks.cli.stage import StageOptions, run
 from trainium_eks.graph.graph import Graph
+from trainium_eks.launch import batch_jobs, image_jobs, images
+from trainium_eks.launch.ecr import Login
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.objects.api import Api, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.images import workloads
+from trainium_eks.model.outputs import NamespaceOutput
 
 TEAM = "staging-team"
 MADE = (
@@ -110,6 +114,45 @@ def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage: Stage, ap
     assert (code, out) == (1, "")
     assert f"The Job {name} stages it already" in err
     assert "https://host.example/x is not staged: DeadlineExceeded" in err
+
+
+def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage: Stage, api: Api, team: str, paths: Paths) -> None:
+    """The pods pass the baseline level of Pod Security and the team's policies; the login goes with the Job."""
+    researcher = Api.connect(researchers.kubeconfig(paths, team))
+    namespace = NamespaceOutput(name=team, queues=("eyes",), service_account="training", claim="fsx-claim")
+    request = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13")
+    made_of = images.context(request, workloads())
+    login = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "password")
+    code = image_jobs.mirror_code(workloads())
+    for name, (job, needs) in {
+        "image-a": image_jobs.build_objects(namespace, "image-a", "r.example/x:a", made_of, login),
+        "mirror-a": image_jobs.mirror_objects(namespace, "mirror-a", "r.example/x:b", "r.example/x:c", code, login),
+    }.items():
+        batch_jobs.submit(researcher, job, needs)
+        deadline = time.monotonic() + 30
+        while not api.list("v1", "Pod", namespace=team, labels=f"batch.kubernetes.io/job-name={name}"):
+            assert time.monotonic() < deadline, "the quota, a policy or Pod Security refuses the pod"
+            time.sleep(0.2)
+        secret = ObjectReference("v1", "Secret", team, name)
+        assert [owner["name"] for owner in (api.get(secret) or {})["metadata"]["ownerReferences"]] == [name]
+        researcher.delete(ObjectReference("batch/v1", "Job", team, name), propagation="Background")
+        while api.get(secret) is not None:
+            assert time.monotonic() < deadline, "the login stays"
+            time.sleep(0.2)
+
+
+def test_what_was_submitted_and_never_started_is_thrown_away(stage: Stage, api: Api, team: str) -> None:
+    assert stage("s3://bucket/set/", "data/left", follow=False)[0] == 0
+    first = jobs(api, team)["data/left"]["metadata"]["name"]
+    path = f"/apis/batch/v1/namespaces/{team}/jobs/{first}"
+    api.request("PATCH", path, {"spec": {"suspend": True}}, content_type="application/merge-patch+json")
+    assert stage("s3://bucket/set/", "data/left", follow=False)[0] == 0
+    assert jobs(api, team)["data/left"]["metadata"]["name"] == first  # it is being started, for all anybody knows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_jobs, "LEFT_OVER_SECONDS", 0)
+        time.sleep(1)
+        assert stage("s3://bucket/set/", "data/left", follow=False)[0] == 0
+    assert api.get(ObjectReference("batch/v1", "Job", team, first)) is None
 
 
 def test_a_dry_run_submits_nothing(stage: Stage, api: Api, team: str) -> None:

@@ -1,5 +1,151 @@
-"""The commands of ``trn image`` and their options. The work is in modules of its own."""
+"""The commands of ``trn image`` and their options. The work is in :mod:`trainium_eks.cli.image`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
+
+if TYPE_CHECKING:
+    from trainium_eks.cli.image import ImageOptions
+
 app = typer.Typer(help="The training image: build, push, mirror.", no_args_is_help=True, add_completion=False)
+
+Target = Annotated[
+    str | None,
+    typer.Option("--for", metavar="TARGET", help="trn1, trn2, jax, cuda or cpu; default: the first group's."),
+]
+Base = Annotated[str | None, typer.Option("--base", metavar="IMAGE", help="Start from this image, pinned by its tag.")]
+Requirements = Annotated[
+    Path | None, typer.Option("--requirements", metavar="FILE", help="Python packages instead of ours, for pip.")
+]
+File = Annotated[
+    Path | None, typer.Option("--file", metavar="DOCKERFILE", help="Your own; it is given BASE and our files, too.")
+]
+Context = Annotated[
+    Path | None, typer.Option("--context", metavar="DIR", help="A directory whose files the Dockerfile may copy.")
+]
+Tag = Annotated[str | None, typer.Option("--tag", help="Instead of the one that follows from the content.")]
+Engine = Annotated[
+    str | None, typer.Option("--engine", help="docker, podman or buildah; default: the first that works.")
+]
+InCluster = Annotated[
+    bool, typer.Option("--in-cluster", help="Do it in a Job on the CPU pool, without an engine on this machine.")
+]
+
+
+@app.command()
+def build(
+    target: Target = None,
+    base: Base = None,
+    requirements: Requirements = None,
+    file: File = None,
+    context: Context = None,
+    tag: Tag = None,
+    engine: Engine = None,
+    stack: Stack = "local",
+    outputs: Outputs = None,
+    as_json: Json = False,
+    directory: Directory = None,
+) -> None:
+    """Build the training image here: a framework's image by the stack's instance type, and trainium_workloads.
+
+    The tag follows from all that the image is made of, so what is built already is not built again.
+
+    Exit code: 0; 1 when it cannot be built; 2 for wrong usage.
+    """
+    from trainium_eks.cli import image as command
+
+    options = _options(target, base, requirements, file, context, tag, engine, stack, outputs, as_json, directory)
+    raise typer.Exit(command.build(options))
+
+
+@app.command()
+def push(
+    target: Target = None,
+    base: Base = None,
+    requirements: Requirements = None,
+    file: File = None,
+    context: Context = None,
+    tag: Tag = None,
+    engine: Engine = None,
+    in_cluster: InCluster = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Bring the training image to the stack's repository; built first if need be, and nothing if it is there.
+
+    Exit code: 0; 1 when it cannot be built or pushed; 2 for wrong usage.
+    """
+    from dataclasses import replace
+
+    from trainium_eks.cli import image as command
+
+    options = _options(target, base, requirements, file, context, tag, engine, stack, outputs, as_json, directory)
+    seat = replace(options.seat, namespace=namespace, kubeconfig=kubeconfig, no_color=no_color)
+    raise typer.Exit(command.push(replace(options, seat=seat), in_cluster=in_cluster))
+
+
+@app.command()
+def mirror(
+    source: Annotated[str, typer.Argument(help="An image with its registry: public.ecr.aws/neuron/…:<tag>.")],
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="In the repository; default: mirror-<what it is called>.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Copy by docker, podman or buildah, with its logins; default: none.")
+    ] = None,
+    in_cluster: InCluster = False,
+    stack: Stack = "local",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Copy somebody's image into the stack's repository, as for clusters without a way out. Needs no engine.
+
+    What is there already is not copied again, so an interrupted copy goes on where it was.
+
+    Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
+    """
+    from trainium_eks.cli import image_mirror as command
+    from trainium_eks.cli.session import Seat
+
+    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(command.mirror(command.MirrorOptions(seat, source, tag=tag, engine=engine, in_cluster=in_cluster)))
+
+
+def _options(
+    target: str | None,
+    base: str | None,
+    requirements: Path | None,
+    file: Path | None,
+    context: Path | None,
+    tag: str | None,
+    engine: str | None,
+    stack: str,
+    outputs: Path | None,
+    as_json: bool,
+    directory: Path | None,
+) -> "ImageOptions":
+    from trainium_eks.cli.image import ImageOptions
+    from trainium_eks.cli.session import Seat
+
+    return ImageOptions(
+        Seat(stack, outputs=outputs, directory=directory, as_json=as_json),
+        target=target,
+        base=base,
+        requirements=requirements,
+        file=file,
+        context=context,
+        tag=tag,
+        engine=engine,
+    )

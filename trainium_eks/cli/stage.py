@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,9 @@ def _job(session: Session, request: StageRequest) -> tuple[str, bool]:
     for job in session.api.list("batch/v1", "Job", namespace=session.namespace.name, labels=labels):
         annotations, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]
         if annotations.get(staging.TO_ANNOTATION) != request.to or batch_jobs.end_of(job) is not None:
+            continue
+        if batch_jobs.is_left_over(job, time.time()):
+            session.api.delete(session.api.reference(job), propagation="Background")
             continue
         if annotations.get(staging.REQUEST_ANNOTATION) == request.digest:
             return name, False

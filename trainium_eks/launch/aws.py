@@ -9,15 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.launch.images import MIRROR_PREFIX
 from trainium_eks.local.changes import LocalError
 from trainium_eks.model.problems import Problem, nearest
 
-_ECR = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
-_NOT_ALLOWED = ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation")
+ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
+NOT_ALLOWED = ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation")
 
 
 class AwsError(LocalError):
     """AWS refused, or could not be asked; the text is for people."""
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+        """AWS' own (``ImageNotFoundException``), where it answered."""
 
 
 class NotAllowed(AwsError):  # noqa: N818 - reads as what it is where it is caught
@@ -52,11 +58,14 @@ class Aws:
         Raises:
             AwsError: ECR cannot be asked.
         """
-        tagged = [
-            each for each in self._images(repository, {"filter": {"tagStatus": "TAGGED"}}) if each.get("imageTags")
+        pushed = [
+            (each["imagePushedAt"], tag)
+            for each in self._images(repository, {"filter": {"tagStatus": "TAGGED"}})
+            for tag in each.get("imageTags") or ()
+            # What others made is there to be built on.
+            if not tag.startswith(MIRROR_PREFIX)
         ]
-        newest = max(tagged, key=lambda each: each["imagePushedAt"], default=None)
-        return f"{repository}:{sorted(newest['imageTags'])[-1]}" if newest else ""
+        return f"{repository}:{max(pushed)[1]}" if pushed else ""
 
     def image_problem(self, image: str) -> Problem | None:
         """Why an image cannot be pulled, or None. Other registries than ECR are not asked.
@@ -69,7 +78,7 @@ class Aws:
         """
         repository = re.split(r"[:@]", image.rpartition("/")[2])[0]
         base = f"{image.rpartition('/')[0]}/{repository}"
-        if not _ECR.fullmatch(base):
+        if not ECR_URL.fullmatch(base):
             return None
         rest = image.removeprefix(base)
         wanted = rest.removeprefix("@") if rest.startswith("@") else rest.removeprefix(":") or "latest"
@@ -83,11 +92,11 @@ class Aws:
         return Problem("--image", reason, "build and push it: trn image push", value=image, good=good)
 
     def _images(self, repository: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        place = _ECR.fullmatch(repository)
+        place = ECR_URL.fullmatch(repository)
         if place is None:
             return
-        with _saying(f"look into the image repository {repository}"):
-            ecr = _client("ecr", place["region"])
+        with saying(f"look into the image repository {repository}"):
+            ecr = client("ecr", place["region"])
             pages = ecr.get_paginator("describe_images").paginate(
                 registryId=place["registry"], repositoryName=place["name"], **query
             )
@@ -100,8 +109,8 @@ class Aws:
         Raises:
             AwsError: EC2 cannot be asked.
         """
-        with _saying(f"ask when the Capacity Block {reservation} ends"):
-            answer = _client("ec2", self._region).describe_capacity_reservations(CapacityReservationIds=[reservation])
+        with saying(f"ask when the Capacity Block {reservation} ends"):
+            answer = client("ec2", self._region).describe_capacity_reservations(CapacityReservationIds=[reservation])
         ends = answer["CapacityReservations"][0].get("EndDate")
         return ends.strftime("%Y-%m-%dT%H:%M:%SZ") if ends else ""
 
@@ -111,8 +120,8 @@ class Aws:
         Raises:
             AwsError: EKS cannot be asked.
         """
-        with _saying(f"look at the node group {group}"):
-            found = _client("eks", self._region).describe_nodegroup(clusterName=cluster, nodegroupName=group)[
+        with saying(f"look at the node group {group}"):
+            found = client("eks", self._region).describe_nodegroup(clusterName=cluster, nodegroupName=group)[
                 "nodegroup"
             ]
         scaling = found["scalingConfig"]
@@ -125,13 +134,13 @@ class Aws:
         Raises:
             AwsError: EKS refuses.
         """
-        with _saying(f"scale the node group {group}"):
-            _client("eks", self._region).update_nodegroup_config(
+        with saying(f"scale the node group {group}"):
+            client("eks", self._region).update_nodegroup_config(
                 clusterName=cluster, nodegroupName=group, scalingConfig={"desiredSize": nodes}
             )
 
 
-def _client(service: str, region: str) -> Any:
+def client(service: str, region: str) -> Any:
     """A client of boto3, which loads slowly and is not needed for a local cloud."""
     import boto3  # type: ignore[import-untyped]
 
@@ -139,7 +148,7 @@ def _client(service: str, region: str) -> Any:
 
 
 @contextmanager
-def _saying(what: str) -> Iterator[None]:
+def saying(what: str) -> Iterator[None]:
     """Turns AWS' errors into ours.
 
     Args:
@@ -153,8 +162,8 @@ def _saying(what: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-        kind = NotAllowed if code in _NOT_ALLOWED else AwsError
-        raise kind(f"cannot {what}: {message} ({code})") from None
+        kind = NotAllowed if code in NOT_ALLOWED else AwsError
+        raise kind(f"cannot {what}: {message} ({code})", code) from None
     except NoCredentialsError:
         raise AwsError(f"cannot {what}: there are no AWS credentials here (aws configure, or aws sso login)") from None
     except BotoCoreError as error:

@@ -1,5 +1,6 @@
 """Kubernetes' own Jobs, which stage data and build images: submitted with what they need, and followed to their end."""
 
+import calendar
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 POLL_SECONDS = 1.0
 QUIET_SECONDS = 120.0
 """How long a log may be silent before the pod is looked at again."""
+LEFT_OVER_SECONDS = 60.0
+"""A Job that is suspended for longer is nobody's: starting it takes a tenth of a second."""
 _LAST_LINES = "50"
 
 Json = Mapping[str, Any]
@@ -52,34 +55,35 @@ def why_waiting(pod: Json) -> str:
 def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
     """Creates a Job and the objects that it needs, which go with it.
 
+    The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed
+    in between leaves nothing that would stay.
+
     Raises:
         ApiError: refused; nothing is left of it then.
     """
-    made = []
+    created = api.create({**job, "spec": {**job["spec"], "suspend": True}})
+    metadata = created["metadata"]
+    reference = api.reference(job)
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
     try:
         for each in needs:
-            api.create(each)
-            made.append(api.reference(each))
-        created = api.create(job)
+            api.create({**each, "metadata": {**each["metadata"], "ownerReferences": [owner]}})
+        path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
+        api.request("PATCH", path, {"spec": {"suspend": False}}, content_type="application/merge-patch+json")
     except (ApiError, LocalError):
-        for reference in made:
-            api.delete(reference, propagation="Background")
+        api.delete(reference, propagation="Background")
         raise
-    owner = {
-        "apiVersion": job["apiVersion"],
-        "kind": job["kind"],
-        "name": created["metadata"]["name"],
-        "uid": created["metadata"]["uid"],
-    }
-    for reference in made:
-        adopt(api, reference, owner)
 
 
-def adopt(api: Api, reference: ObjectReference, owner: Json) -> None:
-    """Makes an object go with its owner."""
-    path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
-    change = {"metadata": {"ownerReferences": [owner]}}
-    api.request("PATCH", path, change, content_type="application/merge-patch+json")
+def is_left_over(job: Json, now: float) -> bool:
+    """Whether it was never started, because its command ended between its creation and its start.
+
+    Args:
+        job: as the API server has it.
+        now: seconds since 1970.
+    """
+    made = calendar.timegm(time.strptime(job["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ"))
+    return bool(job["spec"].get("suspend")) and now - made > LEFT_OVER_SECONDS
 
 
 def follow(

@@ -1,17 +1,13 @@
 """The stack's image repository in ECR: what is in it, and how a container engine gets in."""
 
 import base64
+import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
-
-_URL = re.compile(
-    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?)/(?P<name>.+)"
-)
+from trainium_eks.launch import aws
+from trainium_eks.launch.aws import ECR_URL, AwsError
 
 PUSH_ACTIONS = (
     "ecr:GetAuthorizationToken",
@@ -26,10 +22,6 @@ PUSH_ACTIONS = (
 )
 """What pushing takes (ECR user guide, required IAM permissions for pushing an image), and looking whether it must.
 The first has no resource; the others are of the repository."""
-
-
-class EcrError(LocalError):
-    """ECR refused, or cannot be asked."""
 
 
 @dataclass(frozen=True)
@@ -57,52 +49,63 @@ class Repository:
     @property
     def is_ecr(self) -> bool:
         """Whether it is ECR's, or another registry that is spoken to without AWS."""
-        return _URL.fullmatch(self.url) is not None
+        return ECR_URL.fullmatch(self.url) is not None
 
     def digest(self, tag: str) -> str:
         """The digest of the image with this tag; empty where there is none.
 
         Raises:
-            EcrError: ECR cannot be asked, the repository is not there, or the caller may not look.
+            AwsError: ECR cannot be asked, the repository is not there, or the caller may not look.
         """
-        parts = _URL.fullmatch(self.url)
+        parts = ECR_URL.fullmatch(self.url)
         if parts is None:
             return _digest_by_protocol(self.url, tag)
-        with _saying(self.url, parts["name"]) as exceptions:
-            client = _client(parts["region"])
-            try:
-                answer = client.describe_images(
-                    registryId=parts["account"], repositoryName=parts["name"], imageIds=[{"imageTag": tag}]
+        try:
+            with aws.saying(f"look into the image repository {self.url}"):
+                answer = aws.client("ecr", parts["region"]).describe_images(
+                    registryId=parts["registry"], repositoryName=parts["name"], imageIds=[{"imageTag": tag}]
                 )
-            except exceptions.ClientError as error:
-                if error.response["Error"]["Code"] == "ImageNotFoundException":
-                    return ""
-                raise
+        except AwsError as error:
+            if error.code == "ImageNotFoundException":
+                return ""
+            raise self._explained(error) from None
         return str(answer["imageDetails"][0]["imageDigest"])
 
     def login(self) -> Login | None:
         """A way in; None where the registry is not ECR's and asks nobody.
 
         Raises:
-            EcrError: no credentials, or no right to it.
+            AwsError: no credentials, or no right to it.
         """
-        parts = _URL.fullmatch(self.url)
+        parts = ECR_URL.fullmatch(self.url)
         if parts is None:
             return None
-        with _saying(self.url, parts["name"]):
-            answer = _client(parts["region"]).get_authorization_token()
-        user, _, password = (
-            base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode().partition(":")
-        )
-        return Login(parts["host"], user, password)
+        try:
+            with aws.saying(f"log in to {self.registry}"):
+                answer = aws.client("ecr", parts["region"]).get_authorization_token()
+        except AwsError as error:
+            raise self._explained(error) from None
+        token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+        user, _, password = token.partition(":")
+        return Login(self.registry, user, password)
+
+    def _explained(self, error: AwsError) -> AwsError:
+        """With what to do, where that is known."""
+        if error.code == "RepositoryNotFoundException":
+            return AwsError(
+                f"{error}: it was deleted after the stack's last update, or the outputs are old", error.code
+            )
+        if error.code in aws.NOT_ALLOWED:
+            return aws.NotAllowed(f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code)
+        return error
 
 
 def policy(url: str) -> dict[str, Any]:
     """The IAM policy by which a person or a role may push to a repository."""
-    parts = _URL.fullmatch(url)
+    parts = ECR_URL.fullmatch(url)
     assert parts is not None
-    partition = "aws-cn" if parts["host"].endswith(".cn") else "aws"
-    arn = f"arn:{partition}:ecr:{parts['region']}:{parts['account']}:repository/{parts['name']}"
+    partition = "aws-cn" if parts["region"].startswith("cn-") else "aws"
+    arn = f"arn:{partition}:ecr:{parts['region']}:{parts['registry']}:repository/{parts['name']}"
     everywhere, here = PUSH_ACTIONS[:1], PUSH_ACTIONS[1:]
     return {
         "Version": "2012-10-17",
@@ -125,41 +128,7 @@ def _digest_by_protocol(url: str, tag: str) -> str:
             "HEAD", f"{scheme}://{host}/v2/{name}/manifests/{tag}", headers={"Accept": accept}, timeout=10, retries=2
         )
     except urllib3.exceptions.HTTPError as error:
-        raise EcrError(f"the registry {host} cannot be reached: {error}") from None
+        raise AwsError(f"the registry {host} cannot be reached: {error}") from None
     if answer.status not in (200, 404):
-        raise EcrError(f"the registry {host} answers with {answer.status}")
+        raise AwsError(f"the registry {host} answers with {answer.status}")
     return str(answer.headers.get("Docker-Content-Digest", "")) if answer.status == 200 else ""
-
-
-def _client(region: str) -> Any:
-    """boto3 loads slowly, and a local cloud does without it."""
-    import boto3  # type: ignore[import-untyped]
-
-    return boto3.client("ecr", region_name=region)
-
-
-@contextmanager
-def _saying(url: str, name: str) -> Iterator[Any]:
-    """Turns AWS' errors into ours."""
-    try:
-        from botocore import exceptions  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        raise EcrError("the Python package boto3 is missing: pip install 'trainium-eks[local]'") from None
-    try:
-        yield exceptions
-    except exceptions.NoCredentialsError:
-        raise EcrError("there are no AWS credentials here: aws configure, or aws sso login") from None
-    except exceptions.ClientError as error:
-        code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-        if code == "RepositoryNotFoundException":
-            raise EcrError(f"there is no repository {name} any more: does the stack still have it? ({url})") from None
-        if code in ("AccessDeniedException", "AccessDenied"):
-            import json
-
-            wanted = json.dumps(policy(url))
-            raise EcrError(f"your AWS identity may not do this: {message}\n  What pushing takes: {wanted}") from None
-        if code in ("ExpiredTokenException", "UnrecognizedClientException", "InvalidSignatureException"):
-            raise EcrError(f"your AWS credentials are not valid any more: {message} (aws sso login)") from None
-        raise EcrError(f"ECR refuses: {message} ({code})") from None
-    except exceptions.BotoCoreError as error:
-        raise EcrError(f"ECR cannot be asked: {error}") from None

@@ -16,7 +16,7 @@ from trainium_eks.local.changes import LocalError
 ENGINES = ("docker", "podman", "buildah")
 """In the order in which they are looked for."""
 
-_LAST_LINES = 12
+_LAST_LINES = 2
 
 
 class EngineError(LocalError):
@@ -71,7 +71,7 @@ class Engine:
     name: str
     runner: Runner
     auth_file: Path | None = None
-    """Where podman and buildah keep logins while this is used; docker has a store of its own, often the system's."""
+    """Where podman and buildah keep our login while this is used; docker has a store of its own, often the system's."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
         """Builds the image of a directory's Dockerfile.
@@ -91,7 +91,19 @@ class Engine:
         given = (part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}"))
         file = str(directory / DOCKERFILE)
         self.runner.run(
-            [self.name, "build", "--platform", PLATFORM, *given, "--file", file, "--tag", reference, str(directory)]
+            [
+                self.name,
+                "build",
+                "--platform",
+                PLATFORM,
+                *self._transport(base),
+                *given,
+                "--file",
+                file,
+                "--tag",
+                reference,
+                str(directory),
+            ]
         )
 
     def has(self, reference: str) -> bool:
@@ -101,7 +113,7 @@ class Engine:
 
     def pull(self, reference: str) -> None:
         """Fetches an image from its registry."""
-        self.runner.run([self.name, "pull", "--platform", PLATFORM, *self._access(reference), reference])
+        self.runner.run([self.name, "pull", "--platform", PLATFORM, *self._transport(reference), reference])
 
     def tag(self, reference: str, other: str) -> None:
         """Gives an image another name."""
@@ -109,7 +121,7 @@ class Engine:
 
     def push(self, reference: str) -> None:
         """Brings an image to its registry."""
-        self.runner.run([self.name, "push", *self._access(reference), reference])
+        self.runner.run([self.name, "push", *self._transport(reference), *self._logins(), reference])
 
     def login(self, registry: str, user: str, password: str) -> None:
         """Logs in. The password is written to the engine's input: arguments can be read by everybody on a machine.
@@ -117,16 +129,21 @@ class Engine:
         Raises:
             EngineError: the registry refuses.
         """
-        argv = [self.name, "login", "--username", user, "--password-stdin", *self._access(registry), registry]
-        self.runner.run(argv, stdin=password)
+        given = ("--username", user, "--password-stdin", *self._transport(registry), *self._logins(login=True))
+        self.runner.run([self.name, "login", *given, registry], stdin=password)
 
-    def _access(self, reference: str) -> list[str]:
+    def _logins(self, *, login: bool = False) -> list[str]:
+        """What is pulled comes by the user's own logins; ours is for the stack's registry."""
+        if self.name == "docker" or self.auth_file is None or not (login or self.auth_file.exists()):
+            return []
+        return ["--authfile", str(self.auth_file)]
+
+    def _transport(self, reference: str) -> list[str]:
         if self.name == "docker":
             return []
         host = urlsplit(f"//{reference.partition('/')[0]}").hostname or ""
         # docker trusts loopback registries without TLS, too.
-        plain = ["--tls-verify=false"] if host in ("localhost", "127.0.0.1", "::1") else []
-        return [*plain, *(["--authfile", str(self.auth_file)] if self.auth_file else [])]
+        return ["--tls-verify=false"] if host in ("localhost", "127.0.0.1", "::1") else []
 
 
 def find(asked: str | None, runner: Runner, auth_file: Path | None = None) -> Engine:

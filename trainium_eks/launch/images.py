@@ -24,6 +24,9 @@ DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
 PACKAGE = "trainium_workloads"
 
+MIRROR_PREFIX = "mirror-"
+"""How the tags of copies begin, which are no training images."""
+
 _IGNORED = frozenset({".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".local"})
 """Directories that no build needs and that would change the tag."""
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -162,7 +165,7 @@ def mirror_tag(source: str) -> str:
     words = name.rpartition("/")[2].replace(":", "-")
     text = words if ":" in name.rpartition("/")[2] else f"{words}-{digest.removeprefix('sha256:')[:_DIGITS]}"
     # A long one loses its middle, for versions stand at the end.
-    text = re.sub(r"[^A-Za-z0-9._-]+", "-", f"mirror-{text}").strip("-.")
+    text = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{MIRROR_PREFIX}{text}").strip("-.")
     return text if len(text) <= 128 else f"{text[:60]}-{text[-67:]}"
 
 

@@ -51,11 +51,8 @@ BASES: Mapping[str, Base] = MappingProxyType(
 )
 """By target, as ``trn image build --for`` takes it."""
 
-_FAMILIES = MappingProxyType({"trn1": "trn1", "trn1n": "trn1", "trn2": "trn2", "trn2u": "trn2", "trn3": "trn2"})
-"""Families of Trainium instances to the target that PyTorch has for them."""
-
 _REFERENCE = re.compile(
-    r"(?P<name>[a-z0-9]+([.:_-][a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+)"
+    r"(?P<name>(localhost|[a-z0-9-]+([.:][a-z0-9-]+)+)(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+)"
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 """An image with its registry, as the OCI distribution spec and docker write it."""
@@ -68,12 +65,11 @@ def target_of(instance_type: str) -> str:
     Args:
         instance_type: ``trn1.32xlarge``; one of an unknown family is taken for a CPU's unless it has a GPU's letter.
     """
-    family = instance_type.partition(".")[0].removeprefix("ml.")
-    if family in _FAMILIES:
-        return _FAMILIES[family]
-    if family.startswith("trn"):
-        return "trn2"
-    return "cuda" if re.match(r"(p|g)\d", family) else "cpu"
+    # Inferentia2 has the cores of Trn1, and its container names it, too; Trn3 has TorchNeuron as Trn2 does.
+    for target, families in (("trn1", r"(trn1|inf)"), ("trn2", "trn"), ("cuda", r"(p|g)\d")):
+        if re.match(families, instance_type.removeprefix("ml.")):
+            return target
+    return "cpu"
 
 
 def problems(bases: Mapping[str, str], path: str) -> list[Problem]:

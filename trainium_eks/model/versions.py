@@ -112,6 +112,8 @@ IMAGES: Mapping[str, str] = MappingProxyType(
         "training-operator": "ghcr.io/kubeflow/training-v1/training-operator:v1-d6eb98e",
         # Makes directories once; Docker's official image, from AWS' mirror. The tag is from memory.
         "lustre-setup": "public.ecr.aws/docker/library/busybox:1.37.0",
+        # Builds images in the cluster, rootless. The tag is in use in public projects.
+        "buildah": "quay.io/buildah/stable:v1.43.0",
         # Stages data: Docker's official image, from AWS' mirror. The tag is from memory.
         "python": "public.ecr.aws/docker/library/python:3.13.7-slim-bookworm",
     }

@@ -28,7 +28,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
         stubbers[service].activate()
         return stubbers[service]
 
-    monkeypatch.setattr(aws, "_client", lambda service, _: stubbers[service].client)
+    monkeypatch.setattr(aws, "client", lambda service, _: stubbers[service].client)
     yield of
     for stubber in stubbers.values():
         stubber.assert_no_pending_responses()

@@ -340,7 +340,9 @@ class Recorder:
     def create(self, manifest: Json) -> Json:
         if manifest["kind"] == self.refuses:
             raise ApiError.of(403, '{"message": "exceeded quota"}')
-        self.done.append(f"create {manifest['kind']}")
+        owners = [owner["uid"] for owner in manifest["metadata"].get("ownerReferences", [])]
+        suspended = manifest.get("spec", {}).get("suspend")
+        self.done.append(f"create {manifest['kind']} {owners if owners else suspended}")
         return {**manifest, "metadata": {**manifest["metadata"], "uid": "u"}}
 
     def reference(self, manifest: Json) -> ObjectReference:
@@ -352,22 +354,29 @@ class Recorder:
 
     def request(self, method: str, path: str, body: Json, *, content_type: str) -> None:
         assert content_type == "application/merge-patch+json"
-        (owner,) = body["metadata"]["ownerReferences"]
-        self.done.append(f"{method} {path.rpartition('/')[2]} {owner['kind']} {owner['uid']}")
+        self.done.append(f"{method} {path.rpartition('/')[2]} {body}")
 
     def delete(self, reference: ObjectReference, *, propagation: str) -> None:
         self.done.append(f"delete {reference.kind} {propagation}")
+
+
+def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started() -> None:
+    job = {"metadata": {"creationTimestamp": "2026-11-22T00:00:00Z"}, "spec": {"suspend": True}}
+    made = 1795305600
+    assert batch_jobs.is_left_over(job, made + 61)
+    assert not batch_jobs.is_left_over(job, made + 1)
+    assert not batch_jobs.is_left_over({**job, "spec": {}}, made + 61)
 
 
 def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none() -> None:
     config_map, job = objects()
     api = Recorder()
     batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
-    assert api.done == ["create ConfigMap", "create Job", "PATCH stage-set-1 Job u"]
-    api = Recorder("Job")
+    assert api.done == ["create Job True", "create ConfigMap ['u']", "PATCH stage-set-1 {'spec': {'suspend': False}}"]
+    api = Recorder("ConfigMap")
     with pytest.raises(ApiError, match="exceeded quota"):
         batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
-    assert api.done == ["create ConfigMap", "delete ConfigMap Background"]
+    assert api.done == ["create Job True", "delete Job Background"]
 
 
 def test_progress_is_shown_in_words_where_there_is_no_terminal() -> None:
