@@ -54,8 +54,8 @@ def team(api: Api, record: Callable[..., Graph]) -> Iterator[str]:
     for manifest in made:
         objects.apply(manifest, timeout_seconds=60)
     yield TEAM
-    for manifest in reversed(made):
-        objects.delete(api.reference(manifest), timeout_seconds=60)
+    for manifest in reversed(made):  # nobody waits for the end of a namespace
+        api.delete(api.reference(manifest), propagation="Background")
 
 
 @pytest.fixture
