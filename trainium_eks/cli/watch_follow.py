@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.cli import watch_read
@@ -124,23 +125,24 @@ class _Follower:
 
     def _read(self, stream: _Stream) -> None:
         """All lines of a pod, also when the connection breaks off in between."""
-        from trainium_eks.local.objects.api import ApiError
-
         try:
             while True:
-                try:
-                    for line in self._lines(stream):
-                        self._arrived.put(Shown(stream.pod, stream.place, line))
-                    if self._has_ended(stream):
-                        return
-                except ApiError as error:
-                    if error.status in (400, 404) and self._has_ended(stream):
-                        return
-                except LocalError:
-                    pass
+                whole = self._read_on(stream)
+                left = self._left(stream)
+                if left == "nothing" or (left == "the rest" and whole):
+                    return
                 time.sleep(AGAIN_SECONDS)
         finally:
             stream.done.set()
+
+    def _read_on(self, stream: _Stream) -> bool:
+        """What is there and what comes; whether the server ended it, and not the connection."""
+        try:
+            for line in self._lines(stream):
+                self._arrived.put(Shown(stream.pod, stream.place, line))
+        except LocalError:
+            return False
+        return True
 
     def _lines(self, stream: _Stream) -> Iterator[LogLine]:
         query = {**self._wanted.query, "follow": "true"}
@@ -159,15 +161,18 @@ class _Follower:
             if line.is_of(self._wanted.local_rank):
                 yield line
 
-    def _has_ended(self, stream: _Stream) -> bool:
-        """Whether the pod is gone, replaced, or its container is over: then its log says no more."""
+    def _left(self, stream: _Stream) -> Literal["nothing", "the rest", "more"]:
+        """What its log may still say: nothing when the pod is gone or replaced, for then the name is another's; the
+        rest when its containers have ended; else more."""
         from trainium_eks.local.objects.api import ObjectReference
 
-        reference = ObjectReference("v1", "Pod", self._session.namespace.name, stream.pod)
-        pod = self._session.api.get(reference)
+        try:
+            pod = self._session.api.get(ObjectReference("v1", "Pod", self._session.namespace.name, stream.pod))
+        except LocalError:
+            return "more"
         if pod is None or str(pod["metadata"].get("uid")) != stream.uid:
-            return True
-        return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+            return "nothing"
+        return "the rest" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "more"
 
     def _print(self) -> None:
         """What has arrived; waits a little for the first of it."""

@@ -7,12 +7,11 @@ from decimal import Decimal
 from trainium_eks.checks.cluster import Object, is_ready, labels_of, name_of
 from trainium_eks.launch.scene import Scene, is_bound, is_over, job_of, wanted_pods
 from trainium_eks.model.formats import listed
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.quantities import quantity, shown
 
 Amounts = Mapping[str, Decimal]
 """Resource to amount."""
-
-TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Ask:
     @property
     def instance_type(self) -> str:
         """The EC2 type that its node selector names; empty when it names none."""
-        return str((self.spec.get("nodeSelector") or {}).get(TYPE_LABEL, ""))
+        return str((self.spec.get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
 
 
 @dataclass(frozen=True)

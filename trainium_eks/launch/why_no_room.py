@@ -18,6 +18,7 @@ from trainium_eks.launch.room import (
     untolerated,
 )
 from trainium_eks.launch.scene import Scene, is_bound, is_over, job_of
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
 
 
@@ -239,7 +240,7 @@ def _group(scene: Scene, ask: Ask) -> NodeGroupOutput | None:
     selector = ask.spec.get("nodeSelector") or {}
 
     def is_selected(group: NodeGroupOutput) -> bool:
-        labels = {**group.labels, "node.kubernetes.io/instance-type": group.instance_type}
+        labels = {**group.labels, INSTANCE_TYPE_LABEL: group.instance_type}
         return all(labels.get(key, value) == value for key, value in selector.items())
 
     devices = [resource for resource in ask.each if "/" in resource]

@@ -3,8 +3,9 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import watched_team
@@ -14,6 +15,8 @@ from stub_api import StubApi
 from watched_team import Call
 
 from trainium_eks.cli import watch_follow, watch_read
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.objects.api import Api
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 
@@ -74,6 +77,20 @@ def meanwhile(api: StubApi, *acts: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
+
+
+def asked_for(monkeypatch: pytest.MonkeyPatch, wanted: str, *, while_refused: bool = False) -> threading.Event:
+    """Set when the server is asked for a path."""
+    asked = threading.Event()
+    answer = StubApi.answer
+
+    def told(self: StubApi, path: str, labels: str = "") -> tuple[int, Mapping[str, Any]]:
+        if path == wanted and (path in self.refuses or not while_refused):
+            asked.set()
+        return answer(self, path, labels)
+
+    monkeypatch.setattr(StubApi, "answer", told)
+    return asked
 
 
 # --- Once -------------------------------------------------------------------------------------------------------------
@@ -232,6 +249,22 @@ def test_following_goes_on_over_a_restart_of_the_gang(call: Call, api: StubApi) 
     assert "-- alpha restarts (1 of 3)" in lines
 
 
+def test_a_pod_that_is_replaced_at_once_is_read_once(call: Call, api: StubApi) -> None:
+    def replace() -> None:
+        pod = api.named("Pod", NODE_0)
+        assert pod is not None
+        api.logs[NODE_0] = [stamped(30, "[default0]:resumed")]
+        pod["metadata"]["uid"] = "another"
+
+    acting = meanwhile(
+        api, replace, lambda: api.logs[NODE_0].append(stamped(31, "[default0]:goes on")), lambda: end(api)
+    )
+    code, out = call("logs", "alpha", "--follow")
+    acting.join()
+    assert code == 0
+    assert [out.count(text) for text in ("rank 0", "resumed", "goes on")] == [1, 1, 1]
+
+
 def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
     call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,9 +284,31 @@ def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
     assert "sinceTime=2026-11-22T05%3A33%3A02Z" in api.asked[1]
 
 
-def test_an_api_server_that_goes_away_is_waited_for(call: Call, api: StubApi) -> None:
+def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(
+    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, broken = Api.lines, threading.Event()
+
+    def breaking(self: Api, path: str, **rest: Any) -> Iterator[str]:
+        if broken.is_set():
+            yield from whole(self, path, **rest)
+            return
+        broken.set()
+        yield stamped(1, "launcher of node 0")
+        end(api)
+        raise LocalError("connection reset")
+
+    monkeypatch.setattr(Api, "lines", breaking)
+    code, out = call("logs", "alpha", "--follow")
+    assert code == 0
+    assert [out.count(text) for text in ("launcher of node 0", "rank 0")] == [1, 1]
+
+
+def test_an_api_server_that_goes_away_is_waited_for(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
     path = "/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha"
-    acting = meanwhile(api, lambda: api.refuses.update({path: 500}), lambda: api.refuses.pop(path), lambda: end(api))
+    refused = asked_for(monkeypatch, path, while_refused=True)
+    acts = (lambda: api.refuses.update({path: 500}), lambda: refused.wait(10), lambda: api.refuses.pop(path))
+    acting = meanwhile(api, *acts, lambda: end(api))
     code, out = call("logs", "alpha", "--follow")
     acting.join()
     assert code == 0
@@ -261,7 +316,9 @@ def test_an_api_server_that_goes_away_is_waited_for(call: Call, api: StubApi) ->
     assert "-- the API server answers again" in out
 
 
-def test_a_job_that_waits_is_followed_from_its_beginning(call: Call, api: StubApi) -> None:
+def test_a_job_that_waits_is_followed_from_its_beginning(
+    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Free of alpha, beta starts.
     beta = next(pod for pod in api.objects["Pod"] if pod["metadata"]["name"] == "beta-trainer-0")
     waiting = dict(beta["status"])
@@ -274,8 +331,9 @@ def test_a_job_that_waits_is_followed_from_its_beginning(call: Call, api: StubAp
         beta["status"] = dict(alpha["status"])
         api.named("Job", "beta")["status"]["state"] = {"phase": "Running"}  # type: ignore[index]
 
+    judged = asked_for(monkeypatch, "/apis/scheduling.volcano.sh/v1beta1/queues")
     api.asked.append("nothing is asked of a log that has not begun")
-    acting = meanwhile(api, begin, lambda: end(api, "beta"))
+    acting = meanwhile(api, lambda: judged.wait(10), begin, lambda: end(api, "beta"))
     code, out = call("logs", "beta", "--follow")
     acting.join()
     assert waiting["phase"] == "Pending"
