@@ -1,16 +1,19 @@
 """``trn scale``: the size of a node group."""
 
+import contextlib
 import json
 import sys
 import time
 from collections.abc import Callable
 
+from trainium_eks.checks.cluster import is_ready
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.output import write
 from trainium_eks.cli.session import Seat, Session, open_session, told
 from trainium_eks.graph.graph import SCHEMA_VERSION
 from trainium_eks.launch import cluster_facts, planning
 from trainium_eks.launch.aws import Aws, AwsError, NotAllowed
+from trainium_eks.local.objects.api import ApiError, NoSuchKind
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem
 
@@ -34,6 +37,8 @@ def run(name: str, nodes: int, *, wait: bool, seat: Seat) -> int:
             before = len(cluster_facts.nodes_of(session.api, group))
             say: Say = (lambda _: None) if seat.as_json else _say
             say(cost(session, group, before, nodes))
+            if nodes < before:
+                _warn_of_jobs(session, group, say)
             resize(session, group, nodes, say)
             if wait:
                 await_nodes(session, group, nodes, say)
@@ -124,7 +129,7 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
     deadline, told_of, issues = time.monotonic() + READY_SECONDS, -1, tuple[str, ...]()
     while True:
         found = cluster_facts.nodes_of(session.api, group)
-        ready = sum(map(cluster_facts.is_ready, found))
+        ready = sum(map(is_ready, found))
         if ready != told_of:
             say(f"  {ready} of {nodes} nodes are Ready")
             told_of = ready
@@ -153,6 +158,16 @@ def _new_issues(session: Session, group: NodeGroupOutput, before: tuple[str, ...
         if issue not in before:
             say(f"  {issue}")
     return issues
+
+
+def _warn_of_jobs(session: Session, group: NodeGroupOutput, say: Say) -> None:
+    """EKS chooses the nodes that go. Of other teams' jobs a researcher sees nothing."""
+    with contextlib.suppress(NoSuchKind, ApiError):
+        jobs = cluster_facts.running_on(
+            cluster_facts.volcano_jobs(session.api, session.namespace.name), group.instance_type
+        )
+        if jobs:
+            say(f"warning: {', '.join(jobs)} may run on the nodes that go; a gang that loses one starts again")
 
 
 def _group(session: Session, name: str) -> NodeGroupOutput:

@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainium_eks.checks.cluster import GROUP_LABEL
 from trainium_eks.launch import batch_jobs, staging
 from trainium_eks.launch.identity import JOB_API, KIND_LABEL, annotation
 from trainium_eks.launch.watched import watched
 from trainium_eks.local.objects.api import Api, ApiError, NoSuchKind
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
-
-NODE_GROUP_LABEL = "eks.amazonaws.com/nodegroup"
-"""Label of a node: its group's name in EKS."""
 
 Objects = list[dict[str, Any]]
 
@@ -74,13 +72,15 @@ def has_topology(api: Api) -> bool:
 
 def nodes_of(api: Api, group: NodeGroupOutput) -> Objects:
     """The nodes of a group that are there."""
-    labels = f"{NODE_GROUP_LABEL}={group.eks_name[:63]}"
-    found = api.list("v1", "Node", labels=labels)
-    return [each for each in found if each["metadata"]["labels"].get(INSTANCE_TYPE_LABEL) == group.instance_type]
+    return api.list("v1", "Node", labels=f"{GROUP_LABEL}={group.eks_name}")
 
 
-def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether pods may start on a node."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    return ready and not (node.get("spec") or {}).get("unschedulable")
+def running_on(jobs: Iterable[Mapping[str, Any]], instance_type: str) -> list[str]:
+    """Unfinished jobs that have pods on nodes of a type."""
+    return [
+        each.name
+        for each in watched(jobs)
+        if each.ended is None and each.running
+        for task in each.source["spec"]["tasks"][:1]
+        if task["template"]["spec"].get("nodeSelector", {}).get(INSTANCE_TYPE_LABEL) == instance_type
+    ]

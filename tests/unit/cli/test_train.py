@@ -342,6 +342,16 @@ def test_limits_of_a_group(api: RememberingApi, scaled: list[object], command: s
     assert scaled == []
 
 
+def test_scaling_down_names_the_jobs_that_may_lose_nodes(
+    api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "may run on the nodes" not in _trn("scale ng1 0 --no-wait").stderr
+    assert _trn("train --module m --name going-on --detach").exit_code == 0
+    api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
+    assert "warning: going-on may run on the nodes that go" in _trn("scale ng1 0 --no-wait").stderr
+    assert "may run on the nodes" not in _trn("scale ng1 3 --no-wait").stderr
+
+
 def test_an_unknown_group(api: RememberingApi) -> None:
     assert "set --group to ng1" in _trn("scale ng2 1").stderr
 
