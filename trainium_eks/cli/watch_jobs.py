@@ -13,7 +13,7 @@ from rich.text import Text
 
 from trainium_eks.cli import output, render_watch, watch_read
 from trainium_eks.cli.render import show_sections
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.session import INTERRUPTED, Seat, Session
 from trainium_eks.launch.steps import Progress
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.local.changes import LocalError
@@ -63,7 +63,10 @@ def run(seat: Seat, *, everything: bool, watch: bool) -> int:
         if not watch:
             _show(seat, _look(session, everything))
             return 0
-        return _live(seat, session, everything)
+        try:
+            return _live(seat, session, everything)
+        except KeyboardInterrupt:
+            return INTERRUPTED  # that is how it is ended
 
     return watch_read.run(seat, work)
 

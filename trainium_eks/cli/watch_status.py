@@ -10,7 +10,7 @@ from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.cli import output, render_status, watch_jobs, watch_read
 from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.cli.render import show_sections
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.session import INTERRUPTED, Seat, Session
 from trainium_eks.launch import endings, why_not_started
 from trainium_eks.launch.endings import Exit, Restart
 from trainium_eks.launch.identity import annotation
@@ -89,7 +89,10 @@ def run(seat: Seat, name: str, *, watch: bool) -> int:
     def work(session: Session) -> int:
         found = look(session, name)
         if watch and found.job.ended is None:
-            return _live(seat, session, found)
+            try:
+                return _live(seat, session, found)
+            except KeyboardInterrupt:
+                return INTERRUPTED  # that is how it is ended
         _show(seat, found)
         return FAILED if found.failed else 0
 
