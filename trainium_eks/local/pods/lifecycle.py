@@ -101,8 +101,10 @@ class _Status:
     probes: dict[Kind, _Probed] = field(default_factory=dict)
     hook_running: bool = False
     back_off: float = 0.0
-    start_at: float = 0.0
-    """When to start it again."""
+    start_at: float | None = None
+    """When to start it again; at once when None."""
+    is_starting: bool = False
+    """Somebody was told to start it, and has not said that it runs."""
     is_done: bool = False
     """It ended and is never started again."""
     kill_at: float | None = None
@@ -113,7 +115,8 @@ class _Status:
     @property
     def started(self) -> bool:
         startup = self.probes.get(Kind.STARTUP)
-        return self.state == "running" and not self.hook_running and (startup is None or startup.passed)
+        is_up = self.state == "running" and not self.is_starting and not self.hook_running
+        return is_up and (startup is None or startup.passed)
 
     @property
     def ready(self) -> bool:
@@ -180,7 +183,7 @@ class Lifecycle:
         for status in self._all():
             if status.kill_at is not None and not status.killed:
                 times.append(status.kill_at)
-            if status.state == "waiting" and status.start_at:
+            if status.state == "waiting" and status.start_at is not None:
                 times.append(status.start_at)
             if status.state == "running" and not self.stopping:
                 times += [each.next_time for each in status.probes.values() if _is_due_later(status, each)]
@@ -204,7 +207,8 @@ class Lifecycle:
         """A container runs now."""
         status = self._status(name)
         status.state, status.reason, status.message, status.started_at = "running", "", "", now
-        status.start_at, status.kill_at, status.term_sent, status.killed = 0.0, None, False, False
+        status.start_at, status.kill_at, status.term_sent, status.killed = None, None, False, False
+        status.is_starting = False
         plan = status.plan
         status.probes = {
             kind: _Probed(kind, probe, now + probe.initial_delay_seconds, passed=kind is Kind.LIVENESS)
@@ -233,7 +237,7 @@ class Lifecycle:
         status.reason = ended.reason or ("Completed" if ended.exit_code == 0 else "Error")
         # A container that was killed by a probe does not know why it had to end.
         status.message = ended.message or (status.message if status.kill_at is not None else "")
-        status.hook_running, status.kill_at, status.probes = False, None, {}
+        status.hook_running, status.is_starting, status.kill_at, status.probes = False, False, None, {}
         self._decide(status, now)
 
     def found(self, name: str, kind: Kind, passed: bool, now: float, message: str = "") -> None:
@@ -332,10 +336,9 @@ class Lifecycle:
         return made
 
     def _start_if_due(self, status: _Status, now: float) -> list[Step]:
-        if status.state != "waiting" or now < status.start_at or self._is_failed():
+        if status.state != "waiting" or now < (status.start_at or 0) or self._is_failed():
             return []
-        # Until it is told that it runs it is neither.
-        status.state, status.started_at = "running", now
+        status.state, status.started_at, status.is_starting = "running", now, True
         return [Start(status.plan, status.restarts)]
 
     def _end_all(self, now: float) -> None:

@@ -93,7 +93,8 @@ class Shim:
         try:
             while not self._stop_now:
                 now = time.time()
-                self._do(self._life.steps(now), now)
+                while steps := self._life.steps(now):
+                    self._do(steps, now)
                 self._write_state()
                 if self._life.is_ended and not self._running:
                     break
