@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from trainium_eks.local.pods.plan import MACHINE_PATH
 from trainium_eks.model import lustre
 from trainium_eks.model.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
@@ -210,10 +211,13 @@ def objects(
         "containers": [_container(request, image, region)],
         "volumes": volumes,
     }
-    return config_map, _job({**metadata, "annotations": annotations}, labels, spec)
+    pod_metadata: Json = {"labels": labels}
+    if request.source.startswith("file://"):
+        pod_metadata["annotations"] = {MACHINE_PATH: unquote(urlsplit(request.source).path)}
+    return config_map, _job({**metadata, "annotations": annotations}, pod_metadata, spec)
 
 
-def _job(metadata: Json, labels: Json, spec: Json) -> Json:
+def _job(metadata: Json, pod_metadata: Json, spec: Json) -> Json:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -232,7 +236,7 @@ def _job(metadata: Json, labels: Json, spec: Json) -> Json:
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                 ]
             },
-            "template": {"metadata": {"labels": labels}, "spec": spec},
+            "template": {"metadata": pod_metadata, "spec": spec},
         },
     }
 

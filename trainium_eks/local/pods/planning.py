@@ -1,5 +1,6 @@
 """From a pod's object to what its shim runs. Looks at nothing but what it is given."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,16 @@ from trainium_eks.local.control_plane.processes import POD_VARIABLE
 from trainium_eks.local.pods import environment, images, volumes
 from trainium_eks.local.pods.images import LocalImage
 from trainium_eks.local.pods.known import Body, Known, Unmet
-from trainium_eks.local.pods.plan import Action, Container, Isolation, Mount, PodPlan, Probe, RestartPolicy
+from trainium_eks.local.pods.plan import (
+    MACHINE_PATH,
+    Action,
+    Container,
+    Isolation,
+    Mount,
+    PodPlan,
+    Probe,
+    RestartPolicy,
+)
 from trainium_eks.local.pods.volumes import File, Volume
 from trainium_eks.model.quantities import quantity
 
@@ -140,7 +150,7 @@ def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known,
         argv=argv,
         environment=made,
         directory=directory,
-        mounts=(*own, *_hidden(image, known), *mounts) if known.isolation is not Isolation.PLAIN else mounts,
+        mounts=(*own, *_hidden(image, pod, known), *mounts) if known.isolation is not Isolation.PLAIN else mounts,
         restart=policy,
         is_sidecar=is_sidecar,
         **probes,
@@ -180,9 +190,11 @@ def _own_files(known: Known) -> tuple[Mount, ...]:
     )
 
 
-def _hidden(image: LocalImage, known: Known) -> tuple[Mount, ...]:
+def _hidden(image: LocalImage, pod: Body, known: Known) -> tuple[Mount, ...]:
     """What a container needs of the machine where it lies in a directory that is the container's own."""
     needed = {str(image.path), sys.base_prefix, str(known.workloads)}
+    given = (pod["metadata"].get("annotations") or {}).get(MACHINE_PATH, "")
+    needed |= {os.path.normpath(given)} if os.path.isabs(given) and os.path.exists(given) else set()
     own = ("/tmp/", "/var/tmp/", "/run/", "/dev/")
     return tuple(Mount(path, path, read_only=True) for path in sorted(needed) if path.startswith(own))
 
