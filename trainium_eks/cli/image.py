@@ -62,7 +62,7 @@ def build(options: ImageOptions, runner: Runner | None = None) -> int:
             did = _build(engine, planned)
         return report(options.seat, planned.reference, "built" if did else "was built already")
 
-    return told(act)
+    return told(act, as_json=options.seat.as_json)
 
 
 def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
@@ -89,7 +89,7 @@ def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: boo
                 bring(engine, planned.repository, planned.reference)
         return report(options.seat, planned.reference, "pushed", planned.repository.digest(planned.tag))
 
-    return told(act)
+    return told(act, as_json=options.seat.as_json)
 
 
 def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:

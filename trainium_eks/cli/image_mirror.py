@@ -31,7 +31,7 @@ class MirrorOptions:
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
     """Copies the image; the exit code."""
-    return told(lambda: _mirror(options, runner))
+    return told(lambda: _mirror(options, runner), as_json=options.seat.as_json)
 
 
 def _mirror(options: MirrorOptions, runner: Runner | None) -> int:

@@ -27,7 +27,7 @@ def run(seat: Seat) -> int:
         write(json.dumps(document, indent=2) + "\n" if seat.as_json else yaml.safe_dump(document, sort_keys=False))
         return 0
 
-    return told(act)
+    return told(act, as_json=seat.as_json)
 
 
 def in_namespace(text: str, namespace: str) -> dict[str, object]:

@@ -51,7 +51,7 @@ def run(name: str, nodes: int, *, wait: bool, seat: Seat) -> int:
                 write(f"{group.name} is to have {nodes} nodes; `kubectl get nodes` shows them as they come.\n")
         return 0
 
-    return told(act)
+    return told(act, as_json=seat.as_json)
 
 
 def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:

@@ -1,5 +1,6 @@
 """A researcher's seat: a stack's outputs, one of its namespaces, and the API server as that namespace's researcher."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainium_eks.cli import output
 from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.local.changes import LocalError
@@ -102,17 +104,26 @@ def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
     raise Failure(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")
 
 
-def told(act: Callable[[], int]) -> int:
-    """Runs a command; whatever stops it is said in its own words, without a traceback. The exit code."""
+def told(act: Callable[[], int], *, as_json: bool = False) -> int:
+    """Runs a command; whatever stops it is said in its own words, without a traceback. The exit code.
+
+    Args:
+        act: the command.
+        as_json: whether what stops it is one JSON document on standard output, as all that it prints.
+    """
     try:
-        return act()
+        try:
+            return act()
+        except LocalError as error:
+            raise Failure(FAILED, str(error)) from error
     except Failure as failure:
-        return complain(failure)
-    except LocalError as error:
-        return complain(Failure(FAILED, str(error)))
+        if not as_json:
+            return complain(failure)
+        output.write_json(failure.to_json())
+        return failure.code
     except BrokenPipeError:
         # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
-        sys.stdout = open("/dev/null", "w")  # noqa: SIM115
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return FAILED
     except KeyboardInterrupt:
         sys.stderr.write("\nInterrupted.\n")

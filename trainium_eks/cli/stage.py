@@ -43,7 +43,7 @@ class StageOptions:
 
 def run(options: StageOptions) -> int:
     """Stages a data set; the exit code."""
-    return told(lambda: _run(options))
+    return told(lambda: _run(options), as_json=options.seat.as_json)
 
 
 def show_presets() -> int:

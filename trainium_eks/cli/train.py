@@ -55,7 +55,7 @@ def run(asked: Asked, seat: Seat) -> int:
                 return _show(prepared, seat)
             return _submit(prepared, asked, seat, session)
 
-    return told(act)
+    return told(act, as_json=seat.as_json)
 
 
 def prepare(asked: Asked, session: Session) -> Prepared:

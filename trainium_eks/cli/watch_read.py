@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.checks.scheduling import without_volcano
-from trainium_eks.cli import output
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.session import Seat, Session, open_session, told
 from trainium_eks.launch.identity import JOB_API, annotation, by_process_rank, pod_selector
 from trainium_eks.launch.scene import Scene, scene
@@ -45,17 +44,10 @@ def run(seat: Seat, work: Callable[[Session], int]) -> int:
     """Takes the seat and does the work; what stops it is a JSON document where JSON was asked for. The exit code."""
 
     def act() -> int:
-        try:
-            with open_session(seat) as session:
-                return work(session)
-        except (Failure, LocalError) as error:
-            if not seat.as_json:
-                raise
-            failure = error if isinstance(error, Failure) else Failure(FAILED, str(error))
-            output.write_json(failure.to_json())
-            return failure.code
+        with open_session(seat) as session:
+            return work(session)
 
-    return told(act)
+    return told(act, as_json=seat.as_json)
 
 
 def now() -> datetime:
