@@ -31,3 +31,9 @@ def test_a_pod_that_is_made_ready_again_is_so_once() -> None:
 
 def test_nodes_say_that_they_live_by_leases_and_seldom_by_their_status() -> None:
     assert BY_NAME["node-heartbeat"]["spec"]["delay"]["durationMilliseconds"] >= 600_000
+
+
+@pytest.mark.parametrize("stage", [name for name in BY_NAME if name.startswith("pod-")])
+def test_pods_with_local_images_are_left_to_their_agent(stage: str) -> None:
+    expressions = BY_NAME[stage]["spec"]["selector"]["matchExpressions"]
+    assert [each["operator"] for each in expressions if 'startswith("local/")' in each["key"]] == ["DoesNotExist"]
