@@ -12,12 +12,13 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +26,7 @@ from urllib.parse import quote
 from trainium_eks.local.control_plane import kubelet, processes
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import gateway, hosts, images, isolation, network
-from trainium_eks.local.pods.api_client import ApiClient, Refused, Unreachable
+from trainium_eks.local.pods.api_client import ApiClient, Refused
 from trainium_eks.local.pods.gateway import Gateway
 from trainium_eks.local.pods.hosts import Host
 from trainium_eks.local.pods.isolation import Chosen
@@ -33,16 +34,18 @@ from trainium_eks.local.pods.known import Body
 from trainium_eks.local.pods.log_server import LogServer, NoLog, Run
 from trainium_eks.local.pods.plan import Isolation, PodDirectory
 from trainium_eks.local.pods.planning import is_ours
+from trainium_eks.local.pods.pod_files import read
+from trainium_eks.local.pods.pod_processes import Process
 from trainium_eks.local.pods.programs import AGENT, NETWORK, SHIM, program, python_environment
 from trainium_eks.local.pods.shim import AGENT_SOCKET
-from trainium_eks.local.pods.worker import Process, Worker
+from trainium_eks.local.pods.watching import rounds
+from trainium_eks.local.pods.worker import Worker
 
 _LOG = logging.getLogger("pods")
 
 # Namespaces of the system hold what stands in for add-ons, six pods on each node; none of it is run here.
 _WATCHED_PODS = "spec.nodeName!=,metadata.namespace!=kube-system"
 _MARK = f'"image":"{images.PREFIX}'.encode()
-_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _AGAIN_SECONDS = 1.0
 _NETWORK_SECONDS = 10.0
 
@@ -267,7 +270,7 @@ class Agent:
     # --- Watching -------------------------------------------------------------------------------------------------
 
     async def _watch_pods(self) -> None:
-        async for known, events in self._rounds("/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
+        async for known, events in rounds(self.client, "/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
             there = {pod["metadata"]["uid"]: pod for pod in known if is_ours(pod)}
             for uid, worker in list(self._workers.items()):
                 if uid not in there:
@@ -301,10 +304,10 @@ class Agent:
             self._shims.pop(uid).signal(signal.SIGTERM)
         for each in self._paths.pods.iterdir():
             if (each / "plan.json").exists() and each.name not in there and each.name not in self._workers:
-                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, _remove, each)
+                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, shutil.rmtree, each, True)
 
     async def _watch_services(self) -> None:
-        async for known, events in self._rounds("/api/v1/services", {}):
+        async for known, events in rounds(self.client, "/api/v1/services", {}):
             self._services = {each["metadata"]["uid"]: each for each in known}
             self.hosts_changed()
             async for line in events:
@@ -316,7 +319,7 @@ class Agent:
                 self.hosts_changed()
 
     async def _watch_nodes(self) -> None:
-        async for _, events in self._rounds("/api/v1/nodes", {}, whole=False):
+        async for _, events in rounds(self.client, "/api/v1/nodes", {}, whole=False):
             for node in {each.node for each in self._workers.values()}:
                 try:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
@@ -332,46 +335,6 @@ class Agent:
             if each.node == name and each.host is not None:
                 _LOG.info("node %s is gone, and with it %s", name, each.directory.path.name)
                 each.lose_node()
-
-    async def _rounds(
-        self, path: str, query: Mapping[str, str], *, whole: bool = True
-    ) -> AsyncGenerator[tuple[list[dict[str, Any]], AsyncGenerator[bytes, None]], None]:
-        """What is there and then what happens, again and again: a watch ends when the API server does.
-
-        Args:
-            path: of the kind.
-            query: what to ask for.
-            whole: whether what is there is wanted.
-        """
-        while True:
-            try:
-                known, version = await self._list(path, query, whole=whole)
-                yield known, self._events(path, query, version)
-            except (Refused, Unreachable) as error:
-                _LOG.warning("%s: %s", path, error)
-                await asyncio.sleep(_AGAIN_SECONDS)
-
-    async def _list(self, path: str, query: Mapping[str, str], *, whole: bool) -> tuple[list[dict[str, Any]], str]:
-        found: list[dict[str, Any]] = []
-        after = ""
-        while True:
-            asked = {**query, "limit": "500" if whole else "1", **({"continue": after} if after else {})}
-            page = await self.client.request("GET", path, query=asked)
-            found += page.get("items") or []
-            after = page["metadata"].get("continue") or ""
-            if not after or not whole:
-                return found, page["metadata"]["resourceVersion"]
-
-    async def _events(self, path: str, query: Mapping[str, str], version: str) -> AsyncGenerator[bytes, None]:
-        asked = {**query, "resourceVersion": version}
-        try:
-            async for line in self.client.watch(path, asked):
-                if line.startswith(b'{"type":"ERROR"'):
-                    return  # too old: from the beginning
-                yield line
-        except (Refused, Unreachable) as error:
-            _LOG.info("watch of %s: %s", path, error)
-            await asyncio.sleep(_AGAIN_SECONDS)
 
     # --- Logs -----------------------------------------------------------------------------------------------------
 
@@ -408,17 +371,7 @@ def shims(paths: Paths) -> dict[str, Process]:
 
 
 def _read_state(directory: PodDirectory) -> dict[str, Any]:
-    try:
-        data: dict[str, Any] = json.loads(directory.state.read_text(encoding="utf-8"))
-        return data
-    except (OSError, ValueError):
-        return {}
-
-
-def _remove(directory: Path) -> None:
-    import shutil
-
-    shutil.rmtree(directory, ignore_errors=True)
+    return read(directory.state) or {}
 
 
 def _end_if_failed(task: "asyncio.Task[None]") -> None:

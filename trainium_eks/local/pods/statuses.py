@@ -80,6 +80,26 @@ def lost(state: Mapping[str, Any], now: float) -> dict[str, Any]:
     return {**state, "containers": containers, "ended": True}
 
 
+def unknown(pod: Body) -> dict[str, Any]:
+    """State of a pod that ran, and of which this machine has nothing left."""
+    spec = pod["spec"]
+    every = (*(spec.get("initContainers") or ()), *spec["containers"])
+    return {
+        "reason": "",
+        "message": "",
+        "initialized": True,
+        "containers": {
+            each["name"]: {"state": "running", "restartCount": 0, "ready": False, "started": False, "last": None}
+            for each in every
+        },
+    }
+
+
+def is_told(made: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+    """Whether the API server knows a status already, whatever else it knows."""
+    return all(_without_nothing(value) == _without_nothing(_part(told, key, value)) for key, value in made.items())
+
+
 def rfc3339(seconds: float) -> str:
     """As Kubernetes writes times."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
@@ -162,3 +182,19 @@ def _conditions(pod: Body, phase: str, *, initialized: bool, ready: bool, has_sa
         made.append({"type": kind, "status": told, "lastTransitionTime": since or rfc3339(time.time())})
         made[-1]["reason"] = (reason or None) if not is_true else None
     return made
+
+
+def _part(told: Mapping[str, Any], key: str, value: object) -> object:
+    if key != "conditions" or not isinstance(value, list):
+        return told.get(key)
+    known = {each["type"]: each for each in told.get(key) or ()}
+    found = [known.get(each["type"]) or {} for each in value]
+    return [{name: each.get(name) for name in wanted} for each, wanted in zip(found, value, strict=True)]
+
+
+def _without_nothing(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _without_nothing(each) for key, each in value.items() if each not in (None, "", {}, [])}
+    if isinstance(value, list | tuple):
+        return [_without_nothing(each) for each in value]
+    return value

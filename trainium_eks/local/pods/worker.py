@@ -8,24 +8,23 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from trainium_eks.local.pods import images, statuses, volumes
-from trainium_eks.local.pods.api_client import ApiClient, Refused, Unreachable
+from trainium_eks.local.pods.api_client import Refused, Unreachable
 from trainium_eks.local.pods.hosts import Host
 from trainium_eks.local.pods.images import LocalImage
 from trainium_eks.local.pods.known import Body, Known, Unmet
 from trainium_eks.local.pods.plan import Isolation, PodDirectory, RestartPolicy
 from trainium_eks.local.pods.planning import Planned, hostname, planned
+from trainium_eks.local.pods.pod_files import prepare, put, read, write
+from trainium_eks.local.pods.pod_processes import Process
+from trainium_eks.local.pods.surroundings import Surroundings
 from trainium_eks.local.pods.volumes import File, TokenRequest
 
 _LOG = logging.getLogger("pods")
@@ -35,76 +34,6 @@ _NEW_SANDBOX_SECONDS = 10.0
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _TOKEN_RENEWED_AFTER = 0.8
 """Of its lifetime, as kubelets do."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process that may not be this one's child."""
-
-    pid: int
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it runs; a child that has ended is taken note of."""
-        with contextlib.suppress(ChildProcessError):
-            if os.waitpid(self.pid, os.WNOHANG)[0] == self.pid:
-                return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        return not _is_zombie(self.pid)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal; fine when it is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
-
-class Surroundings(Protocol):
-    """What a worker needs of its agent."""
-
-    client: ApiClient
-    isolation: Isolation
-    network_pid: int
-    proxy: str
-    api_server: tuple[str, int]
-
-    def directory(self, uid: str) -> PodDirectory:
-        """Of a pod."""
-        ...
-
-    def claims(self, namespace: str) -> Path:
-        """Where the claims of a namespace are."""
-        ...
-
-    def free_address(self) -> str:
-        """One that no pod has."""
-        ...
-
-    def services(self) -> Sequence[Body]:
-        """All that are known."""
-        ...
-
-    def hosts_of(self, own: Host) -> str:
-        """The hosts file of a pod."""
-        ...
-
-    def hosts_changed(self) -> None:
-        """A pod has come, gone, or become ready."""
-        ...
-
-    def start_shim(self, directory: PodDirectory) -> int:
-        """Starts a shim; its number."""
-        ...
-
-    def when_ended(self, pid: int, then: Callable[[], None]) -> None:
-        """Calls back when a process ends."""
-        ...
-
-    def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        ...
 
 
 class Worker:
@@ -191,7 +120,7 @@ class Worker:
     @property
     def uses_network(self) -> int:
         """The process whose network the pod is in; 0 for none."""
-        plan = _read(self._directory.plan) or {}
+        plan = read(self._directory.plan) or {}
         return int(plan.get("network_pid") or 0) if self._shim is not None else 0
 
     def end_shim(self) -> None:
@@ -252,7 +181,7 @@ class Worker:
             self._shim = None
         if self._gone or self._node_gone:
             return self._end_at_once()
-        state = _read(self._directory.state)
+        state = read(self._directory.state)
         if state is not None and state.get("problem"):
             return await self._no_sandbox(state["problem"])
         if self._shim is None and not (state or {}).get("ended") and not self._is_over:
@@ -262,7 +191,7 @@ class Worker:
             started = await self._begin(state)
             if started is not None:
                 return started
-            state = _read(self._directory.state)
+            state = read(self._directory.state)
         if self._is_deleted and self._shim is not None:
             self._ask_to_stop()
         await self._report(state)
@@ -286,9 +215,9 @@ class Worker:
         was_running = (self.pod.get("status") or {}).get("phase") == "Running"
         policy = RestartPolicy(self.pod["spec"].get("restartPolicy") or "Always")
         if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
-            told = statuses.lost(state or _unknown(self.pod), time.time())
+            told = statuses.lost(state or statuses.unknown(self.pod), time.time())
             self._directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(self._directory.state, json.dumps(told))
+            write(self._directory.state, json.dumps(told))
             return None
         try:
             if not await self._find_node():
@@ -379,25 +308,10 @@ class Worker:
 
     def _prepare(self, made: Planned) -> None:
         """Puts in place what the shim and the containers find there."""
-        place = self._directory
-        place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place.stop.unlink(missing_ok=True)
-        for each in made.plan.all_containers:
-            place.container(each.name).mkdir(parents=True, exist_ok=True)
-            place.termination_log(each.name).touch()
-        for file in made.files:
-            _put(file)
-        for directory in made.directories:
-            if not os.path.lexists(directory):
-                os.makedirs(directory, exist_ok=True)
-        (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
-        # Nobody answers there, at once: a name that /etc/hosts does not have is unknown without a wait.
-        nobody = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
-        host = Path("/etc/resolv.conf")
-        shared = made.plan.isolation is not Isolation.NET and host.is_file()
-        (place.path / "resolv.conf").write_text(host.read_text() if shared else nobody, encoding="utf-8")
+        prepare(self._directory, made)
         self.write_hosts()
-        _write(place.plan, made.plan.to_json())
+        # Last: with it the directory is a pod's.
+        write(self._directory.plan, made.plan.to_json())
 
     # --- Ending ---------------------------------------------------------------------------------------------------
 
@@ -405,10 +319,10 @@ class Worker:
         """Tells the shim, unless it was told to end as soon as that."""
         metadata = self.pod["metadata"]
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-        before = _read(self._directory.stop)
+        before = read(self._directory.stop)
         if before is None or float(before["graceSeconds"]) > grace:
             order = {"at": time.time(), "graceSeconds": grace, "reason": "", "message": ""}
-            _write(self._directory.stop, json.dumps(order))
+            write(self._directory.stop, json.dumps(order))
             assert self._shim is not None
             self._shim.signal(signal.SIGHUP)
 
@@ -463,7 +377,7 @@ class Worker:
         if ready != self._ready:
             self._ready = ready
             self._around.hosts_changed()
-        if _is_told(made, self.pod.get("status") or {}):
+        if statuses.is_told(made, self.pod.get("status") or {}):
             return
         body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": made}
         try:
@@ -489,7 +403,7 @@ class Worker:
             found = await self._get_tokens(wanted)
             for each in wanted:
                 file = self._directory.volume(each.volume) / each.path
-                _put(File(file, found[each.volume][each.path].encode(), volumes.FILE_MODE))
+                put(File(file, found[each.volume][each.path].encode(), volumes.FILE_MODE))
             self._tokens_at = _renewal(wanted)
         return max((self._tokens_at or 0) - time.time(), 1.0)
 
@@ -503,82 +417,8 @@ def _version(pod: Body) -> int:
 
 
 def _address(directory: PodDirectory) -> str:
-    return str((_read(directory.plan) or {}).get("address") or "")
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return data
-    except (OSError, ValueError):
-        return None
-
-
-def _write(file: Path, text: str) -> None:
-    """All of it or nothing, for its owner alone."""
-    part = file.with_name(f"{file.name}.part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(text)
-    part.replace(file)
-
-
-def _put(file: File) -> None:
-    """A file of a volume; a reader sees the old one or the new one."""
-    file.path.parent.mkdir(parents=True, exist_ok=True)
-    part = file.path.with_name(f"..{file.path.name}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
-        opened.write(file.content)
-    part.chmod(file.mode)
-    part.replace(file.path)
+    return str((read(directory.plan) or {}).get("address") or "")
 
 
 def _renewal(tokens: Sequence[TokenRequest]) -> float | None:
     return time.time() + _TOKEN_RENEWED_AFTER * min(each.seconds for each in tokens) if tokens else None
-
-
-def _unknown(pod: Body) -> dict[str, Any]:
-    """State of a pod of which this machine has nothing left."""
-    spec = pod["spec"]
-    every = (*(spec.get("initContainers") or ()), *spec["containers"])
-    return {
-        "reason": "",
-        "message": "",
-        "initialized": True,
-        "containers": {
-            each["name"]: {"state": "running", "restartCount": 0, "ready": False, "started": False, "last": None}
-            for each in every
-        },
-    }
-
-
-def _is_told(made: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
-    """Whether the API server knows a status already, whatever else it knows."""
-    return all(_without_nothing(value) == _without_nothing(_part(told, key, value)) for key, value in made.items())
-
-
-def _part(told: Mapping[str, Any], key: str, value: object) -> object:
-    if key != "conditions" or not isinstance(value, list):
-        return told.get(key)
-    known = {each["type"]: each for each in told.get(key) or ()}
-    found = [known.get(each["type"]) or {} for each in value]
-    return [{name: each.get(name) for name in wanted} for each, wanted in zip(found, value, strict=True)]
-
-
-def _without_nothing(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {key: _without_nothing(each) for key, each in value.items() if each not in (None, "", {}, [])}
-    if isinstance(value, list | tuple):
-        return [_without_nothing(each) for each in value]
-    return value
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and its parent has not taken note: an adopted shim's parent may not."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"Z"
-    except FileNotFoundError:
-        if not os.path.isdir("/proc/self"):
-            done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-            return done.stdout.strip().startswith("Z")
-        return True

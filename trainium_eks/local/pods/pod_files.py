@@ -1,0 +1,62 @@
+"""Files of a pod's directory: read if they can be, and written whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.local.pods.plan import Isolation, PodDirectory
+from trainium_eks.local.pods.planning import Planned
+from trainium_eks.local.pods.volumes import File
+
+# Nobody answers there, and at once: a name that /etc/hosts does not have is unknown without a wait.
+_NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+_HOST_NAMES = Path("/etc/resolv.conf")
+
+
+def prepare(place: PodDirectory, made: Planned) -> None:
+    """Puts in place what the containers of a pod find, but for its hosts and its plan.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    place.stop.unlink(missing_ok=True)
+    for each in made.plan.all_containers:
+        place.container(each.name).mkdir(parents=True, exist_ok=True)
+        place.termination_log(each.name).touch()
+    for file in made.files:
+        put(file)
+    for directory in made.directories:
+        if not os.path.lexists(directory):
+            os.makedirs(directory, exist_ok=True)
+    (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
+    is_shared = made.plan.isolation is not Isolation.NET and _HOST_NAMES.is_file()
+    (place.path / "resolv.conf").write_text(_HOST_NAMES.read_text() if is_shared else _NO_NAMES, encoding="utf-8")
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """A JSON object; None when there is none."""
+    try:
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return data
+    except (OSError, ValueError):
+        return None
+
+
+def write(file: Path, text: str) -> None:
+    """All of it or nothing, for its owner alone."""
+    part = file.with_name(f"{file.name}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+        opened.write(text)
+    part.replace(file)
+
+
+def put(file: File) -> None:
+    """A file of a volume; a reader sees the old one or the new one."""
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    part = file.path.with_name(f"..{file.path.name}")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+        opened.write(file.content)
+    part.chmod(file.mode)
+    part.replace(file.path)
