@@ -131,13 +131,14 @@ def processes_of(paths: Paths, uid: str) -> list[psutil.Process]:
 
 
 @contextmanager
-def cpu_nodes(api: Api, size: int = 2) -> Iterator[str]:
+def cpu_nodes(api: Api, size: int = 2, labels: Mapping[str, str] | None = None) -> Iterator[str]:
     """Simulated CPU nodes; their group."""
     key = f"cpu-{uuid.uuid4().hex[:8]}"
     inputs = {
         "instanceTypes": ["m7i.4xlarge"],
         "version": "1.35",
         "subnetIds": ["s"],
+        "labels": dict(labels or {}),
         "scalingConfig": {"minSize": 0, "maxSize": 4, "desiredSize": size},
     }
     pool = pool_of(inputs, {"nodeGroupName": key}, zones={"s": "usw2-az4"}, region="us-west-2", catalogue=CATALOGUE)

@@ -129,12 +129,23 @@ def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
         reason = "a file of this machine, which the cluster does not see"
         fix = "copy it to the team's S3 prefix first (aws s3 cp --recursive), and stage that"
         return [Problem("SOURCE", reason, fix, value=request.source)]
-    if parts.scheme == "file" and not Path(parts.path).exists():
-        return [Problem("SOURCE", "no such file or directory on this machine", value=request.source)]
+    if parts.scheme == "file":
+        return _file_problems(Path(unquote(parts.path)), request.source)
     if parts.scheme in ("http", "https") and not is_local and not _is_let_out(request.source):
         reason = "the namespace's network policy lets pods out to port 443 alone"
         good = f"https://{parts.hostname}{parts.path}"
         return [Problem("SOURCE", reason, value=request.source, good=good)]
+    return []
+
+
+def _file_problems(path: Path, source: str) -> list[Problem]:
+    """A path of this machine, as its pods see it: theirs stand in the place of some directories."""
+    if not path.exists():
+        return [Problem("SOURCE", "no such file or directory on this machine", value=source)]
+    for hidden in (DATA, CODE, "/tmp", "/var/tmp", "/dev", "/proc", "/run", "/sys"):
+        if path.is_relative_to(hidden):
+            reason = f"below {hidden}, in whose place a pod has something else"
+            return [Problem("SOURCE", reason, "copy it to another directory of this machine first", value=source)]
     return []
 
 
@@ -197,7 +208,6 @@ def objects(
             "name": "code",
             "configMap": {"name": name, "items": [{"key": key, "path": path} for path, key in keys.items()]},
         },
-        {"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}},
     ]
     image = request.image or (LOCAL_IMAGE if is_local else IMAGES["python"])
     spec = {
@@ -265,7 +275,6 @@ def _container(request: StageRequest, image: str, region: str) -> Json:
         "volumeMounts": [
             {"name": "data", "mountPath": DATA},
             {"name": "code", "mountPath": CODE, "readOnly": True},
-            {"name": "scratch", "mountPath": "/tmp"},
         ],
     }
 

@@ -183,11 +183,15 @@ def test_a_source_that_it_reaches_is_not(source: str) -> None:
     assert staging.problems(StageRequest(source, "x"), TEAM, is_local=False) == []
 
 
-def test_on_the_local_cloud_files_of_this_machine_are_sources(tmp_path: Path) -> None:
-    assert staging.problems(StageRequest(tmp_path.as_uri(), "x"), TEAM, is_local=True) == []
+def test_on_the_local_cloud_files_of_this_machine_are_sources() -> None:
+    here = Path(__file__).parent
+    assert staging.problems(StageRequest(here.as_uri(), "x"), TEAM, is_local=True) == []
     assert staging.problems(StageRequest("http://127.0.0.1:1/x", "x"), TEAM, is_local=True) == []
-    (problem,) = staging.problems(StageRequest(f"{tmp_path.as_uri()}/none", "x"), TEAM, is_local=True)
+    (problem,) = staging.problems(StageRequest(f"{here.as_uri()}/none", "x"), TEAM, is_local=True)
     assert "no such file" in problem.reason
+    for hidden in ("file:///proc/version", "file:///tmp"):
+        (problem,) = staging.problems(StageRequest(hidden, "x"), TEAM, is_local=True)
+        assert "in whose place a pod has something else" in problem.reason
 
 
 @pytest.mark.parametrize(

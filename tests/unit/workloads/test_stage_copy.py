@@ -323,6 +323,31 @@ def test_files_of_this_machine_are_copied_and_links_left_out(stage: Callable[...
     assert "no checksum" not in lines[-1]["message"]
 
 
+def test_the_environments_proxy_is_asked(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = random_bytes(2 * CHUNK + 5)
+    server.files["/set.bin"] = content
+    # A proxy is asked for a whole URL, and this one answers for every host.
+    monkeypatch.setenv("http_proxy", server.url)
+    assert stage("http://nowhere.invalid/set.bin")[0] == 0
+    assert content_of(tmp_path / "set") == {"set.bin": content}
+    assert {path for _, path, _ in server.seen} == {"http://nowhere.invalid/set.bin"}
+    assert {headers["Host"] for *_, headers in server.seen} == {"nowhere.invalid"}
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server.seen.clear()
+    assert stage(f"{server.url}/set.bin", to="direct")[0] == 0
+    assert {path for _, path, _ in server.seen} == {"/set.bin"}
+
+
+def test_a_proxy_is_asked_for_a_tunnel_to_an_encrypted_server() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("https_proxy", "http://proxy.example:3128")
+        connection = web.connection_to("https://host.example/x", 5)
+    assert (connection.host, connection.port) == ("proxy.example", 3128)
+    assert (connection._tunnel_host, connection._tunnel_port) == ("host.example", 443)  # type: ignore[attr-defined]
+
+
 # --- Processes --------------------------------------------------------------------------------------------------------
 
 
@@ -341,10 +366,11 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_content(server: FileServer,
     server.seconds_a_piece = 0.004
     chance = random.Random(7)
     kills = 0
-    for _ in range(60):
+    for attempt in range(60):
         process = start(tmp_path, url, "--list", "--to", "set", "--workers", "4")
         try:
-            process.communicate(timeout=0.12 + chance.random() * 0.5)
+            # Longer each time: on a busy machine Python alone takes a second to start.
+            process.communicate(timeout=0.1 + chance.random() * 0.5 + 0.02 * attempt**1.5)
             break
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)

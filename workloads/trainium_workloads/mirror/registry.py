@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import http.client
 import json
 import re
 import threading
@@ -13,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from trainium_workloads.stage.files import Interrupted, StageError, lowered
-from trainium_workloads.stage.web import BROKEN, Answer, Web
+from trainium_workloads.stage.web import BROKEN, Answer, Web, connection_to, target_of
 
 INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -175,14 +174,12 @@ class Repository:
         pieces = [] if pieces is None else pieces
         for again in (False, True):
             parts = urlsplit(url)
-            made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            connection = made(parts.netloc, timeout=_UPLOAD_SECONDS)
+            connection = connection_to(url, _UPLOAD_SECONDS)
             try:
                 is_own = self._authorization and parts.netloc == self.host
                 own = {"Authorization": self._authorization} if is_own else {}
-                target = parts.path + (f"?{parts.query}" if parts.query else "")
                 given = {"Content-Length": "0", "User-Agent": "trainium-eks", **own, **(headers or {})}
-                connection.request(method, target, body=iter(pieces), headers=given, encode_chunked=False)
+                connection.request(method, target_of(url), body=iter(pieces), headers=given, encode_chunked=False)
                 answer = connection.getresponse()
                 status, found, body = answer.status, lowered(dict(answer.getheaders())), answer.read()
             except BROKEN as error:

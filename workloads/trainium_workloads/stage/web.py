@@ -1,6 +1,7 @@
 """Requests over HTTP, with what a copy of days needs: connections that are kept, patience, redirects without secrets.
 
 Not urllib.request, which opens a connection for every request: with TLS that is most of the time of a small file.
+Proxies are those of the environment (``https_proxy``, ``http_proxy``, ``no_proxy``).
 """
 
 import email.utils
@@ -10,10 +11,11 @@ import socket
 import ssl
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from trainium_workloads.stage.files import Interrupted, StageError, lowered
 
@@ -129,9 +131,8 @@ class Web:
         raise Interrupted(f"{url}: {why} ({ATTEMPTS} tries)")
 
     def _once(self, method: str, url: str, headers: Mapping[str, str]) -> "tuple[_HttpAnswer, bool]":
-        parts = urlsplit(url)
         origin = _origin(url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        target = target_of(url)
         kept = self._connections.get(origin)
         # The server may have closed a connection that was kept: that is no fault, and asked again at once.
         for known in [kept, None] if kept else [None]:
@@ -155,11 +156,7 @@ class Web:
         return found
 
     def _connect(self, origin: str) -> http.client.HTTPConnection:
-        parts = urlsplit(origin)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise StageError(f"{origin or 'an empty URL'} is no http or https URL")
-        made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = made(parts.hostname, parts.port, timeout=self._timeout_seconds)
+        connection = connection_to(origin, self._timeout_seconds)
         connection.connect()
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connections[origin] = connection
@@ -217,6 +214,40 @@ class _FileAnswer:
 
     def close(self) -> None:
         self._file.close()
+
+
+def connection_to(url: str, timeout_seconds: float) -> http.client.HTTPConnection:
+    """A connection to a URL's server, by the environment's proxy where it names one; opened at the first request.
+
+    Raises:
+        StageError: neither ``http`` nor ``https``.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise StageError(f"{url or 'an empty URL'} is no http or https URL")
+    made = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    proxy = _proxy(url)
+    if proxy is None:
+        return made(parts.hostname, parts.port, timeout=timeout_seconds)
+    connection = made(proxy.hostname or "", proxy.port or 80, timeout=timeout_seconds)
+    if parts.scheme == "https":
+        connection.set_tunnel(parts.hostname, parts.port or 443)
+    return connection
+
+
+def target_of(url: str) -> str:
+    """What is asked for on a connection of :func:`connection_to`: a path, and of a proxy for plain HTTP the URL."""
+    parts = urlsplit(url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return f"{_origin(url)}{path}" if parts.scheme == "http" and _proxy(url) else path
+
+
+def _proxy(url: str) -> SplitResult | None:
+    parts = urlsplit(url)
+    named = urllib.request.getproxies_environment().get(parts.scheme, "")
+    if not named or urllib.request.proxy_bypass_environment(parts.hostname or ""):
+        return None
+    return urlsplit(named if "://" in named else f"http://{named}")
 
 
 def text(
