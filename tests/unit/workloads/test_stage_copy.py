@@ -207,6 +207,20 @@ def test_a_server_that_gives_up_is_tried_again_later_from_there(
     assert server.sent_bytes == 2 * CHUNK
 
 
+def test_what_was_damaged_between_two_tries_is_fetched_again(
+    server: FileServer, stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    files = {"a.bin": random_bytes(2000), "b.bin": random_bytes(1000)}  # the larger comes first
+    url = a_list(server, files)
+    server.status = lambda path, _: 503 if path == "/b.bin" else 200
+    assert stage(url, "--list", "--workers", "1")[0] == 75
+    (tmp_path / ".stage-set/files/a.bin").write_bytes(b"short")
+    (tmp_path / ".stage-set/files/stray.bin").write_bytes(b"of nobody")
+    server.status = lambda *_: 200
+    assert stage(url, "--list")[0] == 0
+    assert content_of(tmp_path / "set") == files
+
+
 def test_what_is_not_there_is_said(server: FileServer, stage: Callable[..., Any], tmp_path: Path) -> None:
     code, lines = stage(f"{server.url}/none.bin")
     assert (code, lines[-1]["message"]) == (1, f"{server.url}/none.bin: 404")

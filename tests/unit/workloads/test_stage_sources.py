@@ -126,6 +126,7 @@ def test_an_object_in_several_parts_is_verified_by_its_etag(s3: Any, stage: Stag
     code, lines = stage(f"s3://{BUCKET}/big.bin")
     assert code == 0, lines[-1]
     assert content_of(tmp_path / "set") == {"big.bin": content}
+    assert sums(tmp_path / "set") == {"big.bin": "parts"}
     etag = client.head_object(Bucket=BUCKET, Key="big.bin")["ETag"].strip('"')
     assert Checksum("parts", etag, size).of(tmp_path / "set/big.bin") == etag
 
