@@ -245,7 +245,7 @@ def target_of(url: str) -> str:
 def _proxy(url: str) -> SplitResult | None:
     parts = urlsplit(url)
     named = urllib.request.getproxies_environment().get(parts.scheme, "")
-    if not named or urllib.request.proxy_bypass_environment(parts.hostname or ""):
+    if not named or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     return urlsplit(named if "://" in named else f"http://{named}")
 
