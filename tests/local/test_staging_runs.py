@@ -164,8 +164,8 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
         ]
         server.seconds_a_piece = 0
         for process in processes_of(paths, pod["metadata"]["uid"]):
-            for child in process.children(recursive=True):
-                with contextlib.suppress(psutil.Error):  # it ended with the one before
+            with contextlib.suppress(psutil.Error):  # it ended with the one before
+                for child in process.children(recursive=True):
                     if "trainium_workloads.stage" in child.cmdline():
                         child.kill()
                         killed.set()
