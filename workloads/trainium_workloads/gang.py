@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import IO
 
+from trainium_workloads.stopping import EXIT_CODE
+
 JOIN_SECONDS = 900.0
 """How long nodes wait for each other: an image of gigabytes is pulled meanwhile."""
 _KILL_AFTER_SECONDS = 30.0
@@ -267,10 +269,11 @@ class _Ranks:
 
 
 def _left_well(peer: socket.socket) -> bool:
-    """Whether a node that says something, or has gone, ended well."""
+    """Whether a node that says something, or has gone, ended well, or because it was asked to, as the ranks here are
+    about to."""
     try:
         said = peer.recv(1024)
-        return bool(said) and json.loads(said).get("code") == 0
+        return bool(said) and json.loads(said).get("code") in (0, EXIT_CODE)
     except (OSError, ValueError):
         return False
 
