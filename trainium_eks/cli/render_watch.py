@@ -45,7 +45,7 @@ class JobTable:
             table.add_column("KIND", no_wrap=True)
             table.add_column("QUEUE", overflow="fold")
         table.add_column("STATE", no_wrap=True)
-        for heading in ("NODES", "RUN", "RESTARTS" if wide else "TRY", "AGE", "STEP"):
+        for heading in ("NODES", "RUN", "RESTARTS" if wide else "TRY", "TIME", "STEP"):
             table.add_column(heading, no_wrap=True)
         for job in self._found:
             name = Text(job.name)

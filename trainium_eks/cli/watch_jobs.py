@@ -42,7 +42,7 @@ class Listing:
         shown = [
             {
                 **job.to_json(),
-                "ageSeconds": round(job.seconds(self.now)),
+                "seconds": round(job.seconds(self.now)),
                 "progress": self.progress[job.name].to_json() if job.name in self.progress else None,
             }
             for job in self.jobs

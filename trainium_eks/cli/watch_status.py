@@ -64,7 +64,7 @@ class JobStatus:
         """For tools."""
         return {
             "schemaVersion": watch_read.SCHEMA_VERSION,
-            "job": {**self.job.to_json(), "ageSeconds": round(self.job.seconds(self.now))},
+            "job": {**self.job.to_json(), "seconds": round(self.job.seconds(self.now))},
             "pending": self.waits.to_json() if self.waits else None,
             "trouble": self.trouble.to_json() if self.trouble else None,
             "nodes": [*self.nodes],

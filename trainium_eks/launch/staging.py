@@ -139,10 +139,10 @@ def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
 
 
 def _file_problems(path: Path, source: str) -> list[Problem]:
-    """A path of this machine, as its pods see it: theirs stand in the place of some directories."""
+    """A path of this machine, as the Job's pod sees it (:data:`MACHINE_PATH`): it has its own in the place of some."""
     if not path.exists():
         return [Problem("SOURCE", "no such file or directory on this machine", value=source)]
-    for hidden in (DATA, CODE, "/tmp", "/var/tmp", "/dev", "/proc", "/run", "/sys"):
+    for hidden in (DATA, CODE, "/dev", "/proc", "/sys"):
         if path.is_relative_to(hidden):
             reason = f"below {hidden}, in whose place a pod has something else"
             return [Problem("SOURCE", reason, "copy it to another directory of this machine first", value=source)]

@@ -49,7 +49,7 @@ def test_jobs_are_a_table(call: Call, api: StubApi, scene: Snapshot) -> None:
     code, out = call("jobs")
     assert code == 0
     heading, beta, alpha = out.splitlines()[:3]
-    assert heading.split() == ["JOB", "KIND", "QUEUE", "STATE", "NODES", "RUN", "RESTARTS", "AGE", "STEP"]
+    assert heading.split() == ["JOB", "KIND", "QUEUE", "STATE", "NODES", "RUN", "RESTARTS", "TIME", "STEP"]
     assert beta.split() == ["beta", "volcano", "test", "Pending", "1", "0/1", "0/3", "4s", "-"]
     assert alpha.split() == ["alpha", "volcano", "test", "Running", "2", "2/2", "0/3", "8s", "3/100"]
 
@@ -58,7 +58,7 @@ def test_a_narrow_terminal_keeps_every_column_that_matters(call: Call, monkeypat
     monkeypatch.setenv("COLUMNS", "60")
     _, out = call("jobs")
     assert max(map(len, out.splitlines())) <= 60
-    assert out.splitlines()[0].split() == ["JOB", "STATE", "NODES", "RUN", "TRY", "AGE", "STEP"]
+    assert out.splitlines()[0].split() == ["JOB", "STATE", "NODES", "RUN", "TRY", "TIME", "STEP"]
     assert "volcano · test" in out
 
 
@@ -67,7 +67,7 @@ def test_jobs_as_json(call: Call, api: StubApi, scene: Snapshot) -> None:
     code, out = call("jobs", "--json")
     found = json.loads(out)
     assert (code, found["schemaVersion"], found["namespace"]) == (0, 1, "training")
-    assert [(job["name"], job["state"], job["ageSeconds"]) for job in found["jobs"]] == [
+    assert [(job["name"], job["state"], job["seconds"]) for job in found["jobs"]] == [
         ("beta", "Pending", 4),
         ("alpha", "Running", 8),
     ]

@@ -21,6 +21,7 @@ from trainium_eks.launch.staging import StageRequest
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.objects.api import ApiError, Kind, ObjectReference
 from trainium_eks.local.pods.images import workloads
+from trainium_eks.local.pods.plan import MACHINE_PATH
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.model.versions import KUBERNETES
 
@@ -189,9 +190,17 @@ def test_on_the_local_cloud_files_of_this_machine_are_sources() -> None:
     assert staging.problems(StageRequest("http://127.0.0.1:1/x", "x"), TEAM, is_local=True) == []
     (problem,) = staging.problems(StageRequest(f"{here.as_uri()}/none", "x"), TEAM, is_local=True)
     assert "no such file" in problem.reason
-    for hidden in ("file:///proc/version", "file:///tmp"):
-        (problem,) = staging.problems(StageRequest(hidden, "x"), TEAM, is_local=True)
-        assert "in whose place a pod has something else" in problem.reason
+    (problem,) = staging.problems(StageRequest("file:///proc/version", "x"), TEAM, is_local=True)
+    assert "in whose place a pod has something else" in problem.reason
+
+
+def test_the_pod_is_told_which_path_of_the_machine_it_may_read(tmp_path: Path) -> None:
+    place = tmp_path / "my data"
+    place.mkdir()
+    request = StageRequest(place.as_uri(), "x")
+    assert staging.problems(request, TEAM, is_local=True) == []
+    _, job = staging.objects(request, TEAM, "n", region="r", code={}, is_local=True)
+    assert job["spec"]["template"]["metadata"]["annotations"] == {MACHINE_PATH: str(place)}
 
 
 @pytest.mark.parametrize(

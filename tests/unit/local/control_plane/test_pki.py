@@ -54,7 +54,12 @@ def test_the_api_server_is_trusted_at_each_of_its_addresses(paths):
     names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "kubernetes.default.svc" in names.get_values_for_type(x509.DNSName)
     assert "localhost" in names.get_values_for_type(x509.DNSName)
-    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "10.100.0.1"]
+    # This machine's loopback, the agent's relay in the pods' network, and the service `kubernetes`.
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == [
+        "127.0.0.1",
+        "100.127.0.1",
+        "10.100.0.1",
+    ]
 
 
 def test_the_api_servers_own_service_has_the_first_address_of_the_range(paths):

@@ -12,6 +12,7 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_free
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.programs import AGENT
 
 
 @pytest.fixture
@@ -103,6 +104,8 @@ def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
         f"kube-{name}": Path("/bin") / f"kube-{name}" for name in ("apiserver", "controller-manager", "scheduler")
     }
     lines = commands(paths, binaries, settings.ports, "10.100.0.0/16")
+    assert [*lines][-1] == AGENT
+    assert f"--root={paths.root}" in lines.pop(AGENT)
     assert list(lines) == ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
     for name, line in lines.items():
         assert line[0] == f"/bin/{name}"
