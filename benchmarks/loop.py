@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NAMESPACE, CLAIM = "training", "fsx-claim"
 LIMIT_SECONDS = 120
 STEP_SECONDS = 0.1
-STEPS_AFTER = 30
-"""How many steps a job has left when its rank is killed, at least: about three seconds."""
+STEPS = 60
+"""Of each job. The first checkpoint is at step 5, and the kill within two seconds of it."""
 
 _Found = TypeVar("_Found")
 
@@ -99,11 +99,10 @@ def _loop(project: Path, job: str, asked: argparse.Namespace) -> Loop:
     Raises:
         AssertionError: saying what did not end well.
     """
-    steps = STEPS_AFTER + int(10 / STEP_SECONDS)
     begun = time.time()
     _trn(
         *(project, "train", "--example", "gradient-sum", "--name", job, "--image", asked.image, "--detach"),
-        *("--ranks-per-node", str(asked.ranks_per_node), "--", "--steps", str(steps)),
+        *("--ranks-per-node", str(asked.ranks_per_node), "--", "--steps", str(STEPS)),
         *("--step-seconds", str(STEP_SECONDS)),
     )
     submitted = time.time()
