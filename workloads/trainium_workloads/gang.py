@@ -35,6 +35,8 @@ class Node:
 
     rank: int
     """From 0, the node of the rendezvous."""
+    port: int
+    """Where the ranks meet, on node 0: free when the nodes met, for other jobs may be on its network."""
     peers: tuple[socket.socket, ...]
     """Connections to all others (node 0), to node 0 (the others)."""
 
@@ -54,10 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (JoinError, OSError) as error:
         sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
         return 1
-    # The ranks' own meeting point lies one port above the nodes'.
     environment = {
         "MASTER_ADDR": host,
-        "MASTER_PORT": str(int(port) + 1),
+        "MASTER_PORT": str(node.port),
         "WORLD_SIZE": str(asked.nnodes * asked.nproc_per_node),
         "LOCAL_WORLD_SIZE": str(asked.nproc_per_node),
         "GROUP_RANK": str(node.rank),
@@ -91,28 +92,33 @@ def join(host: str, port: int, job: str, nodes: int, rank: int | None = None) ->
         port: of the rendezvous.
         job: what all nodes of the gang call it.
         nodes: how many they are.
-        rank: this node's number, 0 at the rendezvous; None, in all nodes, for the order of arrival.
+        rank: this node's number, 0 at the rendezvous; None, in all nodes, for the order of arrival, in which the one
+            whose address the rendezvous is comes first.
 
     Raises:
         JoinError: they are not all there in time, or belong to another job.
     """
     if nodes == 1:
-        return Node(0, ())
+        return Node(0, _free_port(), ())
     deadline = time.monotonic() + JOIN_SECONDS
+    address = _resolved(host, port, deadline)
+    server = None if rank else _server(address, port)
+    if server is not None:
+        return _lead(server, job, nodes, deadline)
+    if rank == 0:
+        raise JoinError(f"node 0 cannot listen there: {address} is not its address, or port {port} is taken")
+    return _follow(address, port, {"job": job, "rank": rank}, deadline)
+
+
+def _resolved(host: str, port: int, deadline: float) -> str:
+    """The address of a host, whose name may become known only with its pod."""
     while True:
         try:
-            address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
-            break
-        except OSError as error:  # the name is not known yet
+            return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+        except OSError as error:
             if time.monotonic() > deadline:
                 raise JoinError(f"{host} is not known: {error}") from None
             time.sleep(0.2)
-    server = _server(str(address), port)
-    return (
-        _lead(server, job, nodes, deadline)
-        if server
-        else _follow(str(address), port, {"job": job, "rank": rank}, deadline)
-    )
 
 
 def _server(address: str, port: int) -> socket.socket | None:
@@ -150,9 +156,15 @@ def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
                 continue
             # One that comes again has started again; the connection of before is dead.
             peers[len(peers) + 1 if rank is None else int(rank)] = peer
+    port = _free_port()
     for rank, peer in peers.items():
-        _say(peer, {"rank": rank})
-    return Node(0, tuple(peers.values()))
+        _say(peer, {"rank": rank, "port": port})
+    return Node(0, port, tuple(peers.values()))
+
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _follow(address: str, port: int, hello: object, deadline: float) -> Node:
@@ -169,7 +181,7 @@ def _follow(address: str, port: int, hello: object, deadline: float) -> Node:
             time.sleep(0.1)
     if "refused" in answer:
         raise JoinError(answer["refused"])
-    return Node(int(answer["rank"]), (leader,))
+    return Node(int(answer["rank"]), int(answer["port"]), (leader,))
 
 
 def _say(peer: socket.socket, what: object) -> None:

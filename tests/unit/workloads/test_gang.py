@@ -20,15 +20,9 @@ WORKLOADS = Path(__file__).parents[3] / "workloads"
 
 @pytest.fixture
 def port() -> int:
-    """Two in a row: the nodes' and the ranks'."""
-    while True:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            try:
-                two.bind(("127.0.0.1", one.getsockname()[1] + 1))
-            except OSError:
-                continue
-            return int(one.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _node(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int | None = None):
@@ -86,10 +80,17 @@ def test_nodes_have_the_numbers_that_they_are_given(port: int, tmp_path: Path) -
     script.write_text(
         "import os\nprint(os.environ['GROUP_RANK'], os.environ['RANK'], os.environ['LOCAL_WORLD_SIZE'])\n"
     )
-    first = _node(port, 3, str(script), number=0)
-    _await_listening(port)
-    ended = _ended(first, *(_node(port, 3, str(script), number=number) for number in (2, 1)))
+    others = [_node(port, 3, str(script), number=number) for number in (2, 1)]
+    time.sleep(0.5)  # on one machine the address of the rendezvous is everyone's: who comes first is not node 0
+    ended = _ended(_node(port, 3, str(script), number=0), *others)
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
+
+
+def test_two_gangs_on_one_machine_do_not_meet(port: int, tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as other:
+        others = [_node(other.getsockname()[1] - 1, 1, *_sum(tmp_path / "other", "--steps", "3"), job="other")]
+        ended = _ended(*others, *(_node(port, 2, *_sum(tmp_path / "ours", "--steps", "3")) for _ in range(2)))
+    assert [code for code, _ in ended] == [0, 0, 0], ended
 
 
 def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(port: int, tmp_path: Path) -> None:
@@ -152,6 +153,11 @@ def test_sigterm_ends_a_node_that_waits_for_others(port: int) -> None:
     _await_listening(port)
     node.send_signal(signal.SIGTERM)
     assert _ended(node)[0][0] == 143
+
+
+def test_node_0_says_when_the_rendezvous_is_taken(port: int) -> None:
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(gang.JoinError, match="node 0 cannot listen there"):
+        gang.join("127.0.0.1", port, "j", 2, rank=0)
 
 
 def test_nodes_that_do_not_come_are_counted(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
