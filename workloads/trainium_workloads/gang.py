@@ -252,21 +252,29 @@ class _Ranks:
                 peer.setblocking(False)
                 selector.register(peer, selectors.EVENT_READ)
             while True:
-                codes = [each.poll() for each in self._processes]
-                for local, code in enumerate(codes):
-                    if code:
-                        how = f"exit code {code}" if code > 0 else f"signal {-code}"
-                        sys.stderr.write(f"local rank {local} failed: {how}\n")
-                        return code if code > 0 else 128 - code
-                if all(code == 0 for code in codes):
+                if code := self._failed():
+                    return code
+                if all(each.poll() == 0 for each in self._processes):
                     return 0
                 for key, _ in selector.select(_LOOK_SECONDS) if self._node.peers else ():
                     if not _left_well(key.fileobj) and not self._terminated:  # type: ignore[arg-type]
+                        # A rank that failed here is the cause, and the other node only faster to say so.
+                        if code := self._failed():
+                            return code
                         sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
                         return 1
                     selector.unregister(key.fileobj)
                 if not self._node.peers:
                     time.sleep(_LOOK_SECONDS)
+
+    def _failed(self) -> int:
+        """Exit code of a rank here that failed, as a shell has it; 0 while there is none."""
+        for local, each in enumerate(self._processes):
+            if code := each.poll():
+                how = f"exit code {code}" if code > 0 else f"signal {-code}"
+                sys.stderr.write(f"local rank {local} failed: {how}\n")
+                return code if code > 0 else 128 - code
+        return 0
 
     def _end(self) -> None:
         running = [each for each in self._processes if each.poll() is None]
