@@ -107,7 +107,8 @@ pulumi.runtime.test(lambda: runpy.run_path({str(EXAMPLE)!r}, run_name="__main__"
     # In a process of its own: what goes on in Pulumi's event loop after the error would speak into other tests.
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "test the program with trainium_eks.testing.record" in done.stderr.strip().splitlines()[-1]
+    # Python may complain of the event loop, which nobody closes, after the error.
+    assert "test the program with trainium_eks.testing.record" in done.stderr
 
 
 def test_mocks_say_what_they_cannot_answer() -> None:
