@@ -11,7 +11,7 @@ from cluster_snapshots import outputs
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
-from trainium_eks.cli.session import Seat
+from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.stage import StageOptions, run
 from trainium_eks.graph.graph import Graph
 from trainium_eks.launch import batch_jobs, image_jobs, images

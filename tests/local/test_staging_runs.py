@@ -18,7 +18,7 @@ from moto import mock_aws
 from running_pods import cpu_nodes, processes_of
 from staging_servers import FileServer, file_server, moto_server
 
-from trainium_eks.cli.session import Seat
+from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.stage import StageOptions, run
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths

@@ -1,6 +1,5 @@
 """``trn image build`` and ``push``: what the image is made of, the engine that builds it, the repository it goes to."""
 
-import json
 import os
 import sys
 import tempfile
@@ -11,8 +10,9 @@ from pathlib import Path
 
 from trainium_eks.cli.cluster_access import find_source
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.output import write
-from trainium_eks.cli.session import Seat, told
+from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import told
 from trainium_eks.launch import engines, images
 from trainium_eks.launch.ecr import Repository
 from trainium_eks.launch.engines import Engine, Programs, Runner
@@ -180,7 +180,7 @@ def report(seat: Seat, reference: str, did: str, digest: str = "") -> int:
     """Says how it ended; the exit code."""
     if seat.as_json:
         data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
-        write(f"{json.dumps(data, indent=2)}\n")
+        write_json(data)
     else:
         write(f"{reference} {did}\n")
     return 0

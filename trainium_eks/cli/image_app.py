@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack, seated
 
 if TYPE_CHECKING:
     from trainium_eks.cli.image import ImageOptions
@@ -93,6 +94,7 @@ def push(
 
 
 @app.command()
+@seated
 def mirror(
     source: Annotated[str, typer.Argument(help="An image with its registry: public.ecr.aws/neuron/…:<tag>.")],
     tag: Annotated[
@@ -102,13 +104,8 @@ def mirror(
         str | None, typer.Option("--engine", help="Copy by docker, podman or buildah, with its logins; default: none.")
     ] = None,
     in_cluster: InCluster = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Copy somebody's image into the stack's repository, as for clusters without a way out. Needs no engine.
 
@@ -117,9 +114,7 @@ def mirror(
     Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
     """
     from trainium_eks.cli import image_mirror as command
-    from trainium_eks.cli.session import Seat
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(command.mirror(command.MirrorOptions(seat, source, tag=tag, engine=engine, in_cluster=in_cluster)))
 
 
@@ -137,7 +132,6 @@ def _options(
     directory: Path | None,
 ) -> "ImageOptions":
     from trainium_eks.cli.image import ImageOptions
-    from trainium_eks.cli.session import Seat
 
     return ImageOptions(
         Seat(stack, outputs=outputs, directory=directory, as_json=as_json),

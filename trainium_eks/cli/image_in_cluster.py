@@ -6,7 +6,8 @@ from typing import Any
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.image import Planned
 from trainium_eks.cli.render_stage import shown_progress
-from trainium_eks.cli.session import Seat, Session, open_session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session, open_session
 from trainium_eks.launch import batch_jobs, image_jobs
 from trainium_eks.launch.ecr import Login, Repository
 from trainium_eks.local.objects.api import ApiError

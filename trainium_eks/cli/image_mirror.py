@@ -9,7 +9,8 @@ from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.image import bring, opened_engine, outputs_of, report, repository_of
-from trainium_eks.cli.session import Seat, told
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import told
 from trainium_eks.launch import images
 from trainium_eks.launch.ecr import Repository
 from trainium_eks.launch.engines import Runner

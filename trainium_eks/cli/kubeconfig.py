@@ -8,7 +8,8 @@ import yaml
 from trainium_eks.cli.cluster_access import find_source
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.output import write
-from trainium_eks.cli.session import Seat, find_namespace, told
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import find_namespace, told
 
 
 def run(seat: Seat) -> int:

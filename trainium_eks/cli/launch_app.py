@@ -9,7 +9,7 @@ import typer
 from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
 
 if TYPE_CHECKING:
-    from trainium_eks.cli.session import Seat
+    from trainium_eks.cli.seat import Seat
     from trainium_eks.launch.job import Kind
 
 app = typer.Typer(add_completion=False)
@@ -255,7 +255,7 @@ def kubeconfig(
 ) -> None:
     """Print a kubeconfig whose context is in your namespace: trn kubeconfig > kubeconfig.yaml."""
     from trainium_eks.cli import kubeconfig as command
-    from trainium_eks.cli.session import Seat
+    from trainium_eks.cli.seat import Seat
 
     raise typer.Exit(command.run(Seat(stack, namespace, outputs, None, directory, as_json=as_json)))
 
@@ -281,7 +281,7 @@ def _submit(kind: "Kind", given: dict[str, Any]) -> None:
 
 
 def _seat(given: dict[str, Any]) -> "Seat":
-    from trainium_eks.cli.session import Seat
+    from trainium_eks.cli.seat import Seat
 
     names = ("stack", "namespace", "outputs", "kubeconfig", "directory", "as_json", "no_color")
     return Seat(**{name: given[name] for name in names})

@@ -1,6 +1,5 @@
 """``trn local images``: the environments that pods of a local cloud can run in."""
 
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from rich.table import Table
 
 from trainium_eks.cli import render
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.output import write_json
 from trainium_eks.cli.session import told
 from trainium_eks.graph.graph import SCHEMA_VERSION
 from trainium_eks.local.pods import images
@@ -22,7 +22,7 @@ def show(*, as_json: bool) -> int:
         found = images.all_images()
         if as_json:
             document = {"schemaVersion": SCHEMA_VERSION, "images": [_to_json(each) for each in found]}
-            sys.stdout.write(json.dumps(document, indent=2) + "\n")
+            write_json(document)
             return 0
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         for column in ("image", "tag", "size", "made", "torch"):

@@ -1,15 +1,15 @@
 """``trn scale``: the size of a node group."""
 
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Callable
 
 from trainium_eks.checks.cluster import is_ready
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.output import write
-from trainium_eks.cli.session import Seat, Session, open_session, told
+from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session, open_session, told
 from trainium_eks.graph.graph import SCHEMA_VERSION
 from trainium_eks.launch import cluster_facts, planning
 from trainium_eks.launch.aws import Aws, AwsError, NotAllowed
@@ -44,7 +44,7 @@ def run(name: str, nodes: int, *, wait: bool, seat: Seat) -> int:
                 await_nodes(session, group, nodes, say)
             if seat.as_json:
                 document = {"schemaVersion": SCHEMA_VERSION, "group": group.name, "nodes": nodes, "before": before}
-                write(json.dumps(document, indent=2) + "\n")
+                write_json(document)
             elif wait:
                 write(f"{group.name} has {nodes} nodes.\n")
             else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trainium_eks.cli import output
 from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.seat import Seat
 from trainium_eks.local.changes import LocalError
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.problems import nearest
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-
-
-@dataclass(frozen=True)
-class Seat:
-    """Whose command it is: the options that every command of a researcher has."""
-
-    stack: str = "local"
-    namespace: str | None = None
-    """None for the stack's first."""
-    outputs: Path | None = None
-    """The stack's outputs in a file, for those who cannot ask Pulumi."""
-    kubeconfig: Path | None = None
-    """Instead of the one in the outputs, or the local cloud's."""
-    directory: Path | None = None
-    as_json: bool = False
-    no_color: bool = False
 
 
 @dataclass(frozen=True)

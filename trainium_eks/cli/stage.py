@@ -1,6 +1,5 @@
 """``trn stage``: submits the Job that copies a data set, or finds the one that does, and follows it."""
 
-import json
 import secrets
 import time
 from dataclasses import dataclass
@@ -8,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.output import write
-from trainium_eks.cli.session import INTERRUPTED, Seat, Session, open_session, told
+from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.launch import batch_jobs, staging
 from trainium_eks.launch.presets import PRESETS
 from trainium_eks.launch.staging import StageRequest
@@ -66,7 +66,7 @@ def _run(options: StageOptions) -> int:
         if options.dry_run:
             name = staging.job_name(request, secrets.token_hex(3))
             listed = {"apiVersion": "v1", "kind": "List", "items": list(_objects(session, request, name))}
-            write(f"{json.dumps(listed, indent=2)}\n")
+            write_json(listed)
             return 0
         name, is_new = _job(session, request)
         if not options.follow:
@@ -188,4 +188,4 @@ def _follow(options: StageOptions, session: Session, request: StageRequest, name
 
 def _write_json(session: Session, name: str, result: dict[str, Any]) -> None:
     data = {"schemaVersion": SCHEMA_VERSION, "namespace": session.namespace.name, "job": name, **result}
-    write(f"{json.dumps(data, indent=2)}\n")
+    write_json(data)

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.seat_options import seated
 
 app = typer.Typer(add_completion=False)
 
@@ -17,6 +18,7 @@ def _show_presets(asked: bool) -> None:
 
 
 @app.command()
+@seated
 def stage(
     source: Annotated[
         str,
@@ -54,13 +56,8 @@ def stage(
         str, typer.Option("--image", help="Image with Python 3.12 or later, for clusters without egress.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects and submit nothing.")] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Copy a data set to the team's shared volume: a Job on the CPU pool, verified, whole or not at all.
 
@@ -70,10 +67,9 @@ def stage(
     """
     del presets  # its callback has acted
     from trainium_eks.cli import stage as command
-    from trainium_eks.cli.session import Seat
 
     asked = command.StageOptions(
-        Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color),
+        seat,
         source,
         to=to,
         is_list=file_list,

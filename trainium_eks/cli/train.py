@@ -11,8 +11,9 @@ import yaml
 
 from trainium_eks.cli import scale, train_facts
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.output import write
-from trainium_eks.cli.session import INTERRUPTED, Seat, Session, open_session, told
+from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.cli.train_options import Asked, request_of
 from trainium_eks.cli.train_torchx import component, submit_by_torchx
 from trainium_eks.graph.graph import SCHEMA_VERSION
@@ -97,7 +98,7 @@ def _show(prepared: Prepared, seat: Seat) -> int:
     command = torchx_app.run_command(job, component())
     if seat.as_json:
         document = {"schemaVersion": SCHEMA_VERSION, "job": prepared.manifest, "torchx": command}
-        write(json.dumps(document, indent=2) + "\n")
+        write_json(document)
         return 0
     lines = [f"# The same by TorchX: {shlex.join(command)}"]
     if prepared.workspace is not None:
@@ -134,7 +135,7 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
         return _follow(job.name, seat, session)
     state = _wait(job.name, session) if waits else ""
     if seat.as_json:
-        write(json.dumps(_document(job, state), indent=2) + "\n")
+        write_json(_document(job, state))
     elif waits:
         _say(f"The job {job.name} is {state}.")
     return 0 if state in ("", SUCCEEDED) else FAILED

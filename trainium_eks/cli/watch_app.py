@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
-from trainium_eks.cli.session import Seat
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.seat_options import seated
 
 app = typer.Typer(add_completion=False)
 
@@ -13,16 +13,12 @@ Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows i
 
 
 @app.command()
+@seated
 def jobs(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """List your team's jobs: state, nodes and ranks, restarts, last step.
 
@@ -30,21 +26,16 @@ def jobs(
     """
     from trainium_eks.cli import watch_jobs
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(watch_jobs.run(seat, everything=everything, watch=watch))
 
 
 @app.command()
+@seated
 def status(
     job: Job,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until it has ended, or Ctrl-C.")] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Show one job: why it is pending and what mends it, where its training is, or how it ended.
 
@@ -52,22 +43,17 @@ def status(
     """
     from trainium_eks.cli import watch_status
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(watch_status.run(seat, job, watch=watch))
 
 
 @app.command()
+@seated
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace that have not ended.")] = False,
     agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """End a job: its processes get SIGTERM and their grace period, then it is removed. What it wrote stays.
 
@@ -75,11 +61,11 @@ def cancel(
     """
     from trainium_eks.cli import watch_cancel
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(watch_cancel.run(seat, job, everything=everything, agreed=agreed))
 
 
 @app.command()
+@seated
 def logs(
     job: Job,
     rank: Annotated[int | None, typer.Option("--rank", "-r", help="This rank of all; default: 0.")] = None,
@@ -93,13 +79,8 @@ def logs(
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
     ] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Show what a job prints: rank 0, another rank, or all.
 
@@ -107,24 +88,19 @@ def logs(
     """
     from trainium_eks.cli import watch_logs
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     options = watch_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
     raise typer.Exit(watch_logs.run(seat, job, options))
 
 
 @app.command()
+@seated
 def top(
     job: Annotated[
         str | None, typer.Argument(help="Name of the job; default: the newest that runs.", show_default=False)
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One picture, not a live view.")] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Show how busy a job's nodes are, live: each NeuronCore or GPU, device memory, host.
 
@@ -132,11 +108,11 @@ def top(
     """
     from trainium_eks.cli import watch_top
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(watch_top.run(seat, job, once=once))
 
 
 @app.command()
+@seated
 def tensorboard(
     job: Job,
     image: Annotated[
@@ -146,13 +122,8 @@ def tensorboard(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
     ] = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Open TensorBoard on a job's logs, <output directory>/tensorboard, at a port of this machine, until Ctrl-C.
 
@@ -160,22 +131,17 @@ def tensorboard(
     """
     from trainium_eks.cli import watch_tensorboard
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(watch_tensorboard.run(seat, job, image=image, port=port, keep=keep))
 
 
 @app.command()
+@seated
 def profile(
     job: Job,
     rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Its node is profiled.")] = 0,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
 
@@ -183,5 +149,4 @@ def profile(
     """
     from trainium_eks.cli import watch_profile
 
-    seat = Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(watch_profile.run(seat, job, rank=rank, steps=steps))

@@ -13,7 +13,8 @@ from typing import Any
 from trainium_eks.checks.cluster import Object
 from trainium_eks.cli import output, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.model.problems import nearest
 

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from trainium_eks.cli import output, render_watch, watch_read
 from trainium_eks.cli.render import show_sections
-from trainium_eks.cli.session import INTERRUPTED, Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import INTERRUPTED, Session
 from trainium_eks.launch.steps import Progress
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.local.changes import LocalError

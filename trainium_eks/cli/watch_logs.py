@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.cli import output, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session
 from trainium_eks.launch.identity import annotation
 from trainium_eks.launch.log_lines import LogLine, parse, pod_names, seconds
 from trainium_eks.launch.watched import WatchedJob

@@ -5,7 +5,8 @@ import time
 
 from trainium_eks.cli import output, watch_logs, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session
 from trainium_eks.launch import profiling
 from trainium_eks.launch.log_lines import pod_names
 from trainium_eks.launch.steps import Progress

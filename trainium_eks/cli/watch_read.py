@@ -9,7 +9,8 @@ from urllib.parse import quote
 from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.checks.scheduling import without_volcano
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.session import Seat, Session, open_session, told
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session, open_session, told
 from trainium_eks.launch.identity import JOB_API, annotation, by_process_rank, pod_selector
 from trainium_eks.launch.scene import Scene, scene
 from trainium_eks.launch.steps import Progress, parse_all, progress

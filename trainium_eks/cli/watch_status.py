@@ -10,7 +10,8 @@ from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.cli import output, render_status, watch_jobs, watch_read
 from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.cli.render import show_sections
-from trainium_eks.cli.session import INTERRUPTED, Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import INTERRUPTED, Session
 from trainium_eks.launch import endings, why_not_started
 from trainium_eks.launch.endings import Exit, Restart
 from trainium_eks.launch.identity import annotation

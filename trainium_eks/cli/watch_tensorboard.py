@@ -10,7 +10,8 @@ from pathlib import Path
 
 from trainium_eks.cli import output, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session
 from trainium_eks.launch import tensorboard, why_not_started
 from trainium_eks.launch.profiling import output_of
 from trainium_eks.launch.scene import Scene

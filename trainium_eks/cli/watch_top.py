@@ -21,7 +21,8 @@ from trainium_eks.cli import output, watch_jobs, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.render import show_sections
 from trainium_eks.cli.render_watch import steps_lines
-from trainium_eks.cli.session import INTERRUPTED, Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import INTERRUPTED, Session
 from trainium_eks.launch.scene import is_running
 from trainium_eks.launch.usage import NodeUsage, Reader, script
 from trainium_eks.launch.watched import WatchedJob

@@ -17,7 +17,8 @@ from trainium_eks.cli import kubeconfig, scale, train, train_torchx
 from trainium_eks.cli.app import app
 from trainium_eks.cli.cluster_access import Source
 from trainium_eks.cli.failure import Failure
-from trainium_eks.cli.session import Seat, Session
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.session import Session
 from trainium_eks.launch.aws import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.objects.api_types import NoSuchKind, ObjectReference

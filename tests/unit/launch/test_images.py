@@ -22,7 +22,7 @@ from trainium_eks.cli import image as command
 from trainium_eks.cli import image_in_cluster, image_mirror
 from trainium_eks.cli.image import ImageOptions
 from trainium_eks.cli.image_mirror import MirrorOptions
-from trainium_eks.cli.session import Seat
+from trainium_eks.cli.seat import Seat
 from trainium_eks.launch import aws, batch_jobs, ecr, engines, image_jobs, images
 from trainium_eks.launch.ecr import Login, Repository
 from trainium_eks.launch.engines import EngineError

@@ -21,6 +21,13 @@ def test_modules_of_the_package_load_neither_components_nor_pulumi(line: str) ->
     assert done.stdout.strip() == "[]"
 
 
+def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
+    heavy = ("kubernetes", "pulumi", "pydantic", "rich.table", "trainium_eks.cli.session")
+    code = f"import sys, trainium_eks.cli.app; print([name for name in {heavy!r} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
 def test_one_component_does_not_load_what_the_others_need() -> None:
     program = (
         "from trainium_eks import VolcanoStack\nimport sys\nprint({'pulumi_aws.ec2', 'pulumi_eks'} & set(sys.modules))"
