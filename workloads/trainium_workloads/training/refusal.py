@@ -1,0 +1,20 @@
+"""A training that cannot run, whatever restarts it."""
+
+import sys
+from collections.abc import Callable
+
+EXIT_CODE = 78
+"""What ends the job for good instead of restarting its gang (EX_CONFIG of sysexits.h; the job's policy names it)."""
+
+
+class Refusal(Exception):
+    """What is wrong, where, and what mends it; no restart does."""
+
+
+def guarded(main: Callable[[], int]) -> int:
+    """Runs a script; a refusal becomes its line on standard error and exit code 78."""
+    try:
+        return main()
+    except Refusal as refusal:
+        sys.stderr.write(f"refused: {refusal}\n")
+        return EXIT_CODE

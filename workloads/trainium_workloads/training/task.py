@@ -1,0 +1,79 @@
+"""What one training brings to the loop that all share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor, nn
+
+Batch = dict[str, Tensor]
+"""A micro-batch: tensors whose first dimension is the examples, of the same shapes each time, because an accelerator
+compiles a graph for each shape."""
+
+Fact = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Position:
+    """An example at its turn."""
+
+    epoch: int
+    """From 0: how often all examples have been seen."""
+    index: int
+    """Of the example, from 0."""
+
+
+class Examples(Protocol):
+    """The examples of a training, in memory or read as they are needed. DataLoader's workers get copies of it."""
+
+    def __len__(self) -> int: ...
+
+    def __getitems__(self, positions: Sequence[Position]) -> Batch:
+        """A micro-batch on the CPU. Whatever is random in it follows from the positions (and a seed of the examples)
+        alone, so that a training that resumes sees what it would have seen."""
+        ...
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a micro-batch gave."""
+
+    total: Tensor
+    """A scalar to call ``backward`` on: the mean over the micro-batch."""
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    """Scalars to show beside it (``mlm_loss``, ``accuracy``); means as well."""
+
+
+class Task(Protocol):
+    """A training: what is learnt from what."""
+
+    @property
+    def identity(self) -> Mapping[str, Fact]:
+        """What a checkpoint must agree on to be this model's: name, sizes, vocabulary."""
+        ...
+
+    @property
+    def tokens_per_example(self) -> int:
+        """Of an example, padding included; for the rate. 1 where examples are no text."""
+        ...
+
+    def model(self) -> nn.Module:
+        """On the CPU in FP32, initialized, the same in every rank: the loop has seeded the generators."""
+        ...
+
+    def examples(self) -> Examples:
+        """What it learns from.
+
+        Raises:
+            Refusal: the data is not there, or has not the shape that the model needs.
+        """
+        ...
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """Forward pass of a micro-batch; no value is fetched from the device here."""
+        ...
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Of all tensors that are learnt; one that is used twice counts once."""
+    return sum(each.numel() for each in model.parameters())
