@@ -7,7 +7,7 @@ EXIT_CODE = 78
 """What ends the job for good instead of restarting its gang (EX_CONFIG of sysexits.h; the job's policy names it)."""
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - reads as what it is where it is raised
     """What is wrong, where, and what mends it; no restart does."""
 
 
