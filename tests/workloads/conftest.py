@@ -1,0 +1,23 @@
+"""What every test of the trainings may use."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+# Before PyTorch is imported: ranks side by side on few cores only get in each other's way with more.
+os.environ["OMP_NUM_THREADS"] = "1"
+# torch-xla asks for a device when it is imported.
+os.environ.setdefault("PJRT_DEVICE", "CPU")
+
+if find_spec("torch") is None:
+    # In the library's own environment, where `pytest tests` comes by here.
+    collect_ignore_glob = ["*"]
+else:
+    from gangs import Gang
+
+    @pytest.fixture
+    def gang(tmp_path: Path) -> Gang:
+        """Runs a module as a gang of ranks: ``gang("trainium_workloads.bert.pretrain", "--size", "tiny", ranks=2)``."""
+        return Gang(tmp_path)

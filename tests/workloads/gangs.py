@@ -1,0 +1,324 @@
+"""Runs a training as the ranks of a gang, each a process of its own, and kills them when a test wants it.
+
+Importing PyTorch takes 6 seconds, so ranks are forked from a server that did it once. Nothing is calculated in that
+server and it has a single thread, so what is forked from it is as sound as a fresh interpreter, but for two things: the
+ranks share a seed of hashes, and the interpreter ends without its finalization. With ``fresh=True`` they do not.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from ctypes import CDLL
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
+
+# What the trainings import of PyTorch; torch._dynamo by the first optimizer. None of it starts a thread (pyarrow does).
+_PRELOADED = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+    "torch.utils.data",
+    "torch.utils.tensorboard",
+)
+_LOOK_SECONDS = 0.005
+_GRACE_SECONDS = 2.0
+"""For the others once a rank failed. They wait for it in a reduction, where nobody hears SIGTERM."""
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
+
+StepLine = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a gang."""
+
+    code: int
+    """0, or of the rank that failed first: its exit code, or the negative number of the signal that ended it."""
+    codes: tuple[int, ...]
+    """Of all, by rank."""
+    steps: tuple[StepLine, ...]
+    """Rank 0's step lines."""
+    out: tuple[str, ...]
+    """Standard output, by rank."""
+    err: tuple[str, ...]
+    """Standard error, by rank."""
+    seconds: float
+    """From the first rank's start to the last one's end."""
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """By step, as far as rank 0 printed them."""
+        return {line["step"]: line["loss"] for line in self.steps if "loss" in line}
+
+
+class Gang:
+    """Starts gangs below a test's directory, which is their working directory, too."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._count = 0
+
+    def __call__(
+        self,
+        module: str,
+        *arguments: str | Path | float,
+        ranks: int = 2,
+        code: int | None = 0,
+        kill_at: int | None = None,
+        kill_rank: int | None = None,
+        kill_signal: signal.Signals = signal.SIGKILL,
+        environment: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        seconds: float = 60.0,
+    ) -> Ended:
+        """Runs a gang to its end; no process of it is left.
+
+        Args:
+            module: what `python -m` would run.
+            arguments: its arguments.
+            ranks: how many; 1 still is a gang, with torchrun's variables.
+            code: what it must end with; None for whatever it does. Where something is killed it is not asked.
+            kill_at: when rank 0 has printed the line of this step, or of a later one, a signal is sent.
+            kill_rank: to this rank; None for all.
+            kill_signal: which.
+            environment: variables beside torchrun's.
+            fresh: whether each rank is an interpreter of its own, 6 seconds slower.
+            seconds: how long it may take.
+        """
+        self._count += 1
+        logs = self._directory / f"gang-{self._count}"
+        logs.mkdir()
+        port = str(_free_port())
+        started = time.monotonic()
+        start = _fresh if fresh else _forked
+        running = [
+            start(
+                _Order(
+                    module=module,
+                    arguments=tuple(map(str, arguments)),
+                    environment={**(environment or {}), **_place(rank, ranks, port)},
+                    directory=self._directory,
+                    out=logs / f"{rank}.out",
+                    err=logs / f"{rank}.err",
+                )
+            )
+            for rank in range(ranks)
+        ]
+        try:
+            first_code = _watch(running, logs / "0.out", started + seconds, kill_at, kill_rank, kill_signal)
+        finally:
+            codes = tuple(each.end() for each in running)
+        out, err = (
+            tuple((logs / f"{rank}.{kind}").read_text(errors="replace") for rank in range(ranks))
+            for kind in ("out", "err")
+        )
+        ended = Ended(first_code or 0, codes, step_lines(out[0]), out, err, time.monotonic() - started)
+        if first_code is None:
+            pytest.fail(f"{module} was not done within {seconds:.0f} s\n{_tails(ended)}")
+        if kill_at is None and code is not None and ended.code != code:
+            pytest.fail(f"{module} ended with {ended.code}, not {code}\n{_tails(ended)}")
+        return ended
+
+
+def step_lines(output: str) -> tuple[StepLine, ...]:
+    """The step lines among what a rank printed; one that a kill cut off is none."""
+    found = []
+    for line in output.splitlines():
+        if line.startswith("{"):
+            with suppress(ValueError):
+                said = json.loads(line)
+                if "step" in said:
+                    found.append(said)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A rank to start."""
+
+    module: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    directory: Path
+    out: Path
+    err: Path
+
+
+class _Rank(Protocol):
+    def code(self) -> int | None:
+        """None while it runs; the negative number of a signal."""
+        ...
+
+    def send(self, number: signal.Signals) -> None: ...
+
+    def end(self) -> int:
+        """Kills what is left of it and its children."""
+        ...
+
+
+class _Forked:
+    """A rank that is a fork of the server."""
+
+    def __init__(self, order: _Order) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(_PRELOADED))
+        self._process = context.Process(target=_run, args=(order,))
+        self._process.start()
+
+    def code(self) -> int | None:
+        return self._process.exitcode
+
+    def send(self, number: signal.Signals) -> None:
+        if self._process.exitcode is None and self._process.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+    def end(self) -> int:
+        pid = self._process.pid
+        assert pid
+        _kill_group(pid)
+        self._process.kill()
+        self._process.join(10)
+        code = self._process.exitcode
+        assert code is not None
+        return code
+
+
+class _Fresh:
+    """A rank that is an interpreter of its own."""
+
+    def __init__(self, order: _Order) -> None:
+        with order.out.open("wb") as out, order.err.open("wb") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", order.module, *order.arguments],
+                env={**os.environ, "PYTHONPATH": str(WORKLOADS), **order.environment},
+                cwd=order.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    def code(self) -> int | None:
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        _kill_group(self._process.pid)
+        return self._process.wait(10)
+
+
+def _forked(order: _Order) -> _Rank:
+    return _Forked(order)
+
+
+def _fresh(order: _Order) -> _Rank:
+    return _Fresh(order)
+
+
+def _run(order: _Order) -> None:
+    """In a fork of the server: becomes the rank."""
+    os.setsid()
+    # The server ends with the tests, however those end.
+    CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    for path, descriptor in ((order.out, 1), (order.err, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(file, descriptor)
+        os.close(file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(order.environment)
+    os.chdir(order.directory)
+    # As `python -m` and PYTHONPATH would have it.
+    first = [str(order.directory), str(WORKLOADS)]
+    sys.path[:] = [*first, *(each for each in sys.path if each not in ("", *first))]
+    sys.argv = [order.module, *order.arguments]
+    runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+
+
+def _watch(
+    running: Sequence[_Rank],
+    log: Path,
+    deadline: float,
+    kill_at: int | None,
+    kill_rank: int | None,
+    kill_signal: signal.Signals,
+) -> int | None:
+    """The code of the first rank that failed, 0 when all ended well, None when time was up."""
+    while time.monotonic() < deadline:
+        if kill_at is not None and log.exists() and any(x["step"] >= kill_at for x in step_lines(log.read_text())):
+            for each in running if kill_rank is None else (running[kill_rank],):
+                each.send(kill_signal)
+            kill_at = None
+        codes = [each.code() for each in running]
+        if failed := [code for code in codes if code]:
+            _end_others(running)
+            # By an exception, 1, also those end that miss the one that failed.
+            return next((code for code in failed if code != 1), 1)
+        if all(code == 0 for code in codes):
+            return 0
+        time.sleep(_LOOK_SECONDS)
+    return None
+
+
+def _end_others(running: Sequence[_Rank]) -> None:
+    for each in running:
+        if each.code() is None:
+            each.send(signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while any(each.code() is None for each in running) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+
+
+def _place(rank: int, ranks: int, port: str) -> dict[str, str]:
+    """What torchrun tells a rank of where it is; all on one node."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+
+
+def _free_port() -> int:
+    """Below those that the kernel hands out, which the ranks' own connections take."""
+    while True:
+        port = random.randrange(15_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _tails(ended: Ended) -> str:
+    return "\n".join(
+        f"rank {rank} ({code}), the end of what it printed:\n{_tail(out)}\n{_tail(err)}"
+        for rank, (code, out, err) in enumerate(zip(ended.codes, ended.out, ended.err, strict=True))
+    )
+
+
+def _tail(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines()[-25:])

@@ -1,0 +1,99 @@
+"""The fixture that the trainings' tests stand on."""
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from gangs import Ended, Gang, step_lines
+
+RANK = """
+import json, os, subprocess, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+child = subprocess.Popen(["sleep", "600"])
+print(f"pids {os.getpid()} {child.pid}", flush=True)
+mode = sys.argv[1]
+for step in range(1, 200):
+    value = torch.full((10,), float(rank + 1))
+    dist.all_reduce(value)
+    if rank == 0:
+        print(json.dumps({"step": step, "loss": value[0].item()}), flush=True)
+    if mode == "well" and step == 5:
+        break
+    if mode == "fail" and step == 3 and rank == 1:
+        sys.exit(78)
+    time.sleep(0.02)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path) -> None:
+    (tmp_path / "a_rank.py").write_text(RANK)
+
+
+def test_ranks_meet_and_end_together(gang: Gang) -> None:
+    ended = gang("a_rank", "well", ranks=3)
+    assert ended.codes == (0, 0, 0)
+    assert ended.losses == dict.fromkeys(range(1, 6), 6.0)
+    assert _survivors(ended) == []
+
+
+def test_ranks_as_interpreters_of_their_own(gang: Gang) -> None:
+    ended = gang("a_rank", "well", ranks=1, fresh=True)
+    assert ended.codes == (0,)
+    assert ended.losses[5] == 1.0
+    assert _survivors(ended) == []
+
+
+def test_a_failed_rank_ends_the_others(gang: Gang) -> None:
+    ended = gang("a_rank", "fail", code=78)
+    assert ended.code == ended.codes[1] == 78
+    assert ended.codes[0] != 0
+    assert _survivors(ended) == []
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_a_rank_or_all_are_killed_once_a_step_is_printed(gang: Gang, rank: int | None) -> None:
+    ended = gang("a_rank", "on", kill_at=4, kill_rank=rank)
+    assert ended.codes[1] == -signal.SIGKILL
+    assert 4 <= max(ended.losses) < 20
+    assert _survivors(ended) == []
+
+
+def test_what_hangs_is_ended_and_said(gang: Gang) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"not done within 1 s[\s\S]*rank 0 \(-9\)[\s\S]*pids"):
+        gang("a_rank", "on", seconds=1)
+
+
+def test_another_code_than_asked_for_is_said_with_what_was_printed(gang: Gang) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"ended with 78, not 0[\s\S]*pids"):
+        gang("a_rank", "fail")
+
+
+def test_starting_a_gang_is_fast_once_the_server_has_imported_pytorch(gang: Gang) -> None:
+    gang("a_rank", "well")
+    ended = gang("a_rank", "well")
+    assert ended.seconds < 3  # 0.3 on a quiet machine; an interpreter alone would need 6
+
+
+def test_a_step_line_that_was_cut_off_is_none() -> None:
+    assert [line["step"] for line in step_lines('{"step": 1}\nother\n{"time": 3}\n{"step": 2, "lo')] == [1]
+
+
+def _survivors(ended: Ended) -> list[int]:
+    """Processes of the gang, and their children, that still run."""
+    pids = [int(pid) for out in ended.out for pair in re.findall(r"pids (\d+) (\d+)", out) for pid in pair]
+    assert len(pids) == 2 * len(ended.codes)
+    time.sleep(0.05)
+    return [pid for pid in pids if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
