@@ -38,6 +38,7 @@ def trainium_ddp(
     name: str = "train",
     instance_type: str = "trn1.32xlarge",
     bf16: bool = True,
+    precision: str = "",
     cacheset: str = "",
     cache_options: str = "{}",
     precompile: bool = False,
@@ -64,7 +65,8 @@ def trainium_ddp(
         nproc_per_node: processes on each node; 0 for one a NeuronCore or GPU
         name: name of the job; TorchX makes it unique
         instance_type: EC2 type of the nodes, a name of the catalogue
-        bf16: train in BF16, with stochastic rounding on Trainium
+        bf16: train in BF16, with stochastic rounding on Trainium; False for FP32
+        precision: another one in its place: tf32, fp16, fp8, as far as the backend has it
         cacheset: key of the compile cache that the job reads, or fills with --precompile; empty for none
         cache_options: JSON object of what the compiled graphs depend on
         precompile: compile the graphs of a short run, and train nothing
@@ -90,6 +92,7 @@ def trainium_ddp(
         name=name,
         instance_type=instance_type,
         bf16=bf16,
+        precision=precision,
         cache_key=cacheset,
         cache_options=cache_options,
         precompile=precompile,

@@ -28,7 +28,13 @@ Module = Annotated[
     str, typer.Option("--module", "-m", help="Python module of the image to run.", rich_help_panel=_WHAT)
 ]
 Example = Annotated[
-    str, typer.Option("--example", help="A training that comes with trn: gradient-sum.", rich_help_panel=_WHAT)
+    str,
+    typer.Option(
+        "--example",
+        metavar="NAME",
+        help="A training that comes with trn: gradient-sum, bert, finetune, polarity.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 ScriptArgs = Annotated[
     str,
@@ -96,7 +102,12 @@ Scale = Annotated[
 
 Precision = Annotated[
     str,
-    typer.Option("--precision", metavar="bf16|fp32", help="What scripts read as TRN_PRECISION.", rich_help_panel=_HOW),
+    typer.Option(
+        "--precision",
+        metavar="bf16|fp32|tf32|fp16|fp8",
+        help="What scripts read as TRN_PRECISION, as far as the backend has it.",
+        rich_help_panel=_HOW,
+    ),
 ]
 Bf16 = Annotated[bool | None, typer.Option("--bf16/--no-bf16", help="--precision bf16, or fp32.", rich_help_panel=_HOW)]
 Backend = Annotated[

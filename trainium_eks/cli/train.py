@@ -14,7 +14,7 @@ from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
-from trainium_eks.cli.train_options import Asked, request_of
+from trainium_eks.cli.train_options import Asked, local_example, request_of
 from trainium_eks.cli.train_torchx import component, submit_by_torchx
 from trainium_eks.graph.graph import SCHEMA_VERSION
 from trainium_eks.launch import planning, submission, torchx_app, volcano_job
@@ -66,6 +66,11 @@ def prepare(asked: Asked, session: Session) -> Prepared:
         Failure: with everything that is wrong.
         LocalError: the cluster or AWS does not answer.
     """
+    if session.is_local:
+        small = local_example(asked)
+        if small.arguments != asked.arguments:
+            _say(f"A small one, for this machine: --example {asked.example} -- {shlex.join(small.arguments)}")
+        asked = small
     request, workspace, wrong = request_of(asked)
     facts = train_facts.gather(asked, session)
     plan = planning.plan(request, session.outputs, session.namespace, facts)

@@ -1,20 +1,17 @@
 """What ``trn train`` is told, and the request that it makes."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import cast
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.launch.examples import EXAMPLES
 from trainium_eks.launch.job import BACKENDS, Backend, Kind, Program, Topology, TopologyMode
 from trainium_eks.launch.requests import Request
 from trainium_eks.launch.workspace import Workspace, pack
 from trainium_eks.model.problems import Problem, nearest
-
-EXAMPLES: Mapping[str, str] = MappingProxyType({"gradient-sum": "trainium_workloads.gradient_sum"})
-"""Trainings that come with the library, by the module in every image that holds ``trainium_workloads``."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,14 @@ class Asked:
     dry_run: bool = False
     torchx: bool = False
     scale: bool = True
+
+
+def local_example(asked: Asked) -> Asked:
+    """An example on a local stack, small where no arguments are given: this machine's CPU does the work."""
+    example = EXAMPLES.get(asked.example)
+    if example is None or asked.arguments or asked.script_args:
+        return asked
+    return replace(asked, arguments=example.local_arguments)
 
 
 def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]:
@@ -113,7 +118,7 @@ def _example(name: str) -> str:
         near = nearest(name, EXAMPLES)
         meant = f"; did you mean {near}?" if near else ""
         raise Failure(WRONG_USAGE, f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
-    return EXAMPLES[name] if name else ""
+    return EXAMPLES[name].module if name else ""
 
 
 def _topology(asked: Asked) -> Topology | None:

@@ -15,13 +15,22 @@ from trainium_eks.model.instances import InstanceType
 Kind = Literal["train", "compile"]
 Backend = Literal["xla", "neuron", "cuda", "cpu"]
 """What runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
-Precision = Literal["bf16", "fp32"]
+Precision = Literal["bf16", "fp32", "tf32", "fp16", "fp8"]
 Launcher = Literal["torchrun", "gang"]
 """``gang`` is ``trainium_workloads.gang``, which needs no torch."""
 TopologyMode = Literal["hard", "soft"]
 
 BACKENDS: tuple[Backend, ...] = ("xla", "neuron", "cuda", "cpu")
-PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32")
+PRECISIONS: Mapping[Backend, tuple[Precision, ...]] = MappingProxyType(
+    {
+        # neuronx-cc casts what a model in FP32 multiplies (`--auto-cast-type`); TorchNeuron runs what it is given.
+        "xla": ("bf16", "fp32", "tf32", "fp16", "fp8"),
+        "neuron": ("bf16", "fp32"),
+        "cuda": ("bf16", "fp32", "tf32", "fp16"),
+        "cpu": ("bf16", "fp32"),
+    }
+)
+"""What each backend can train in."""
 C10D = "c10d"
 """Rendezvous by a store on node 0, without any service beside the job."""
 

@@ -4,10 +4,11 @@ Pure: what has to be asked of a cluster, a registry or the disk comes in :class:
 """
 
 import re
+from typing import cast
 
 from trainium_eks.launch import refusals, resources
 from trainium_eks.launch.compile_key import cache_key, compiler_of, graph_options
-from trainium_eks.launch.job import C10D, CompileCache, Program, TrainingJob, backend_of
+from trainium_eks.launch.job import C10D, CompileCache, Precision, Program, TrainingJob, backend_of
 from trainium_eks.launch.requests import Facts, Plan, Request
 from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
@@ -103,7 +104,7 @@ def _job(
         kind=request.kind,
         launcher="torchrun" if facts.image_has_torch else "gang",
         rendezvous=_rendezvous(request, outputs),
-        precision="fp32" if request.precision == "fp32" else "bf16",
+        precision=cast("Precision", request.precision),  # another one is refused
         cache=_cache(request, facts.image, nodes * ranks),
         claim=namespace.claim,
         data=request.data,

@@ -3,6 +3,7 @@
 import re
 
 from trainium_eks.launch import resources
+from trainium_eks.launch.examples import EXAMPLES, example_of
 from trainium_eks.launch.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.launch.requests import Facts, Request
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
@@ -137,10 +138,15 @@ def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: Namespac
 def _program_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
     found = []
     if bool(request.program.script) == bool(request.program.module):
-        fix = "name what to run: --script FILE, --module MODULE or --example gradient-sum, one of them"
+        fix = f"name what to run: --script FILE, --module MODULE or --example {'|'.join(EXAMPLES)}, one of them"
         found.append(Problem("--script", "a job runs one script or module", fix))
     if facts.image_missing is not None:
         found.append(facts.image_missing)
+    example = example_of(request.program.module)
+    if example and example.needs_torch and not facts.image_has_torch:
+        reason = f"there is no torch in it, which the example {example.name} needs"
+        fix = "make an image with torch, the default from then on: trn local images make torch"
+        found.append(Problem("--image", reason, fix, value=facts.image))
     if job.kind == "compile" and job.backend == "cuda":
         reason = "there is nothing to compile ahead for CUDA"
         found.append(Problem("--precompile", reason, "submit the training itself: trn train"))
@@ -151,11 +157,12 @@ def _setting_problems(
     request: Request, job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts
 ) -> list[Problem]:
     found = []
-    if request.precision not in PRECISIONS:
-        good = nearest(request.precision, PRECISIONS) or "bf16"
-        found.append(
-            Problem("--precision", "no such precision", value=request.precision, allowed=PRECISIONS, good=good)
-        )
+    precisions = PRECISIONS[job.backend]
+    if request.precision not in precisions:
+        known = any(request.precision in each for each in PRECISIONS.values())
+        reason = f"the backend {job.backend} does not train in it" if known else "no such precision"
+        good = "bf16" if known else nearest(request.precision, precisions) or "bf16"
+        found.append(Problem("--precision", reason, value=request.precision, allowed=precisions, good=good))
     classes = namespace.priority_classes
     if job.priority_class and job.priority_class not in classes:
         near = nearest(job.priority_class, classes)

@@ -13,7 +13,16 @@ from trainium_eks.launch import resources
 from trainium_eks.launch.command import PORT, Place, rank0_host, shell
 from trainium_eks.launch.environment import environment
 from trainium_eks.launch.identity import ROLE
-from trainium_eks.launch.job import DATA, Backend, CompileCache, Launcher, Program, TrainingJob, backend_of
+from trainium_eks.launch.job import (
+    DATA,
+    PRECISIONS,
+    Backend,
+    CompileCache,
+    Launcher,
+    Program,
+    TrainingJob,
+    backend_of,
+)
 from trainium_eks.launch.resources import Resources
 from trainium_eks.launch.volcano_job import pod_overlay
 from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL, UnknownInstanceType
@@ -56,6 +65,7 @@ def application(
     name: str,
     instance_type: str,
     bf16: bool,
+    precision: str,
     cache_key: str,
     cache_options: str,
     precompile: bool,
@@ -82,6 +92,9 @@ def application(
         raise ValueError(f"--instance_type: {error}") from None
     if bool(script) == bool(module):
         raise ValueError("give either --script or --module")
+    chosen = cast("Backend", backend) if backend else backend_of(instance)
+    if precision and precision not in PRECISIONS.get(chosen, ()):
+        raise ValueError(f"--precision {precision}: {chosen} has {', '.join(PRECISIONS.get(chosen, ()))}")
     allowed = resources.allowed_ranks(instance)
     if ranks_per_node and ranks_per_node not in allowed and backend != "cpu":
         shown = ", ".join(map(str, allowed)) if len(allowed) < 9 else f"1 to {allowed[-1]}"
@@ -100,11 +113,11 @@ def application(
         resources=share,
         nodes=nodes,
         ranks_per_node=ranks_per_node or allowed[-1],
-        backend=cast("Backend", backend) if backend else backend_of(instance),
+        backend=chosen,
         kind="compile" if precompile else "train",
         launcher=cast("Launcher", launcher),
         rendezvous=rendezvous,
-        precision="bf16" if bf16 else "fp32",
+        precision=precision or ("bf16" if bf16 else "fp32"),
         cache=CompileCache(cache_key, json.loads(cache_options)) if cache_key else None,
         claim=claim,
         data=tuple(path for path in data.split(",") if path),
@@ -146,6 +159,7 @@ def _options(job: TrainingJob) -> dict[str, str]:
         "name": job.app,
         "instance_type": job.instance.name,
         "bf16": str(job.precision == "bf16"),
+        "precision": "" if job.precision in ("bf16", "fp32") else job.precision,
         "cacheset": job.cache.key if job.cache else "",
         "cache_options": json.dumps(dict(job.cache.options), sort_keys=True) if job.cache and job.cache.options else "",
         "precompile": "True" if job.kind == "compile" else "",

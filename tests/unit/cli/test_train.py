@@ -20,6 +20,7 @@ from trainium_eks.cli.failure import Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
 from trainium_eks.launch.aws import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.launch.examples import EXAMPLES
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.objects.api_types import NoSuchKind, ObjectReference
 from trainium_eks.local.paths import Paths
@@ -153,7 +154,7 @@ def test_precompile_is_compile(api: RememberingApi) -> None:
     assert made[0]["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
 
 
-@pytest.mark.parametrize(("options", "precision"), [("", "bf16"), ("--no-bf16", "fp32"), ("--precision fp32", "fp32")])
+@pytest.mark.parametrize(("options", "precision"), [("", "bf16"), ("--no-bf16", "fp32"), ("--precision tf32", "tf32")])
 def test_precision_by_either_option(api: RememberingApi, options: str, precision: str) -> None:
     document = _document(_trn(f"train --module train --dry-run --json {options}"))
     env = document["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
@@ -234,6 +235,45 @@ def test_without_torch_on_this_machine_the_gang_does_without(
     monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
     document = _document(_trn("train --example gradient-sum --json"))
     assert (document["image"], document["launcher"]) == ("local/python", "gang")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_small_on_this_machine_unless_told_otherwise(local: RememberingApi, name: str) -> None:
+    example = EXAMPLES[name]
+    result = _trn(f"train --example {name} --name one --dry-run --json")
+    assert _arguments(result, example.module) == list(example.local_arguments)
+    said = f"A small one, for this machine: --example {name} -- {shlex.join(example.local_arguments)}"
+    assert (said in result.stderr) == bool(example.local_arguments)
+    for theirs in ("-- --steps 9", "--script-args '--steps 9'"):
+        result = _trn(f"train --example {name} --name one --dry-run --json {theirs}")
+        assert _arguments(result, example.module) == ["--steps", "9"]
+        assert "A small one" not in result.stderr
+
+
+def _arguments(result: Result, module: str) -> list[str]:
+    """What the module is given on the last node."""
+    [container] = _document(result)["job"]["spec"]["tasks"][-1]["template"]["spec"]["containers"]
+    return shlex.split(container["command"][-1].partition(f"-m {module}")[2].partition("&")[0])
+
+
+def test_an_example_in_the_cloud_is_what_it_is(api: RememberingApi) -> None:
+    result = _trn("train --example bert --dry-run --json")
+    assert _arguments(result, "trainium_workloads.bert.pretrain") == []
+    assert "A small one" not in result.stderr
+
+
+@pytest.mark.parametrize("image", ["", "--image local/python"])
+def test_examples_that_need_torch_say_how_to_get_it(
+    local: RememberingApi, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not image:
+        monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
+    else:
+        monkeypatch.setattr(images, "find", {"local/python": _image("python")}.get)
+    result = _trn(f"train --example bert {image}")
+    assert result.exit_code == 2
+    assert "trn local images make torch" in result.stderr
+    assert local.objects == []
 
 
 @pytest.mark.parametrize(

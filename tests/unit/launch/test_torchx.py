@@ -96,6 +96,7 @@ JOBS = {
     "local": job(
         backend="cpu", ranks_per_node=1, resources=local_share(CATALOGUE.find("trn1.32xlarge")), launcher="gang"
     ),
+    "a precision": job(precision="tf32"),
     "a module": job(program=Program(module="trainium_workloads.gradient_sum", arguments=("--steps", "3")), nodes=1),
     "a cache": job(cache=CompileCache("bert-64-bf16", {"batch": "16"}), data=("bert/train",)),
     "a compilation": job(kind="compile", cache=CompileCache("bert-64-bf16", {}), retries=3),

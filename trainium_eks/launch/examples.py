@@ -1,0 +1,55 @@
+"""Trainings that come with the library: ``trn train --example NAME``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+PACKAGE = "trainium_workloads"
+"""In every image that ``trn image build`` makes, and in the local cloud's."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One of them."""
+
+    name: str
+    module: str
+    """For ``python -m``."""
+    about: str
+    """In a few words, for lists."""
+    needs_torch: bool = True
+    local_arguments: tuple[str, ...] = ()
+    """With which it runs on a machine without accelerators in a minute, and needs no data."""
+
+
+_SMALL = ("--synthetic", "512", "--steps", "20")
+"""Made-up examples, and few steps."""
+
+EXAMPLES: Mapping[str, Example] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Example("gradient-sum", f"{PACKAGE}.gradient_sum", "ranks that add their gradients", needs_torch=False),
+            Example(
+                "bert", f"{PACKAGE}.bert.pretrain", "BERT pre-training", local_arguments=("--size", "tiny", *_SMALL)
+            ),
+            Example(
+                "finetune",
+                f"{PACKAGE}.decoder.finetune",
+                "Llama 2 and Qwen3, fully sharded",
+                local_arguments=("--model", "tiny", *_SMALL),
+            ),
+            Example(
+                "polarity",
+                f"{PACKAGE}.polarity.train",
+                "reviews told apart by BERT",
+                local_arguments=("--size", "tiny", *_SMALL),
+            ),
+        )
+    }
+)
+
+
+def example_of(module: str) -> Example | None:
+    """The example that a module is."""
+    return next((each for each in EXAMPLES.values() if each.module == module), None)
