@@ -1,0 +1,107 @@
+"""A training that is small enough to run in each test: a line through points, with dropout."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from trainium_workloads.training.backends import start
+from trainium_workloads.training.loop import train
+from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.refusal import guarded
+from trainium_workloads.training.task import Batch, Fact, Loss, Position
+
+SIZE = 8
+
+
+class Points:
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitems__(self, positions: Sequence[Position]) -> Batch:
+        made = [torch.Generator().manual_seed(each.index) for each in positions]
+        x = torch.stack([torch.randn(SIZE, generator=each) for each in made])
+        return {"x": x, "y": x.sum(1, keepdim=True), "index": torch.tensor([each.index for each in positions])}
+
+
+@dataclass
+class Line:
+    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch."""
+
+    count: int = 64
+    width: int = 16
+    explode_at: int = 0
+    pause: float = 0.0
+    done: int = 0
+
+    @property
+    def identity(self) -> Mapping[str, Fact]:
+        return {"model": "line", "width": self.width}
+
+    tokens_per_example = SIZE
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(0.1), nn.Linear(self.width, 1))
+
+    def examples(self) -> Points:
+        return Points(self.count)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        self.done += 1
+        if self.pause:
+            import time
+
+            time.sleep(self.pause)
+        error = model(batch["x"].to(next(model.parameters()).dtype)).float() - batch["y"]
+        loss = error.square().mean()
+        if self.done == self.explode_at:
+            loss = loss * float("inf")
+        return Loss(loss, {"error": error.abs().mean()})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=64)
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--explode-at", type=int, default=0)
+    parser.add_argument("--pause", type=float, default=0)
+    parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
+    add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
+    arguments = parser.parse_args()
+    options = options_of(arguments)
+    if arguments.fill_disk_at:
+        _fill_disk(arguments.fill_disk_at)
+    backend = start(options)
+    try:
+        task = Line(arguments.count, arguments.width, arguments.explode_at, arguments.pause)
+        outcome = train(task, options, backend)
+    finally:
+        backend.close()
+    return outcome.exit_code
+
+
+def _fill_disk(step: int) -> None:
+    """/dev/full behaves as a full disk does, but is no file that can be renamed: only the writing fails."""
+    from trainium_workloads.checkpoint import Checkpoints
+
+    real = Checkpoints._part
+
+    def part(self: Checkpoints, at: int) -> Path:
+        if at != step:
+            return real(self, at)
+        link = real(self, at)
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/full")
+        return link
+
+    Checkpoints._part = part  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

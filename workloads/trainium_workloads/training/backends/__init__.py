@@ -1,0 +1,24 @@
+"""Where a training computes: CPUs, NVIDIA GPUs, PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later."""
+
+from trainium_workloads.training.backends.backend import Backend, Optimizer
+from trainium_workloads.training.options import Options
+
+__all__ = ["Backend", "Optimizer", "start"]
+
+
+def start(options: Options) -> Backend:
+    """The backend that is asked for. Ranks are those of ``torchrun`` or :mod:`trainium_workloads.gang` (``RANK``,
+    ``WORLD_SIZE``, …); without their variables this process is the only one.
+
+    Raises:
+        Refusal: its device or its packages are not here.
+    """
+    # Each imports packages that the images of the others do not have.
+    if options.backend == "xla":
+        from trainium_workloads.training.backends.xla import XlaBackend
+
+        return XlaBackend(options)
+    from trainium_workloads.training.backends import eager
+
+    makers = {"cpu": eager.CpuBackend, "cuda": eager.CudaBackend, "neuron": eager.NeuronBackend}
+    return makers[options.backend](options)

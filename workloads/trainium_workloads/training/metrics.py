@@ -1,0 +1,80 @@
+"""What a training tells of itself: a JSON line a step on standard output, and curves for TensorBoard. Of rank 0."""
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainium_workloads.checkpoint import Checkpoint
+from trainium_workloads.steps import report
+
+
+class Metrics:
+    """The step lines and curves of a run.
+
+    Args:
+        output: of the training; curves are in ``tensorboard`` below it.
+        steps: how many updates in all.
+        tokens_per_step: over all ranks.
+        first_step: of this run: what an earlier run wrote from there on is left out of the curves.
+        is_silent: of ranks other than 0.
+    """
+
+    def __init__(self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, is_silent: bool) -> None:
+        self._steps = steps
+        self._tokens_per_step = tokens_per_step
+        self._is_silent = is_silent
+        self._writer = None if is_silent else _writer(output / "tensorboard", first_step)
+        self._before = (first_step - 1, time.monotonic())
+        self._saved_at = time.monotonic()
+        self._saved: dict[str, float] = {}
+
+    def saved(self, checkpoint: Checkpoint, seconds: float) -> None:
+        """Notes a checkpoint, and how long the training stood still for it."""
+        self._saved_at = time.monotonic()
+        self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": round(time.time(), 3)}
+        self._curve({"checkpoint_seconds": seconds}, checkpoint.step)
+        # The time of a checkpoint is no part of a step's.
+        step, at = self._before
+        self._before = (step, at + seconds)
+        self._saved["checkpoint_seconds"] = round(seconds, 4)
+
+    def step(self, step: int, values: Mapping[str, float]) -> None:
+        """A step line, and a point of each curve."""
+        now = time.monotonic()
+        earlier, at = self._before
+        seconds = (now - at) / max(step - earlier, 1)
+        self._before = (step, now)
+        rates = {
+            "step_seconds": round(seconds, 5),
+            "tokens_per_second": round(self._tokens_per_step / seconds, 1) if seconds > 0 else 0.0,
+            "checkpoint_age_seconds": round(now - self._saved_at, 1),
+        }
+        if self._is_silent:
+            return
+        report(step, steps=self._steps, **values, **rates, **self._saved)
+        self._curve({**values, **rates}, step)
+
+    def close(self) -> None:
+        """Writes what is left."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _curve(self, values: Mapping[str, float], step: int) -> None:
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+
+
+def _writer(directory: Path, first_step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        sys.stderr.write("no curves for TensorBoard: this image lacks the package tensorboard\n")
+        return None
+    try:
+        return SummaryWriter(str(directory), purge_step=first_step, flush_secs=10)
+    except OSError as error:
+        sys.stderr.write(f"no curves for TensorBoard: {directory} cannot be written ({error.strerror})\n")
+        return None

@@ -1,0 +1,135 @@
+"""Optimizers, the rate's schedule, clipping, and updates that are rounded by chance."""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from trainium_workloads.training.options import Options
+
+
+def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
+    """AdamW or LAMB over the parameters that are learnt. Biases and norms, which have one dimension, do not decay."""
+    learnt = [each for each in model.parameters() if each.requires_grad]
+    groups = [
+        {"params": [each for each in learnt if each.dim() > 1], "weight_decay": options.weight_decay},
+        {"params": [each for each in learnt if each.dim() <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if options.optimizer == "lamb":
+        return Lamb(groups, lr=options.learning_rate)
+    # Not fused and with the rate as a tensor on XLA, where each new number would be a new graph.
+    rate = torch.tensor(options.learning_rate) if options.backend == "xla" else options.learning_rate
+    return torch.optim.AdamW(groups, lr=rate, capturable=options.backend == "xla")
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB, layer-wise adaptive rates for large batches (You et al., 2020, arXiv:1904.00962), with bias correction.
+
+    Args:
+        groups: of parameters, each with its ``weight_decay``.
+        lr: the rate.
+        betas: of the moments.
+        eps: added to the root of the second moment.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[dict[str, object]],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Callable[[], float] | None = None) -> None:
+        """One update."""
+        assert closure is None
+        for group in self.param_groups:
+            first_beta, second_beta = group["betas"]
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                    state["exp_avg"] = torch.zeros_like(parameter)
+                    state["exp_avg_sq"] = torch.zeros_like(parameter)
+                state["step"] += 1
+                first = state["exp_avg"].lerp_(parameter.grad, 1 - first_beta) / (1 - first_beta ** state["step"])
+                squares = parameter.grad.square()
+                second = state["exp_avg_sq"].lerp_(squares, 1 - second_beta) / (1 - second_beta ** state["step"])
+                change = first / (second.sqrt() + group["eps"]) + group["weight_decay"] * parameter
+                size, length = parameter.norm(), change.norm()
+                # A layer that is all zeros, or does not change, has no ratio.
+                trust = torch.where((size > 0) & (length > 0), size / length, torch.ones_like(size))
+                parameter.sub_(change * (group["lr"] * trust))
+
+
+def rate_factor(step: int, options: Options) -> float:
+    """What the rate is multiplied by in a step, from 1."""
+    if step <= options.warmup_steps:
+        return step / max(options.warmup_steps, 1)
+    if options.schedule == "constant":
+        return 1.0
+    span = max(options.steps - options.warmup_steps, 1)
+    # The last step still moves: the rate would be 0 one step later.
+    done = min((step - 1 - options.warmup_steps) / span, 1.0)
+    return 1.0 - done if options.schedule == "linear" else (1.0 + math.cos(math.pi * done)) / 2
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """For the next update."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def clip(parameters: Iterable[Tensor], limit: float) -> Tensor:
+    """Scales the gradients down to a norm of at most ``limit`` (0: leaves them); the norm that they had, in FP32. A
+    tensor on the device, and no branch on its value: it is not waited for."""
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each.float()) for each in gradients]))
+    if limit:
+        factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor.to(gradient.dtype))
+    return norm
+
+
+def round_stochastically(values: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """FP32 values in BF16: up or down by chance, so that the expected value is exact.
+
+    An update that is smaller than half of a step of BF16 is then made some of the time instead of never. Trainium does
+    the same in hardware (``NEURON_RT_STOCHASTIC_ROUNDING_EN=1``).
+    """
+    assert dtype is torch.bfloat16
+    bits = values.float().view(torch.int32)
+    # BF16 is the upper half of FP32: what is added below it carries with the probability of what is cut off.
+    chance = torch.randint_like(bits, 1 << 16)
+    rounded = ((bits + chance) & -(1 << 16)).view(torch.float32)
+    return torch.where(torch.isfinite(values), rounded, values).to(dtype)
+
+
+class StochasticallyRounded:
+    """Updates parameters in BF16 in FP32 and rounds them by chance. The optimizer's state stays in FP32."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self) -> None:
+        """One update."""
+        changed = [each for group in self._optimizer.param_groups for each in group["params"] if each.grad is not None]
+        for each in changed:
+            gradient, each.grad = each.grad.float(), None
+            each.data = each.data.float()
+            each.grad = gradient
+        self._optimizer.step()
+        for each in changed:
+            each.grad = None
+            each.data = round_stochastically(each.data)

@@ -1,0 +1,157 @@
+"""How far a training is: its checkpoints, when the next is due, and which may be gone on from."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from trainium_workloads.checkpoint import Checkpoint, Checkpoints
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.layout import Facts, Layout
+from trainium_workloads.training.metrics import Metrics
+from trainium_workloads.training.options import Options
+from trainium_workloads.training.order import Order
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.task import Fact
+
+ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
+"""Set by ``neuron_parallel_compile``: graphs are traced and compiled, and what they compute is made up."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a checkpoint must agree on with the training that goes on from it."""
+
+    identity: Mapping[str, Fact]
+    examples: int
+    seed: int
+    global_batch: int
+    per_micro_batch: int
+    """Examples of all ranks' micro-batches together."""
+
+
+def fingerprint(identity: Mapping[str, Fact], order: Order) -> Fingerprint:
+    """Of a training."""
+    together = order.batch_size * order.ranks
+    return Fingerprint(identity, order.examples, order.seed, order.global_batch, together)
+
+
+class Progress:
+    """The checkpoints of a training; the same calls in all ranks."""
+
+    def __init__(self, options: Options, layout: Layout, backend: Backend, mine: Fingerprint) -> None:
+        self._options, self._layout, self._backend, self._mine = options, layout, backend, mine
+        self._checkpoints = Checkpoints(options.output / "checkpoints", options.keep)
+        self._saved_at = time.monotonic()
+        self.last_saved = 0
+        """Step of the newest complete checkpoint; 0 without one."""
+
+    def resume(self, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> int:
+        """Puts the newest complete checkpoint into model and optimizer.
+
+        Returns:
+            Its step; 0 without one.
+
+        Raises:
+            Refusal: it is of another training; the message says what differs.
+        """
+        found: Checkpoint | None = None
+        if self._backend.rank == 0:
+            found = self._checkpoints.latest(_say)
+        path = self._backend.share(str(found.path) if found else "")
+        if not path:
+            return 0
+        if not self._options.resume:
+            raise Refusal(f"{path} is there: --no-resume needs an --output without checkpoints, or remove it")
+        facts = self._layout.facts(Path(path))
+        wrong = _differences(facts, self._mine)
+        if wrong:
+            raise Refusal(f"{path} is of another training: {'; '.join(wrong)}")
+        self._layout.load(Path(path), model, optimizer, self._backend)
+        scaler.load_state_dict(facts["scaler"])
+        self.last_saved = int(facts["step"])
+        if self._backend.rank == 0:
+            _say(f"resumed from step {self.last_saved} ({path})")
+        return self.last_saved
+
+    def is_due(self, step: int) -> bool:
+        """Whether a checkpoint is to be saved after this step."""
+        every, seconds = self._options.checkpoint_every, self._options.checkpoint_seconds
+        by_step = bool(every) and step % every == 0
+        return by_step or (bool(seconds) and time.monotonic() - self._saved_at >= seconds)
+
+    def save(
+        self,
+        step: int,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        metrics: Metrics,
+        *,
+        is_last: bool,
+    ) -> None:
+        """Saves a checkpoint. One that cannot be written is said, and the training goes on, unless it was the last.
+
+        Raises:
+            OSError: the last could not be written.
+        """
+        if step == self.last_saved or os.environ.get(ONLY_COMPILES) == "1":
+            return
+        began = time.monotonic()
+        facts = self._facts(step, scaler)
+        try:
+            saved = self._layout.save(self._checkpoints, step, model, optimizer, facts, self._backend)
+        except OSError as error:
+            stays = f"the one of step {self.last_saved} stays" if self.last_saved else "there is none"
+            line = f"the checkpoint of step {step} could not be saved ({error}); {stays}"
+            if is_last:
+                raise OSError(line) from error
+            if self._backend.rank == 0:
+                _say(line)
+        else:
+            self.last_saved = step
+            if saved is not None:
+                metrics.saved(saved, time.monotonic() - began)
+        self._saved_at = time.monotonic()
+
+    def _facts(self, step: int, scaler: torch.amp.GradScaler) -> Facts:
+        mine = self._mine
+        return {
+            "step": step,
+            "identity": dict(mine.identity),
+            "examples": mine.examples,
+            "seed": mine.seed,
+            "global_batch": mine.global_batch,
+            "scaler": scaler.state_dict(),
+        }
+
+
+def _differences(theirs: Facts, mine: Fingerprint) -> list[str]:
+    """What keeps a training from going on from a checkpoint, each with what mends it."""
+    wrong = []
+    there = theirs["identity"]
+    for name in sorted({*there, *mine.identity}):
+        if there.get(name) != mine.identity.get(name):
+            wrong.append(f"its {name} is {there.get(name)}, here {mine.identity.get(name)}")
+    if theirs["examples"] != mine.examples:
+        wrong.append(f"its data had {theirs['examples']} examples, here there are {mine.examples}")
+    if theirs["seed"] != mine.seed:
+        wrong.append(f"it has --seed {theirs['seed']}, here it is {mine.seed}")
+    batch = int(theirs["global_batch"])
+    if batch != mine.global_batch:
+        micro, rest = divmod(batch, mine.per_micro_batch)
+        mends = f"pass --accumulate {micro}" if not rest else "choose --batch-size and --accumulate so that they agree"
+        wrong.append(f"it took {batch} examples a step, this run takes {mine.global_batch}: {mends}")
+    if wrong:
+        wrong[-1] += ". Or begin anew with another --output"
+    return wrong
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
