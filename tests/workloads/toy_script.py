@@ -47,7 +47,9 @@ class Line:
     tokens_per_example = SIZE
 
     def model(self) -> nn.Module:
-        return nn.Sequential(nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(0.1), nn.Linear(self.width, 1))
+        return nn.Sequential(
+            nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(0.1), nn.Linear(self.width, 1)
+        )
 
     def examples(self) -> Points:
         return Points(self.count)

@@ -1,7 +1,7 @@
 """Checkpoints on a shared volume that are whole or not there, whatever kills the process that writes them.
 
 A checkpoint is one file, ``step-00000120-<first 16 digits of its SHA-256>.ckpt``, or, where each rank writes its own
-part, a directory of such a name with the SHA-256 of each file in ``SHA256SUMS`` (whose own digest is in the name). It is
+part, a directory of such a name with the SHA-256 of each file in ``SHA256SUMS``, whose own digest is in the name. It is
 written under another name and gets this one by a rename once all of it is on disk, so its name says both that it is
 complete and what it must hold. What was cut off has another name and is removed by the next save. ``latest`` is a link
 to the newest complete one, for people and for programs that use the model.

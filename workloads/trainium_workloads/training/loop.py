@@ -53,7 +53,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
 
     Raises:
         Refusal: what no restart can mend.
-        OSError: the last checkpoint could not be written.
+        NotSaved: the last checkpoint could not be written.
     """
     stop = stopping.Stopping()
     layout = layout or Replicated()
@@ -95,6 +95,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
             values = run.update(step, batches)
             logs = step % options.log_every == 0 or step == last
             mine = values.fetched() if logs else {}
+            means: dict[str, float] = {}
             # One sum for all that the ranks have to agree on.
             asks = [float(bool(stop.reason)), float(backend.rank == 0 and progress.is_due(step))]
             stops, due, *sums = backend.sum([*asks, *mine.values()])
@@ -102,9 +103,10 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
                 means = {name: total / backend.world_size for name, total in zip(mine, sums, strict=True)}
                 loss = means["loss"]
                 _check(loss, step, progress)
-                metrics.step(step, {**means, "learning_rate": run.rate})
             if due or stops or step == last:
                 progress.save(step, model, optimizer, scaler, metrics, is_last=bool(stops) or step == last)
+            if logs:
+                metrics.step(step, {**means, "learning_rate": run.rate})
             if stops:
                 reason = stop.reason or "another rank was asked to stop"
                 done = step

@@ -17,11 +17,12 @@ def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
         {"params": [each for each in learnt if each.dim() <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
+    # On XLA a number may become a part of the graph, and each new one a new graph; a tensor is an input.
+    is_traced = options.backend == "xla"
+    rate = torch.tensor(options.learning_rate) if is_traced else options.learning_rate
     if options.optimizer == "lamb":
-        return Lamb(groups, lr=options.learning_rate)
-    # Not fused and with the rate as a tensor on XLA, where each new number would be a new graph.
-    rate = torch.tensor(options.learning_rate) if options.backend == "xla" else options.learning_rate
-    return torch.optim.AdamW(groups, lr=rate, capturable=options.backend == "xla")
+        return Lamb(groups, lr=rate)
+    return torch.optim.AdamW(groups, lr=rate, capturable=is_traced)
 
 
 class Lamb(torch.optim.Optimizer):
@@ -37,7 +38,7 @@ class Lamb(torch.optim.Optimizer):
     def __init__(
         self,
         groups: Iterable[dict[str, object]],
-        lr: float,
+        lr: float | Tensor,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
     ) -> None:

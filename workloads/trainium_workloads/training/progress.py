@@ -16,7 +16,7 @@ from trainium_workloads.training.layout import Facts, Layout
 from trainium_workloads.training.metrics import Metrics
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import Order
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import NotSaved, Refusal
 from trainium_workloads.training.task import Fact
 
 ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
@@ -98,7 +98,7 @@ class Progress:
         """Saves a checkpoint. One that cannot be written is said, and the training goes on, unless it was the last.
 
         Raises:
-            OSError: the last could not be written.
+            NotSaved: the last could not be written.
         """
         if step == self.last_saved or os.environ.get(ONLY_COMPILES) == "1":
             return
@@ -110,7 +110,7 @@ class Progress:
             stays = f"the one of step {self.last_saved} stays" if self.last_saved else "there is none"
             line = f"the checkpoint of step {step} could not be saved ({error}); {stays}"
             if is_last:
-                raise OSError(line) from error
+                raise NotSaved(line) from error
             if self._backend.rank == 0:
                 _say(line)
         else:

@@ -1,4 +1,4 @@
-"""A training that cannot run, whatever restarts it."""
+"""Why a training ends before its time, in a line: what no restart mends, and what one may."""
 
 import sys
 from collections.abc import Callable
@@ -11,6 +11,10 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is where it is raised
     """What is wrong, where, and what mends it; no restart does."""
 
 
+class NotSaved(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """The last checkpoint could not be written: the job starts again from the one before."""
+
+
 def guarded(main: Callable[[], int]) -> int:
     """Runs a script; a refusal becomes its line on standard error and exit code 78."""
     try:
@@ -18,3 +22,6 @@ def guarded(main: Callable[[], int]) -> int:
     except Refusal as refusal:
         sys.stderr.write(f"refused: {refusal}\n")
         return EXIT_CODE
+    except NotSaved as failure:
+        sys.stderr.write(f"{failure}\n")
+        return 1
