@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked programs lint types unit test-engine test-engine-full mutants format docs golden preview up destroy clean
+.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch test-engine test-engine-full mutants format docs golden preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,9 +36,10 @@ plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no A
 test: ## Run lint, type checks and tests
 	@$(SIDE_BY_SIDE) checked
 	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory test-workloads ARGS=
 
 # Beside the build of the local cloud's programs, which the tests need too.
-checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly
+checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly torch
 
 # Provides the local cloud's programs, once on a machine.
 programs: $(VENV)/.toolchain
@@ -53,6 +54,12 @@ types: $(VENV)/.dev
 
 unit: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
 	@TRN_TORCHX=$${TRN_TORCHX:-$(CURDIR)/$(VENV)/torchx/bin/torchx:$(CURDIR)/$(VENV)/torchx-nightly/bin/torchx} $(BIN)/pytest -n 4 $(ARGS)
+
+test-workloads: $(VENV)/.local ## Run the tests of the trainings, in PyTorch (the first time 8 GB, minutes)
+	@PYTHONPATH=. $(BIN)/python tests/torch_environment.py $(ARGS)
+
+torch: $(VENV)/.local
+	@PYTHONPATH=. $(BIN)/python tests/torch_environment.py --only-provide
 
 test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
 	@$(BIN)/pytest -n 0 tests/engine $(ARGS)

@@ -12,7 +12,8 @@ from trainium_eks.cli.output import write_json
 from trainium_eks.cli.session import told
 from trainium_eks.graph.graph import SCHEMA_VERSION
 from trainium_eks.local.pods import images
-from trainium_eks.local.pods.images import LocalImage, Recipe
+from trainium_eks.local.pods.images import LocalImage
+from trainium_eks.local.pods.installing import Recipe, known_recipe
 
 
 def show(*, as_json: bool) -> int:
@@ -42,7 +43,7 @@ def make(name: str, requirements: Path | None) -> int:
     def act() -> int:
         short = name.removeprefix(images.PREFIX)
         if requirements is None:
-            recipe = images.known_recipe(short)
+            recipe = known_recipe(short)
         else:
             try:
                 recipe = Recipe(short, requirements.read_text(encoding="utf-8"))

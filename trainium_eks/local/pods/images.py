@@ -12,13 +12,9 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -26,6 +22,15 @@ from filelock import FileLock
 
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.pods.installing import (
+    Progress,
+    Recipe,
+    adds_to,
+    environment,
+    install,
+    take_over,
+    unwritable,
+)
 
 PREFIX = "local/"
 """How images begin that run here."""
@@ -36,11 +41,7 @@ PYTHON = "python"
 NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
 """What an image may be called."""
 
-TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-"""PyTorch's builds without CUDA: a twentieth of what PyPI has for Linux."""
-
 _DIGEST_LENGTH = 12
-_TORCH_REQUIREMENTS = Path(__file__).with_name("torch-requirements.txt")
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,6 @@ class LocalImage:
     def programs(self) -> Path:
         """The directory that comes first in a container's ``PATH``."""
         return self.path / "bin"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to make an image."""
-
-    name: str
-    requirements: str
-    """Text of a requirements file of pip."""
-    first_index: str = ""
-    """A package index to try before those that pip is configured with."""
-    size: str = ""
-    """What to expect, for people."""
 
 
 def is_local(reference: str) -> bool:
@@ -131,28 +119,11 @@ def ensure(image: LocalImage) -> LocalImage:
     if image.name == PYTHON and not (image.programs / "python").exists():
         with _lock(image.path):
             if not (image.programs / "python").exists():
-                _environment(image.path)
+                environment(image.path)
     return image
 
 
-def known_recipe(name: str) -> Recipe:
-    """The recipe of an image that comes with the library: ``torch``.
-
-    Raises:
-        LocalError: there is none of that name.
-    """
-    if name != "torch":
-        raise LocalError(
-            f"no requirements come with the library for {name!r}, only for torch: "
-            f"give a file, `trn local images make {name} --requirements FILE`"
-        )
-    is_cuda_build = platform.system() == "Linux" and platform.machine() == "x86_64"
-    from_pypi = "; where that is not reachable, about 6 GB from PyPI (the CUDA build)" if is_cuda_build else ""
-    size = f"about 200 MB to download and 1 GB on disk, a minute or two{from_pypi}"
-    return Recipe(name, _TORCH_REQUIREMENTS.read_text(encoding="utf-8"), TORCH_INDEX, size)
-
-
-def make(recipe: Recipe, progress: Callable[[str], None] = lambda _line: None) -> LocalImage:
+def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
     """Makes an image, or finds that it is there already.
 
     Killed at any moment, it leaves nothing that would be found as an image.
@@ -162,6 +133,7 @@ def make(recipe: Recipe, progress: Callable[[str], None] = lambda _line: None) -
         progress: told what is being done, a line each.
 
     Raises:
+        NotOffered: no index has the recipe's first requirement.
         LocalError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
     """
     _check_name(recipe.name)
@@ -179,8 +151,9 @@ def make(recipe: Recipe, progress: Callable[[str], None] = lambda _line: None) -
         shutil.rmtree(place, ignore_errors=True)
         progress(f"Making {PREFIX}{recipe.name}:{tag}" + (f": {recipe.size}" if recipe.size else ""))
         try:
-            _environment(place)
-            _install(recipe, place, progress)
+            environment(place)
+            _take_over(recipe, place, progress)
+            install(recipe, place, progress)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -234,6 +207,24 @@ def _python() -> LocalImage:
     return LocalImage(PYTHON, tag, _home() / f"{PYTHON}-{tag}", has_torch=False)
 
 
+def _take_over(recipe: Recipe, place: Path, progress: Progress) -> None:
+    """Begins with what an older image has, where this one only adds to it: that saves gigabytes."""
+    for older in all_images():
+        # Made of these requirements by another interpreter, its tag would be another.
+        if (
+            older.name == recipe.name
+            and older.tag == digest(older.requirements)
+            and adds_to(recipe, older.requirements)
+        ):
+            progress(f"{recipe.first} and what it needs is taken over from {older.reference}")
+            try:
+                take_over(older.path, place)
+            except OSError as error:
+                progress(f"that is not possible ({error.strerror}); it is downloaded")
+                environment(place)
+            return
+
+
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name) or name == PYTHON:
         why = "that one is always there" if name == PYTHON else "use lower-case letters, digits and single - or _"
@@ -244,56 +235,8 @@ def _lock(place: Path) -> FileLock:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(error, place.parent) from error
+        raise unwritable(error, place.parent) from error
     return FileLock(place.with_suffix(".lock"), fallback_to_soft=False)
-
-
-def _environment(place: Path) -> None:
-    """A virtual environment without a package, not even pip."""
-    # Of the interpreter itself, not of a link to it in a stack's directory, which the pods' agent runs by.
-    interpreter = os.path.realpath(sys.executable)
-    command = [interpreter, "-I", "-m", "venv", "--without-pip", "--clear", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise _unwritable(error, place) from error
-    if done.returncode:
-        raise LocalError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
-
-
-def _install(recipe: Recipe, place: Path, progress: Callable[[str], None]) -> None:
-    if find_spec("pip") is None:
-        raise LocalError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "requirements.txt"
-        file.write_text(recipe.requirements, encoding="utf-8")
-        command = [sys.executable, "-m", "pip", f"--python={place / 'bin' / 'python'}", "install"]
-        command += ["--disable-pip-version-check", "--no-input", "--progress-bar=off", f"--requirement={file}"]
-        if recipe.first_index:
-            # Not beside the others (--extra-index-url): pip would then take the highest version of all of them.
-            first = [f"--index-url={recipe.first_index}", "--retries=1", "--timeout=10"]
-            code, said = _run([*command, *first], progress)
-            if code == 0:
-                return
-            progress(f"{recipe.first_index} does not have it, or is not reachable; trying pip's own index")
-        code, said = _run(command, progress)
-        if code:
-            lines = "\n".join(f"  {line}" for line in said[-12:])
-            raise LocalError(f"{PREFIX}{recipe.name} could not be made: pip ended with {code}:\n{lines}")
-
-
-def _run(command: Sequence[str], progress: Callable[[str], None]) -> tuple[int, list[str]]:
-    # What a shell has set for other Pythons must not lead pip astray.
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
-        said = []
-        for line in process.stdout or ():
-            said.append(line.rstrip())
-            if line.startswith(("Collecting", "  Downloading", "Installing", "Successfully")):
-                progress(f"  {line.strip()[:150]}")
-    return process.returncode, said
 
 
 def _read(record: Path) -> LocalImage | None:
@@ -327,7 +270,7 @@ def _write(record: Path, image: LocalImage) -> None:
         part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         part.replace(record)
     except OSError as error:
-        raise _unwritable(error, record) from error
+        raise unwritable(error, record) from error
 
 
 def _size(place: Path) -> int:
@@ -341,7 +284,3 @@ def _used_by(place: Path) -> int | None:
         if any(argument.startswith(start) for argument in process.info["cmdline"] or ()):
             return int(process.pid)
     return None
-
-
-def _unwritable(error: OSError, place: Path) -> LocalError:
-    return LocalError(f"{error.filename or place} cannot be written: {error.strerror or error}")

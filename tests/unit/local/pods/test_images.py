@@ -1,6 +1,8 @@
 """Local images, made without a network: from nothing, and from a wheel that the test writes."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,7 +14,10 @@ from typer.testing import CliRunner
 from trainium_eks.cli.app import app
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.pods import images
-from trainium_eks.local.pods.images import Recipe
+from trainium_eks.local.pods.installing import NotOffered, Recipe, known_recipe
+from trainium_eks.model.training_images import BASES
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +29,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """A distribution `torch` of one line."""
-    file = tmp_path / "torch-1.0-py3-none-any.whl"
-    info = "torch-1.0.dist-info"
+    """A distribution `torch` of one line and a program."""
+    return _wheel(tmp_path, "torch", "1.0")
+
+
+def _wheel(directory: Path, name: str, version: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    file = directory / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/__init__.py": f"answer = 42\nversion = {version!r}\ndef main(): print(version)\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{name}run = {name}:main\n",
+    }
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("torch/__init__.py", "answer = 42\n")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", f"torch/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+        for path, text in files.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"]))
     return file
 
 
@@ -110,9 +123,135 @@ def test_the_command_that_makes_a_missing_image_is_named() -> None:
 
 
 def test_the_recipe_of_torch_comes_with_the_library() -> None:
-    assert "torch==" in images.known_recipe("torch").requirements
+    assert "torch==" in known_recipe("torch").requirements
     with pytest.raises(LocalError, match="--requirements FILE"):
-        images.known_recipe("jax")
+        known_recipe("jax")
+
+
+def test_the_large_requirement_comes_from_an_index_of_its_own_and_the_rest_from_pips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index for one package does not have the others."""
+    only_torch = _index(tmp_path / "only-torch", _wheel(tmp_path / "w1", "torch", "1.0"))
+    others = _index(tmp_path / "others", _wheel(tmp_path / "w2", "rest", "2.0"))
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", others)
+    image = images.make(Recipe("mine", "torch==1.0\nrest==2.0\n", "torch==1.0", only_torch))
+    assert python_of(image, "import torch, rest; print(torch.version, rest.version)") == "1.0 2.0"
+
+
+def test_where_that_index_is_not_reachable_pips_own_is_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = _index(
+        tmp_path / "all", _wheel(tmp_path / "w1", "torch", "1.0"), _wheel(tmp_path / "w2", "rest", "2.0")
+    )
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", everything)
+    said: list[str] = []
+    recipe = Recipe("mine", "torch==1.0\nrest==2.0\n", "torch==1.0", (tmp_path / "none").as_uri())
+    assert images.make(recipe, said.append).has_torch
+    assert any("trying pip's own index" in line for line in said)
+
+
+def test_an_index_without_the_large_requirement_is_told_from_other_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
+    with pytest.raises(NotOffered, match="no-such"):
+        images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
+    with pytest.raises(LocalError, match="no-such") as caught:
+        images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "torch==1.0"))
+    assert not isinstance(caught.value, NotOffered)
+
+
+def test_what_only_adds_to_an_older_image_takes_over_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    torch = _wheel(tmp_path / "wheels", "torch", "1.0")
+    _wheel(tmp_path / "wheels", "rest", "1.0")
+    older = images.make(Recipe("mine", "torch==1.0\nrest<2\n", "torch==1.0"))
+    torch.unlink()
+    _wheel(tmp_path / "wheels", "rest", "2.0")
+    _wheel(tmp_path / "wheels", "more", "3.0")
+
+    said: list[str] = []
+    newer = images.make(Recipe("mine", "torch==1.0\nrest==2.0\nmore==3.0\n", "torch==1.0"), said.append)
+    assert any(f"taken over from {older.reference}" in line for line in said)
+    versions = "import torch, rest; print(torch.version, rest.version, torch.__file__)"
+    assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
+    assert os.stat(_package(newer, "torch")).st_ino == os.stat(_package(older, "torch")).st_ino
+    program = subprocess.run([newer.programs / "torchrun"], capture_output=True, text=True, check=True)
+    assert program.stdout == "1.0\n"
+    assert str(older.path) not in (newer.programs / "torchrun").read_text()
+
+    # What pip exchanged in the newer one is in the older as it was, and either outlives the other.
+    assert python_of(older, versions) == f"1.0 1.0 {_package(older, 'torch')}"
+    images.remove(older.reference)
+    assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "first"),
+    [
+        ("torch==1.0\n", "torch==1.0"),  # something is to go
+        ("torch==2.0\nrest==1.0\n", "torch==2.0"),  # another version of the large one
+        ("torch==1.0\nrest==1.0\n", ""),  # nothing is large
+    ],
+)
+def test_otherwise_an_image_begins_anew(
+    requirements: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    for name, version in (("torch", "1.0"), ("torch", "2.0"), ("rest", "1.0")):
+        _wheel(tmp_path / "wheels", name, version)
+    images.make(Recipe("mine", "torch==1.0\nrest\n", "torch==1.0"))
+    said: list[str] = []
+    images.make(Recipe("mine", requirements, first), said.append)
+    assert not any("taken over" in line for line in said)
+
+
+def test_the_library_its_training_image_and_the_tests_pin_the_same_versions() -> None:
+    local = _pins(known_recipe("torch").requirements)
+    image = _pins((images.workloads() / "image-requirements.txt").read_text())
+    image |= _pins("\n".join(BASES["cpu"].packages))
+    tests = _pins((ROOT / "requirements-workloads.txt").read_text())
+    assert {
+        "torch",
+        "numpy",
+        "h5py",
+        "tensorboard",
+        "safetensors",
+        "tokenizers",
+        "pyarrow",
+    } <= local.keys() & image.keys()
+    for pins in (image, tests):
+        assert {name: pins[name] for name in pins.keys() & local.keys()} == {
+            name: local[name] for name in pins.keys() & local.keys()
+        }
+
+
+def _index(directory: Path, *wheels: Path) -> str:
+    """A package index as PEP 503 has it."""
+    for wheel in wheels:
+        project = directory / wheel.name.partition("-")[0]
+        project.mkdir(parents=True)
+        (project / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
+    return directory.as_uri()
+
+
+def _package(image: images.LocalImage, name: str) -> str:
+    (found,) = image.path.glob(f"lib/python*/site-packages/{name}/__init__.py")
+    return str(found)
+
+
+def _pins(requirements: str) -> dict[str, str]:
+    """Name to version; a line that does not pin one fails."""
+    lines = [re.split(r"[;#]", line)[0].strip() for line in requirements.splitlines()]
+    return dict(line.split("==") for line in lines if line)  # type: ignore[misc]
 
 
 def test_workloads_can_be_imported_from_where_images_look() -> None:

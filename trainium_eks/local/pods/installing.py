@@ -1,0 +1,176 @@
+"""How a local image is made: a virtual environment, and what pip installs into it."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from trainium_eks.local.changes import LocalError
+
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch's builds without CUDA: a twentieth of what PyPI has for Linux."""
+
+_TORCH_REQUIREMENTS = Path(__file__).with_name("torch-requirements.txt")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+Progress = Callable[[str], None]
+"""Told what is being done, a line each."""
+
+
+class NotOffered(LocalError):  # noqa: N818 - reads as what it is where it is raised
+    """No index that can be reached has the requirement that comes first."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make an image."""
+
+    name: str
+    requirements: str
+    """Text of a requirements file of pip."""
+    first: str = ""
+    """One of them that is installed before the others, because it is much larger or has an index of its own."""
+    first_index: str = ""
+    """That index, which has little else; where it cannot be reached, the requirement is got as the others are."""
+    size: str = ""
+    """What to expect, for people."""
+
+
+def known_recipe(name: str) -> Recipe:
+    """The recipe of an image that comes with the library: ``torch``.
+
+    Raises:
+        LocalError: there is none of that name.
+    """
+    if name != "torch":
+        raise LocalError(
+            f"no requirements come with the library for {name!r}, only for torch: "
+            f"give a file, `trn local images make {name} --requirements FILE`"
+        )
+    requirements = _TORCH_REQUIREMENTS.read_text(encoding="utf-8")
+    torch = next(line for line in requirements.splitlines() if line.startswith("torch=="))
+    is_cuda_build = platform.system() == "Linux" and platform.machine() == "x86_64"
+    from_pypi = "; where that is not reachable, about 4 GB from PyPI (the CUDA build) and 8 GB" if is_cuda_build else ""
+    size = f"about 500 MB to download and 2 GB on disk, two minutes{from_pypi}"
+    return Recipe(name, requirements, torch, TORCH_INDEX, size)
+
+
+def environment(place: Path) -> None:
+    """Makes a virtual environment without a package, not even pip.
+
+    Raises:
+        LocalError: it cannot be written.
+    """
+    # Of the interpreter itself, not of a link to it in a stack's directory, which the pods' agent runs by.
+    interpreter = os.path.realpath(sys.executable)
+    command = [interpreter, "-I", "-m", "venv", "--without-pip", "--clear", str(place)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise unwritable(error, place) from error
+    if done.returncode:
+        raise LocalError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def adds_to(recipe: Recipe, older: str) -> bool:
+    """Whether an image of older requirements can become this one's: it has the large requirement, and nothing that was
+    asked for is to go."""
+    return bool(recipe.first) and recipe.first in older.splitlines() and _names(older) <= _names(recipe.requirements)
+
+
+def take_over(older: Path, place: Path) -> None:
+    """Puts an image's packages into a new environment of the same interpreter, by hard links.
+
+    Neither notices the other: pip and Python never write into a file, they put another in its place.
+
+    Raises:
+        OSError: the file system has no hard links, or is full.
+    """
+    for source in older.glob("lib*/python*/site-packages"):
+        if source.parents[1].is_symlink():
+            continue  # lib64
+        for directory, _, files in os.walk(source):
+            to = place / Path(directory).relative_to(older)
+            to.mkdir(parents=True, exist_ok=True)
+            for file in files:
+                os.link(Path(directory) / file, to / file, follow_symlinks=False)
+    for program in (older / "bin").iterdir():
+        to = place / "bin" / program.name
+        if not to.exists() and program.is_file():
+            # Its first line names the interpreter by the environment's path.
+            to.write_bytes(program.read_bytes().replace(os.fsencode(older), os.fsencode(place)))
+            to.chmod(program.stat().st_mode)
+
+
+def install(recipe: Recipe, place: Path, progress: Progress) -> None:
+    """Installs what the recipe asks for; what is there of it stays.
+
+    Raises:
+        NotOffered: no index has its first requirement.
+        LocalError: pip fails; its last lines.
+    """
+    if find_spec("pip") is None:
+        raise LocalError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
+    if recipe.first:
+        _install_first(recipe, place, progress)
+    code, said = _pip(place, recipe.requirements, (), progress)
+    if code:
+        raise LocalError(_failed(recipe, code, said))
+
+
+def _install_first(recipe: Recipe, place: Path, progress: Progress) -> None:
+    code, said = 1, list[str]()
+    if recipe.first_index:
+        # Not beside the others (--extra-index-url): pip would then take the highest version of all of them.
+        only = (f"--index-url={recipe.first_index}", "--retries=1", "--timeout=10")
+        code, said = _pip(place, recipe.first, only, progress)
+        if code:
+            progress(f"{recipe.first_index} does not have {recipe.first}, or is not reachable; trying pip's own index")
+    if code:
+        code, said = _pip(place, recipe.first, (), progress)
+    if code:
+        raise NotOffered(_failed(recipe, code, said))
+
+
+def _pip(place: Path, requirements: str, options: Sequence[str], progress: Progress) -> tuple[int, list[str]]:
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "requirements.txt"
+        file.write_text(requirements, encoding="utf-8")
+        command = [sys.executable, "-m", "pip", f"--python={place / 'bin' / 'python'}", "install"]
+        command += ["--disable-pip-version-check", "--no-input", "--progress-bar=off", f"--requirement={file}"]
+        return _run([*command, *options], progress)
+
+
+def _run(command: Sequence[str], progress: Progress) -> tuple[int, list[str]]:
+    # What a shell has set for other Pythons must not lead pip astray.
+    variables = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    with subprocess.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        said = []
+        for line in process.stdout or ():
+            said.append(line.rstrip())
+            if line.startswith(("Collecting", "  Downloading", "Installing", "Successfully")):
+                progress(f"  {line.strip()[:150]}")
+    return process.returncode, said
+
+
+def _failed(recipe: Recipe, code: int, said: Sequence[str]) -> str:
+    lines = "\n".join(f"  {line}" for line in said[-12:])
+    return f"local/{recipe.name} could not be made: pip ended with {code}:\n{lines}"
+
+
+def _names(requirements: str) -> set[str]:
+    """What a requirements file asks for, without versions."""
+    return {match[0].lower() for line in requirements.splitlines() if (match := _NAME.match(line.strip()))}
+
+
+def unwritable(error: OSError, place: Path) -> LocalError:
+    """What to say of a cache that cannot be written."""
+    return LocalError(f"{error.filename or place} cannot be written: {error.strerror or error}")
