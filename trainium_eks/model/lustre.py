@@ -9,6 +9,10 @@ PORTS = ((988, 988), (1018, 1023))
 THROUGHPUT_PER_TIB = (125, 250, 500, 1000)
 """What PERSISTENT_2 SSD file systems offer, MB/s for each TiB (FSx CreateFileSystem)."""
 
+SCRATCH_WRITE_PER_TIB = 100
+"""What SCRATCH_2 file systems write, MB/s for each TiB; they read twice as fast (FSx for Lustre guide, performance of
+SSD storage)."""
+
 EFA_STEP_GIB: Mapping[int, int] = MappingProxyType({125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800})
 """Size step of an EFA-enabled file system by its throughput (FSx for Lustre guide, EFA-enabled file systems)."""
 
@@ -26,6 +30,18 @@ STORAGE_CLASS = "fsx"
 
 DEFAULT_USER_ID = 1000
 """UID and GID of a team that names none."""
+
+
+def write_megabytes_per_second(storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int) -> float:
+    """What a file system writes in the long run, MB/s: the throughput of its disks, whatever the network bursts to.
+
+    Args:
+        storage_capacity_gib: its size, GiB.
+        deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
+        throughput_per_tib: MB/s for each TiB; of no account for SCRATCH_2.
+    """
+    each = SCRATCH_WRITE_PER_TIB if deployment_type == "SCRATCH_2" else throughput_per_tib
+    return storage_capacity_gib / 1024 * each
 
 
 def fileset(mount_name: str, directory: str) -> str:

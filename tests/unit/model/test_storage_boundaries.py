@@ -75,3 +75,11 @@ def test_a_fileset_is_the_mount_name_and_a_directory(directory: str, mounted: st
 @pytest.mark.parametrize(("root", "found"), [("/", "/team"), ("/linked", "/linked/team"), ("/a/b/", "/a/b/team")])
 def test_a_teams_directory_lies_in_the_root(root: str, found: str) -> None:
     assert lustre.team_directory(root, "team") == found
+
+
+@pytest.mark.parametrize(
+    ("gib", "kind", "per_tib", "megabytes"),
+    [(1200, "PERSISTENT_2", 250, 293), (9600, "PERSISTENT_2", 1000, 9375), (2400, "SCRATCH_2", 250, 234)],
+)
+def test_a_file_system_writes_what_its_disks_take(gib: int, kind: str, per_tib: int, megabytes: float) -> None:
+    assert lustre.write_megabytes_per_second(gib, kind, per_tib) == pytest.approx(megabytes, abs=0.5)
