@@ -7,24 +7,19 @@ the job's own status says so, which is what people watch. Exit code 1 when a bud
 
 import argparse
 import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from cloud import local_cloud, trn
 from kubernetes import client, config
 
-ROOT = Path(__file__).resolve().parent.parent
 BUDGETS_SECONDS = {64: 2.0, 256: 5.0, 1000: 15.0}
 """Pods of a gang, and the time until the last of them runs."""
 NAMESPACE, QUEUE, DEVICE, DEVICES = "training", "test", "aws.amazon.com/neuron", 16
@@ -76,28 +71,10 @@ def main() -> int:
 @contextmanager
 def _cloud(nodes: int) -> Iterator[Clients]:
     """A local cloud with so many trn1.32xlarge nodes, in a directory of its own."""
-    with tempfile.TemporaryDirectory(prefix="trn-gangs-") as directory:
-        project = Path(directory)
-        for name in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
-            (project / name).symlink_to(ROOT / name)
-        shutil.copy(ROOT / "Pulumi.local.yaml", project)
-        try:
-            _trn(project, "up", "--nodes", str(nodes))
-            if not json.loads((project / ".local/local/report.json").read_text())["realVolcano"]:
-                raise SystemExit("Volcano is not on this machine; docs/local-cloud.md says where it can come from")
-            with config.new_client_from_config(_trn(project, "kubeconfig", "--path").strip()) as connection:
-                yield Clients(client.CoreV1Api(connection), client.CustomObjectsApi(connection))
-        finally:
-            _trn(project, "down")
-
-
-def _trn(project: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "trainium_eks.cli", "local", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    if shown.returncode:
-        raise SystemExit(f"trn local {' '.join(arguments)} failed:\n{shown.stdout[-3000:]}{shown.stderr[-3000:]}")
-    return shown.stdout
+    with local_cloud("gangs", "--nodes", str(nodes)) as project:
+        kubeconfig = trn(project, "local", "kubeconfig", "--path").strip()
+        with config.new_client_from_config(kubeconfig) as connection:
+            yield Clients(client.CoreV1Api(connection), client.CustomObjectsApi(connection))
 
 
 def _gang(clients: Clients, name: str, size: int) -> Gang:

@@ -12,29 +12,20 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import psutil
+from cloud import local_cloud, ranks, step_times, trn, until
 
-ROOT = Path(__file__).resolve().parent.parent
 NAMESPACE, CLAIM = "training", "fsx-claim"
-LIMIT_SECONDS = 120
 STEP_SECONDS = 0.1
 STEPS = 60
 """Of each job. The first checkpoint is at step 5, and the kill within two seconds of it."""
-
-_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ def main() -> int:
     random.seed(asked.seed)
     good: list[Loop] = []
     begun = time.monotonic()
-    with _cloud() as project:
+    with local_cloud("loop") as project:
         for number in range(1, asked.times + 1):
             try:
                 good.append(_loop(project, f"loop-{number}", asked))
@@ -76,23 +67,6 @@ def main() -> int:
     return 0 if len(good) == asked.times else 1
 
 
-@contextmanager
-def _cloud() -> Iterator[Path]:
-    """A local cloud with two trn1.32xlarge nodes, in a directory of its own."""
-    with tempfile.TemporaryDirectory(prefix="trn-loop-") as directory:
-        project = Path(directory)
-        for name in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
-            (project / name).symlink_to(ROOT / name)
-        shutil.copy(ROOT / "Pulumi.local.yaml", project)
-        try:
-            _trn(project, "local", "up")
-            if not json.loads((project / ".local/local/report.json").read_text())["realVolcano"]:
-                raise SystemExit("Volcano is not on this machine; docs/local-cloud.md says where it can come from")
-            yield project
-        finally:
-            _trn(project, "local", "down")
-
-
 def _loop(project: Path, job: str, asked: argparse.Namespace) -> Loop:
     """One run.
 
@@ -100,24 +74,24 @@ def _loop(project: Path, job: str, asked: argparse.Namespace) -> Loop:
         AssertionError: saying what did not end well.
     """
     begun = time.time()
-    _trn(
+    trn(
         *(project, "train", "--example", "gradient-sum", "--name", job, "--image", asked.image, "--detach"),
         *("--ranks-per-node", str(asked.ranks_per_node), "--", "--steps", str(STEPS)),
         *("--step-seconds", str(STEP_SECONDS)),
     )
     submitted = time.time()
     checkpoints = project / f".local/local/claims/{NAMESPACE}/{CLAIM}/output/{job}/checkpoints"
-    saved = _until("a checkpoint", lambda: _newest(checkpoints))
+    saved = until("a checkpoint", lambda: _newest(checkpoints))
     first = _steps(project, job)[0]
     world = 2 * asked.ranks_per_node
-    ranks = _until("all ranks", lambda: found if len(found := _ranks(job)) == world else None)
+    running = until("all ranks", lambda: found if len(found := ranks(job)) == world else None)
     killed = time.time()
-    os.kill(random.choice(ranks), signal.SIGKILL)
-    ended = _until("the job's end", lambda: found if (found := _status(project, job))["job"]["ended"] else None)
+    os.kill(random.choice(running), signal.SIGKILL)
+    ended = until("the job's end", lambda: found if (found := _status(project, job))["job"]["ended"] else None)
     whole = time.time() - begun
     assert ended["job"]["state"] == "Completed", f"ended as {ended['job']['state']}"
     assert ended["job"]["restarts"] >= 1, "the gang did not restart"
-    log = _trn(project, "logs", job)
+    log = trn(project, "logs", job)
     resumed = re.search(r"resumed from step (\d+)", log)
     assert int(resumed[1] if resumed else 0) >= saved, f"did not go on from step {saved} or later"
     assert f"{world} of {world} ranks agree" in log, "the ranks did not agree"
@@ -129,44 +103,13 @@ def _newest(checkpoints: Path) -> int | None:
     return max((int(path.name[5:13]) for path in checkpoints.glob("*.ckpt")), default=None)
 
 
-def _ranks(job: str) -> list[int]:
-    """Process numbers of the job's ranks on this machine."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            environment = process.environ()
-            if environment.get("TRN_JOB") == job and "RANK" in environment:
-                found.append(process.pid)
-        except (psutil.Error, OSError):
-            continue
-    return found
-
-
 def _steps(project: Path, job: str) -> list[float]:
     """When each step of the present pod of rank 0 ended, seconds since the epoch."""
-    lines = _trn(project, "logs", job).splitlines()
-    return [json.loads(line[line.index("{") :])["time"] for line in lines if '{"step"' in line]
+    return step_times(trn(project, "logs", job))
 
 
 def _status(project: Path, job: str) -> Any:
-    return json.loads(_trn(project, "status", job, "--json"))
-
-
-def _until(what: str, look: Callable[[], _Found | None]) -> _Found:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, f"no sign of {what} within {LIMIT_SECONDS} s"
-        time.sleep(0.1)
-    return found
-
-
-def _trn(project: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "trainium_eks.cli", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    if shown.returncode:
-        raise SystemExit(f"trn {' '.join(arguments)} failed:\n{shown.stdout[-3000:]}{shown.stderr[-3000:]}")
-    return shown.stdout
+    return json.loads(trn(project, "status", job, "--json"))
 
 
 if __name__ == "__main__":

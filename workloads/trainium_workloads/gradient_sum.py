@@ -7,11 +7,13 @@ with PyTorch the sums are made by gloo, without it over plain TCP.
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from trainium_workloads import reduction, steps
 from trainium_workloads.checkpoint import Checkpoints
@@ -19,6 +21,8 @@ from trainium_workloads.stopping import EXIT_CODE, Stopping
 
 RATE = 0.1
 """Learning rate."""
+
+Number = TypeVar("Number", int, float)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     gang = reduction.join()
     checkpoints = Checkpoints(Path(asked.output) / "checkpoints")
     step, weight = _resume(checkpoints, gang)
-    saved_at = step
+    saver = _Saver(checkpoints, asked, step)
     while step < asked.steps:
         gradient = weight - (gang.rank + 1)
         # Whether to stop is summed along, so that all ranks stop after the same step.
@@ -39,12 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
         weight -= RATE * total / gang.world_size
         step += 1
         time.sleep(asked.step_seconds)
-        if gang.rank == 0 and (stop or step % asked.checkpoint_every == 0 or step == asked.steps):
-            _save(checkpoints, step, weight, gang.world_size)
-            saved_at = step
         if gang.rank == 0:
+            if stop or step == asked.steps or saver.is_due(step):
+                saver.save(step, weight, gang.world_size)
             loss = sum((weight - target) ** 2 for target in range(1, gang.world_size + 1)) / gang.world_size
-            steps.report(step, steps=asked.steps, loss=round(loss, 9), checkpoint_step=saved_at)
+            steps.report(step, steps=asked.steps, loss=round(loss, 9), **saver.told())
         if stop:
             why = stopping.reason or "another rank was asked to"
             print(f"rank {gang.rank}: stops after step {step} ({why})", flush=True)
@@ -64,7 +67,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gradient_sum", description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=_positive, default=20, help="default: %(default)s")
     parser.add_argument("--step-seconds", type=float, default=0.1, help="how long a step pauses; default: %(default)s")
-    parser.add_argument("--checkpoint-every", type=_positive, default=5, metavar="STEPS", help="default: %(default)s")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=_not_negative(int),
+        default=5,
+        metavar="STEPS",
+        help="0: none by steps; default: %(default)s",
+    )
+    parser.add_argument(
+        "--checkpoint-seconds",
+        type=_not_negative(float),
+        default=os.environ.get("TRN_CHECKPOINT_SECONDS", "0"),
+        metavar="SECONDS",
+        help="training between two checkpoints, 0: none by time; default: TRN_CHECKPOINT_SECONDS, else 0",
+    )
+    parser.add_argument(
+        "--save-seconds",
+        type=_not_negative(float),
+        default=0.0,
+        help="how long each checkpoint pauses, as if it were large; default: %(default)s",
+    )
     parser.add_argument(
         "--output",
         default=os.environ.get("TRN_OUTPUT_DIR", "output"),
@@ -78,6 +100,17 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
     return number
+
+
+def _not_negative(kind: type[Number]) -> Callable[[str], Number]:
+    def read(text: str) -> Number:
+        number = kind(text)
+        if not (0 <= number < math.inf):
+            raise argparse.ArgumentTypeError(f"must be 0 or more, not {text}")
+        return number
+
+    read.__name__ = kind.__name__  # argparse names it where the text is no number
+    return read
 
 
 def _expected(weight: float, world_size: int) -> float:
@@ -100,13 +133,41 @@ def _resume(checkpoints: Checkpoints, gang: reduction.Reduction) -> tuple[int, f
     return int(shared[0]), shared[1]
 
 
-def _save(checkpoints: Checkpoints, step: int, weight: float, world_size: int) -> None:
-    state = {"step": step, "weight": weight, "world_size": world_size}
+class _Saver:
+    """Rank 0's checkpoints: when one is due, and what the last one cost. All ranks wait while it is written."""
 
-    def write(file: BinaryIO) -> None:
-        file.write(json.dumps(state).encode())
+    def __init__(self, checkpoints: Checkpoints, asked: argparse.Namespace, step: int) -> None:
+        self._checkpoints = checkpoints
+        self._every_steps: int = asked.checkpoint_every
+        self._every_seconds: float = asked.checkpoint_seconds
+        self._pause_seconds: float = asked.save_seconds
+        self._step = step
+        self._trains_since = time.monotonic()
+        self._last: dict[str, float] = {}
 
-    checkpoints.save(step, write)
+    def is_due(self, step: int) -> bool:
+        """By whichever of steps and time comes first."""
+        by_steps = self._every_steps and step % self._every_steps == 0
+        by_time = self._every_seconds and time.monotonic() - self._trains_since >= self._every_seconds
+        return bool(by_steps or by_time)
+
+    def save(self, step: int, weight: float, world_size: int) -> None:
+        begun = time.monotonic()
+        state = {"step": step, "weight": weight, "world_size": world_size}
+
+        def write(file: BinaryIO) -> None:
+            file.write(json.dumps(state).encode())
+            time.sleep(self._pause_seconds)
+
+        self._checkpoints.save(step, write)
+        self._trains_since = time.monotonic()
+        self._step = step
+        seconds = round(self._trains_since - begun, 3)
+        self._last = {"checkpoint_time": round(time.time(), 3), "checkpoint_seconds": seconds}
+
+    def told(self) -> dict[str, float]:
+        """For the step's line."""
+        return {"checkpoint_step": self._step, **self._last}
 
 
 if __name__ == "__main__":

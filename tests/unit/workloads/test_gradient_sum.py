@@ -1,0 +1,55 @@
+"""The training that comes with the library, as one process: when it saves, and what it says of that."""
+
+import json
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainium_workloads import gradient_sum
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A gang of one rank; the signals are pytest's again afterwards."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _steps(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> list[dict[str, Any]]:
+    assert gradient_sum.main(["--output", str(directory), *options]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+def test_it_saves_when_its_time_has_come(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    lines = _steps(
+        *(capsys, tmp_path, "--steps", "12", "--step-seconds", "0.02"),
+        *("--checkpoint-every", "0", "--checkpoint-seconds", "0.09", "--save-seconds", "0.05"),
+    )
+    saved = [line for line in lines if line["step"] == line["checkpoint_step"]]
+    assert 2 <= len(saved) < 12
+    assert saved[-1]["step"] == 12  # the end is always saved
+    # The pause of a checkpoint is no training: it does not count towards the next.
+    between = [later["checkpoint_time"] - earlier["checkpoint_time"] for earlier, later in pairwise(saved[:-1])]
+    assert all(seconds >= 0.139 for seconds in between)
+    assert all(line["checkpoint_seconds"] >= 0.05 for line in saved)
+
+
+def test_the_launchers_interval_is_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRN_CHECKPOINT_SECONDS", "0.001")
+    lines = _steps(capsys, tmp_path, "--steps", "3", "--step-seconds", "0.01")
+    assert [line["checkpoint_step"] for line in lines] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
+def test_times_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], value: str) -> None:
+    with pytest.raises(SystemExit):
+        gradient_sum.main(["--checkpoint-seconds", value])
+    assert "--checkpoint-seconds" in capsys.readouterr().err
