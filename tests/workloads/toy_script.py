@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ class Line:
     width: int = 16
     explode_at: int = 0
     pause: float = 0.0
+    dropout: float = 0.1
     done: int = 0
 
     @property
@@ -48,7 +50,7 @@ class Line:
 
     def model(self) -> nn.Module:
         return nn.Sequential(
-            nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(0.1), nn.Linear(self.width, 1)
+            nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(self.dropout), nn.Linear(self.width, 1)
         )
 
     def examples(self) -> Points:
@@ -56,10 +58,7 @@ class Line:
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         self.done += 1
-        if self.pause:
-            import time
-
-            time.sleep(self.pause)
+        time.sleep(self.pause)
         error = model(batch["x"].to(next(model.parameters()).dtype)).float() - batch["y"]
         loss = error.square().mean()
         if self.done == self.explode_at:
@@ -73,6 +72,7 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--explode-at", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
     arguments = parser.parse_args()
@@ -81,7 +81,7 @@ def main() -> int:
         _fill_disk(arguments.fill_disk_at)
     backend = start(options)
     try:
-        task = Line(arguments.count, arguments.width, arguments.explode_at, arguments.pause)
+        task = Line(arguments.count, arguments.width, arguments.explode_at, arguments.pause, arguments.dropout)
         outcome = train(task, options, backend)
     finally:
         backend.close()

@@ -22,6 +22,9 @@ must pull 10 GB, and each that gives up costs a retry of the whole gang."""
 ATTEMPT = "TRN_ATTEMPT"
 """Variable that differs each time the gang starts."""
 
+REFUSAL_FILE = "TRN_REFUSED"
+"""Variable: the file that a rank makes before it ends with exit code 78 (``trainium_workloads.training.refusal``)."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -53,11 +56,12 @@ _AT_HOME = '[ "$VC_TASK_INDEX" != 0 ] || host=localhost'
 
 def shell(job: TrainingJob, place: Place) -> str:
     """The script for ``bash -c``."""
+    named = [f"export {REFUSAL_FILE}=$(mktemp -u)"] if job.launcher == "torchrun" else []
     lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
     if place is ONE_TASK and job.nodes > 1:
         lines += [*_FIRST_HOST, *([_AT_HOME] if job.launcher == "torchrun" else [])]
     lines += _compile(job, place) if job.kind == "compile" else [_launch(job, place)]
-    return "\n".join([*_SIGNALS, *lines[:-1], f"{lines[-1]} &", *_WAIT])
+    return "\n".join([*_SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *_WAIT, *_refusal(job), 'exit "$code"'])
 
 
 _SIGNALS = [
@@ -69,8 +73,12 @@ _WAIT = [
     "again=1",
     # A signal ends `wait` before the child has ended: it is asked for once more.
     'while [ -n "$again" ]; do again=; wait "$child"; code=$?; done',
-    'exit "$code"',
 ]
+
+
+def _refusal(job: TrainingJob) -> list[str]:
+    """torchrun ends with 1 whatever its ranks end with, so a rank that no restart can mend leaves a file."""
+    return [f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'] if job.launcher == "torchrun" else []
 
 
 def _on_node_0(place: Place, lines: list[str]) -> list[str]:

@@ -86,6 +86,8 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
         collate_fn=_as_it_is,
         num_workers=options.workers,
         pin_memory=options.backend == "cuda",
+        # Of its own: it draws a number when it begins, which would shift those of the first step after a resume.
+        generator=torch.Generator(),
     )
     batches = backend.feed(loader) if done < last else iter(())
     loss, reason = math.nan, ""

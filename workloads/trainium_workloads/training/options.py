@@ -117,7 +117,7 @@ def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Map
         if isinstance(default, bool):
             settings["action"] = argparse.BooleanOptionalAction
         else:
-            settings |= {"type": type(getattr(defaults, field.name)) if field.name != "output" else Path}
+            settings |= {"type": field.type if field.type in (int, float, Path) else str}
             settings |= {"choices": _CHOICES[field.name]} if field.name in _CHOICES else {"metavar": _metavar(default)}
         group.add_argument(*names, help=f"{_HELP.get(field.name, '')} (default: %(default)s)".strip(), **settings)
 

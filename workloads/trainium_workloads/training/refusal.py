@@ -1,10 +1,16 @@
 """Why a training ends before its time, in a line: what no restart mends, and what one may."""
 
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 EXIT_CODE = 78
 """What ends the job for good instead of restarting its gang (EX_CONFIG of sysexits.h; the job's policy names it)."""
+
+FILE = "TRN_REFUSED"
+"""Variable: a file to make as well, because torchrun ends with 1 whatever its ranks end with."""
 
 
 class Refusal(Exception):  # noqa: N818 - reads as what it is where it is raised
@@ -21,6 +27,9 @@ def guarded(main: Callable[[], int]) -> int:
         return main()
     except Refusal as refusal:
         sys.stderr.write(f"refused: {refusal}\n")
+        if file := os.environ.get(FILE):
+            with suppress(OSError):
+                Path(file).touch()
         return EXIT_CODE
     except NotSaved as failure:
         sys.stderr.write(f"{failure}\n")

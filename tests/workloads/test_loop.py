@@ -1,0 +1,230 @@
+"""The loop that all trainings share, on a training of a few milliseconds a step."""
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+from gangs import Gang
+
+TOY = "toy_script"
+KILL = random.Random(os.environ.get("TRN_TEST_SEED", "0"))
+
+
+@pytest.fixture(autouse=True)
+def _script(tmp_path: Path) -> None:
+    (tmp_path / "toy_script.py").symlink_to(Path(__file__).with_name("toy_script.py"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_loss_goes_down(gang: Gang, ranks: int) -> None:
+    ended = gang(TOY, "--output", "out", "--steps", 60, ranks=ranks)
+    values = list(ended.losses.values())
+    assert len(values) == 60
+    assert sum(values[-5:]) < sum(values[:5]) / 2
+
+
+@pytest.mark.parametrize(("ranks", "victim", "workers"), [(1, None, 1), (2, 0, 0), (4, None, 0)])
+def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(
+    gang: Gang, ranks: int, victim: int | None, workers: int
+) -> None:
+    common = ("--steps", 30, "--checkpoint-every", 4, "--accumulate", 2, "--workers", workers)
+    whole = gang(TOY, "--output", "whole", *common, ranks=ranks)
+    at = KILL.randrange(5, 28)
+    killed = gang(TOY, "--output", "cut", *common, "--pause", 0.01, ranks=ranks, kill_at=at, kill_rank=victim)
+    assert killed.code == -signal.SIGKILL
+    resumed = gang(TOY, "--output", "cut", *common, ranks=ranks)
+    first = min(resumed.losses)
+    assert 1 < first <= at + 2, f"killed at {at}"
+    assert f"resumed from step {first - 1} " in resumed.out[0]
+    assert {**killed.losses, **resumed.losses} == whole.losses
+
+
+def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang: Gang) -> None:
+    two = gang(TOY, "--output", "two", "--steps", 6, "--accumulate", 2, "--checkpoint-every", 3, "--dropout", 0)
+    four = gang(TOY, "--output", "four", "--steps", 6, "--accumulate", 1, "--dropout", 0, ranks=4)
+    assert list(four.losses.values()) == pytest.approx(list(two.losses.values()), rel=1e-4)
+    resumed = gang(TOY, "--output", "two", "--steps", 6, "--accumulate", 1, "--dropout", 0, ranks=4, code=None)
+    assert resumed.code == 0
+    assert not resumed.losses, "it was complete"
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_each_optimizer_and_schedule_learns(gang: Gang, optimizer: str) -> None:
+    ended = gang(
+        *(TOY, "--output", "out", "--steps", 60, "--optimizer", optimizer, "--schedule", "cosine", "--warmup-steps", 5),
+        ranks=1,
+    )
+    values = list(ended.losses.values())
+    assert sum(values[-5:]) < sum(values[:5]) / 2
+    rates = [line["learning_rate"] for line in ended.steps]
+    assert rates[:5] == pytest.approx([0.02 * step / 5 for step in range(1, 6)])
+    assert rates[5] == 0.02
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert 0 < rates[-1] < 0.001
+
+
+@pytest.mark.parametrize("options", [["--precision", "bf16"], ["--precision", "bf16", "--stochastic-rounding"]])
+def test_bf16_learns(gang: Gang, options: list[str]) -> None:
+    ended = gang(TOY, "--output", "out", "--steps", 60, *options)
+    values = list(ended.losses.values())
+    assert sum(values[-5:]) < sum(values[:5]) / 2
+
+
+def test_sigterm_saves_and_ends_with_143(gang: Gang) -> None:
+    stopped = gang(TOY, "--output", "out", "--pause", 0.01, kill_at=7, kill_rank=1, kill_signal=signal.SIGTERM)
+    assert set(stopped.codes) == {143}
+    step = max(stopped.losses)
+    assert f"stopped after step {step}: another rank was asked to stop" in stopped.out[0]
+    resumed = gang(TOY, "--output", "out")
+    assert min(resumed.losses) == step + 1
+
+
+def test_a_capacity_block_that_ends_stops_it(gang: Gang) -> None:
+    ended = gang(TOY, "--output", "out", environment={"TRN_CAPACITY_ENDS": "2026-01-01T00:00:00Z"}, ranks=1, code=143)
+    assert list(ended.losses) == [1]
+    assert "the Capacity Block ends at 2026-01-01" in ended.out[0]
+
+
+def test_steps_of_this_run_and_the_rest_later(gang: Gang) -> None:
+    first = gang(TOY, "--output", "out", "--steps", 10, "--steps-this-run", 4, ranks=1)
+    second = gang(TOY, "--output", "out", "--steps", 10, ranks=1)
+    third = gang(TOY, "--output", "out", "--steps", 10, ranks=1)
+    assert [list(each.losses) for each in (first, second, third)] == [[1, 2, 3, 4], [5, 6, 7, 8, 9, 10], []]
+
+
+def test_step_lines_and_curves(gang: Gang, tmp_path: Path) -> None:
+    ended = gang(TOY, "--output", "out", "--steps", 12, "--log-every", 5, "--checkpoint-every", 5, ranks=2)
+    assert [line["step"] for line in ended.steps] == [5, 10, 12]
+    line = ended.steps[1]
+    assert {"time", "loss", "error", "gradient_norm", "learning_rate", "tokens_per_second"} <= line.keys()
+    assert (line["steps"], line["checkpoint_step"]) == (12, 10)
+    assert line["checkpoint_seconds"] > 0
+    assert line["checkpoint_age_seconds"] < 5
+    assert "{" not in ended.out[1], "rank 0 alone reports"
+    curves = read_curves(tmp_path / "out" / "tensorboard")
+    assert [step for step, _ in curves["loss"]] == [5, 10, 12]
+    assert curves["loss"][1][1] == pytest.approx(line["loss"], rel=1e-6)
+    assert {"tokens_per_second", "checkpoint_seconds"} <= curves.keys()
+
+
+def read_curves(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(directory))
+    events.Reload()
+    return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_checkpoints_by_time(gang: Gang) -> None:
+    ended = gang(TOY, "--output", "out", "--steps", 20, "--pause", 0.02, "--checkpoint-seconds", 0.1)
+    saved = {line["checkpoint_step"] for line in ended.steps if "checkpoint_step" in line}
+    assert 3 <= len(saved) <= 8
+    assert max(saved) == 20
+
+
+# --- What cannot be -------------------------------------------------------------------------------------------------
+
+
+def refused(gang: Gang, *arguments: object, ranks: int = 1, environment: dict[str, str] | None = None) -> str:
+    ended = gang(TOY, "--output", "out", *map(str, arguments), ranks=ranks, code=78, environment=environment)
+    assert not ended.losses
+    [line] = [line for line in ended.err[0].splitlines() if line.startswith("refused: ")]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--width", 4], "its width is 16, here 4"),
+        (["--count", 60], "its data had 64 examples, here there are 60"),
+        (["--seed", 1], "it has --seed 42, here it is 1"),
+        (["--batch-size", 2], "it took 4 examples a step, this run takes 2: pass --accumulate 2"),
+        (["--batch-size", 3], "choose --batch-size and --accumulate so that they agree"),
+        (["--no-resume"], "--no-resume needs an --output without checkpoints"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(gang: Gang, arguments: list[object], says: str) -> None:
+    gang(TOY, "--output", "out", "--steps", 2, ranks=1)
+    assert says in refused(gang, *arguments)
+
+
+def test_all_that_is_wrong_with_options_is_said_at_once(gang: Gang) -> None:
+    line = refused(gang, "--steps", 0, "--learning-rate", "nan", "--clip", -1, "--precision", "fp8", "--eager")
+    for part in ("--steps must be 1 or more, not 0", "--learning-rate", "--clip", "no --precision fp8", "--eager"):
+        assert part in line
+
+
+def test_a_variable_that_cannot_be_read_is_named(gang: Gang) -> None:
+    line = refused(gang, environment={"TRN_CHECKPOINT_SECONDS": "often"})
+    assert "TRN_CHECKPOINT_SECONDS must be a number of seconds, not 'often'" in line
+
+
+def test_torchruns_marker_is_left(gang: Gang, tmp_path: Path) -> None:
+    refused(gang, "--steps", 0, environment={"TRN_REFUSED": str(tmp_path / "marker")})
+    assert (tmp_path / "marker").exists()
+
+
+def test_a_backend_that_is_not_here(gang: Gang) -> None:
+    assert "needs the package torch_neuronx" in refused(gang, "--backend", "neuron")
+    assert "has no GPU, there are 0 here" in refused(gang, "--backend", "cuda")
+    line = gang(TOY, "--backend", "xla", ranks=2, code=78).err[0]
+    assert "xla has one rank on the CPU" in line
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_loss_that_is_not_finite_ends_it_for_good(gang: Gang, ranks: int) -> None:
+    ended = gang(TOY, "--output", "out", "--explode-at", 8, "--checkpoint-every", 3, ranks=ranks, code=78)
+    assert "the loss is inf at step 8; the checkpoint of step 6 stays" in ended.err[0]
+    resumed = gang(TOY, "--output", "out", ranks=ranks)
+    assert min(resumed.losses) == 7
+
+
+# --- Faults of the disk ---------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(gang: Gang) -> None:
+    ended = gang(TOY, "--output", "out", "--steps", 12, "--checkpoint-every", 4, "--fill-disk-at", 8)
+    assert "the checkpoint of step 8 could not be saved ([Errno 28] No space left" in ended.out[0]
+    assert "the one of step 4 stays" in ended.out[0]
+    assert max(ended.losses) == 12
+
+
+def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang: Gang) -> None:
+    gang(TOY, "--output", "out", "--steps", 4)
+    ended = gang(TOY, "--output", "out", "--steps", 8, "--fill-disk-at", 8, code=1)
+    assert "the checkpoint of step 8 could not be saved" in ended.err[0]
+    assert "Traceback" not in ended.err[0]
+    again = gang(TOY, "--output", "out", "--steps", 8)
+    assert list(again.losses) == [5, 6, 7, 8]
+
+
+def test_a_damaged_checkpoint_is_passed_over(gang: Gang, tmp_path: Path) -> None:
+    common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4)
+    whole = gang(TOY, *common)
+    newest = (tmp_path / "out" / "checkpoints" / "latest").resolve()
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    again = gang(TOY, *common)
+    assert f"checkpoint {newest} is damaged" in again.out[0].replace(str(Path("out")), str(tmp_path / "out"), 1)
+    assert "resumed from step 8" in again.out[0]
+    assert again.losses == {step: loss for step, loss in whole.losses.items() if step > 8}
+
+
+# --- XLA ------------------------------------------------------------------------------------------------------------
+
+
+def test_xla_agrees_with_the_cpu(gang: Gang) -> None:
+    common = ("--steps", 12, "--dropout", 0, "--accumulate", 2)
+    cpu = gang(TOY, "--output", "cpu", *common, ranks=1)
+    xla = gang(TOY, "--output", "xla", "--backend", "xla", *common, ranks=1)
+    assert list(xla.losses.values()) == pytest.approx(list(cpu.losses.values()), rel=1e-3)
+
+
+def test_only_compiling_saves_nothing(gang: Gang, tmp_path: Path) -> None:
+    environment = {"NEURON_EXTRACT_GRAPHS_ONLY": "1"}
+    ended = gang(TOY, "--output", "out", "--steps", 3, "--explode-at", 2, environment=environment, ranks=1)
+    assert len(ended.steps) == 3, "what is computed is made up, and not judged"
+    assert not list((tmp_path / "out").glob("checkpoints/step-*"))
