@@ -59,7 +59,7 @@ class Ended:
     err: tuple[str, ...]
     """Standard error, by rank."""
     seconds: float
-    """From the first rank's start to the last one's end."""
+    """From when all were started to the last one's end."""
 
     @property
     def losses(self) -> dict[int, float]:
@@ -105,7 +105,9 @@ class Gang:
         logs = self._directory / f"gang-{self._count}"
         logs.mkdir()
         port = str(_free_port())
-        started = time.monotonic()
+        for rank in range(ranks):
+            (logs / f"{rank}.out").touch()
+            (logs / f"{rank}.err").touch()
         start = _fresh if fresh else _forked
         running = [
             start(
@@ -120,6 +122,8 @@ class Gang:
             )
             for rank in range(ranks)
         ]
+        # Not before: the server that the first ranks are forked from has to import PyTorch.
+        started = time.monotonic()
         try:
             first_code = _watch(running, logs / "0.out", started + seconds, kill_at, kill_rank, kill_signal)
         finally:
@@ -263,7 +267,7 @@ def _watch(
 ) -> int | None:
     """The code of the first rank that failed, 0 when all ended well, None when time was up."""
     while time.monotonic() < deadline:
-        if kill_at is not None and log.exists() and any(x["step"] >= kill_at for x in step_lines(log.read_text())):
+        if kill_at is not None and any(x["step"] >= kill_at for x in step_lines(log.read_text())):
             for each in running if kill_rank is None else (running[kill_rank],):
                 each.send(kill_signal)
             kill_at = None

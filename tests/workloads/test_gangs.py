@@ -65,8 +65,8 @@ def test_a_rank_or_all_are_killed_once_a_step_is_printed(gang: Gang, rank: int |
 
 
 def test_what_hangs_is_ended_and_said(gang: Gang) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"not done within 1 s[\s\S]*rank 0 \(-9\)[\s\S]*pids"):
-        gang("a_rank", "on", seconds=1)
+    with pytest.raises(pytest.fail.Exception, match=r"not done within 4 s[\s\S]*rank 0 \(-9\)[\s\S]*pids"):
+        gang("a_rank", "on", seconds=4)
 
 
 def test_another_code_than_asked_for_is_said_with_what_was_printed(gang: Gang) -> None:
@@ -77,7 +77,7 @@ def test_another_code_than_asked_for_is_said_with_what_was_printed(gang: Gang) -
 def test_starting_a_gang_is_fast_once_the_server_has_imported_pytorch(gang: Gang) -> None:
     gang("a_rank", "well")
     ended = gang("a_rank", "well")
-    assert ended.seconds < 3  # 0.3 on a quiet machine; an interpreter alone would need 6
+    assert ended.seconds < 5  # 0.3 on a quiet machine; an interpreter alone would need 6, or 30 on one that is not
 
 
 def test_a_step_line_that_was_cut_off_is_none() -> None:

@@ -56,8 +56,8 @@ def known_recipe(name: str) -> Recipe:
     requirements = _TORCH_REQUIREMENTS.read_text(encoding="utf-8")
     torch = next(line for line in requirements.splitlines() if line.startswith("torch=="))
     is_cuda_build = platform.system() == "Linux" and platform.machine() == "x86_64"
-    from_pypi = "; where that is not reachable, about 4 GB from PyPI (the CUDA build) and 8 GB" if is_cuda_build else ""
-    size = f"about 500 MB to download and 2 GB on disk, two minutes{from_pypi}"
+    from_pypi = "; where that is not reachable, 4.3 GB from PyPI (the CUDA build) and 7.2 GB" if is_cuda_build else ""
+    size = f"about 400 MB to download and 1.6 GB on disk, two minutes{from_pypi}"
     return Recipe(name, requirements, torch, TORCH_INDEX, size)
 
 

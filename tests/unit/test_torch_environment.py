@@ -1,0 +1,52 @@
+"""What `make test-workloads` says where PyTorch cannot be had."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch_environment
+from torch_environment import main
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.pods import images
+from trainium_eks.local.pods.installing import NotOffered
+
+
+@pytest.fixture(autouse=True)
+def _nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(torch_environment, "NEEDED_BYTES", 0)
+
+
+def test_a_disk_that_is_too_full_is_said_and_is_no_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch_environment, "NEEDED_BYTES", shutil.disk_usage(tmp_path).total + 1.0)
+    assert main([]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("SKIPPED tests/workloads: PyTorch needs ")
+    assert "set TRN_CACHE to a directory on another disk" in said
+    assert said.count("\n") == 1
+
+
+def test_an_index_without_pytorch_is_said_and_is_no_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "make", _raising(NotOffered("pip ended with 1:\n  No matching distribution")))
+    assert main([]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("SKIPPED tests/workloads: no package index")
+    assert "(No matching distribution); set PIP_INDEX_URL" in said
+
+
+def test_anything_else_is_a_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "make", _raising(LocalError("pip ended with 1: no h5py")))
+    assert main([]) == 1
+    assert capsys.readouterr().err == "pip ended with 1: no h5py\n"
+
+
+def _raising(error: Exception) -> object:
+    def make(*_: object) -> None:
+        raise error
+
+    return make
