@@ -17,7 +17,8 @@ RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("bus.volcano.sh", ("commands",), (*READ, "create", "delete")),
     ("scheduling.volcano.sh", ("podgroups",), READ),
     ("kubeflow.org", ("pytorchjobs",), WRITE),
-    ("trainer.kubeflow.org", ("trainjobs",), WRITE),
+    # A runtime says which gang scheduler and queue a TrainJob goes by; those of the chart name none.
+    ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), WRITE),
     # Staging and other work without accelerators.
     ("batch", ("jobs",), WRITE),
     ("", ("pods",), WRITE),

@@ -14,7 +14,7 @@ from training_jobs import job
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.graph.graph import Graph
-from trainium_eks.launch import cluster_facts, submission, volcano_job
+from trainium_eks.launch import cluster_facts, forms, submission, volcano_job
 from trainium_eks.launch.job import CompileCache, Program, Topology, TrainingJob
 from trainium_eks.launch.resources import local_share
 from trainium_eks.launch.workspace import Workspace, pack
@@ -137,7 +137,7 @@ def _pod(made: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_the_job_is_admitted(researcher: Api, name: str) -> None:
-    submission.validate(researcher, volcano_job.manifest(JOBS[name]))
+    submission.validate(researcher, forms.objects(JOBS[name]))
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -150,7 +150,7 @@ def test_its_pods_are_admitted(researcher: Api, name: str) -> None:
 def test_what_torchx_makes_is_admitted(researcher: Api, name: str) -> None:
     made = volcano_job.torchx_job(JOBS[name])
     made["metadata"]["namespace"] = TEAM
-    submission.validate(researcher, made)
+    submission.validate(researcher, [made])
     researcher.create(_pod(made), dry_run=True)
 
 
@@ -166,7 +166,7 @@ def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(
     researcher: Api, changes: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ApiError, match=words):
-        submission.validate(researcher, volcano_job.manifest(_job(**changes)))
+        submission.validate(researcher, forms.objects(_job(**changes)))
 
 
 def test_rights_are_seen_before(researcher: Api) -> None:
@@ -179,7 +179,7 @@ def test_files_go_with_their_job(researcher: Api, tmp_path: Path) -> None:
     packed = pack("train.py", tmp_path)
     assert isinstance(packed, Workspace)
     wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
-    made = submission.submit(researcher, wanted, volcano_job.manifest(wanted), packed.archive)
+    made = submission.submit(researcher, wanted, forms.objects(wanted), packed.archive)
     files = researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace"))
     assert files is not None
     assert files["binaryData"] == {volcano_job.ARCHIVE: packed.archive}
@@ -189,7 +189,7 @@ def test_files_go_with_their_job(researcher: Api, tmp_path: Path) -> None:
     assert cluster_facts.states(jobs) == {"with-files": "Submitted"}
     # The same name again is refused, and its files are not touched.
     with pytest.raises(ApiError, match="already exists"):
-        submission.submit(researcher, wanted, volcano_job.manifest(wanted), packed.archive)
+        submission.submit(researcher, wanted, forms.objects(wanted), packed.archive)
     assert researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")) == files
     researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "with-files"))
 
@@ -197,13 +197,13 @@ def test_files_go_with_their_job(researcher: Api, tmp_path: Path) -> None:
 def test_a_refused_job_leaves_no_files(researcher: Api) -> None:
     wanted = _job(name="refused", has_workspace=True, queue="theirs")
     with pytest.raises(ApiError, match=r"spec\.queue"):
-        submission.submit(researcher, wanted, volcano_job.manifest(wanted), "aGVsbG8=")
+        submission.submit(researcher, wanted, forms.objects(wanted), "aGVsbG8=")
     assert researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "refused-workspace")) is None
 
 
 def test_a_cache_that_is_being_filled_is_seen(researcher: Api) -> None:
     wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
-    submission.submit(researcher, wanted, volcano_job.manifest(wanted))
+    submission.submit(researcher, wanted, forms.objects(wanted))
     assert cluster_facts.compiling(cluster_facts.volcano_jobs(researcher, TEAM)) == {"bert-64x": "filling"}
     researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "filling"))
 

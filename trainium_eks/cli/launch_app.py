@@ -163,6 +163,15 @@ DryRun = Annotated[
         "--dry-run", help="Print the job and the equal torchx command; submit nothing.", rich_help_panel=_THEN
     ),
 ]
+As = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="volcano|pytorchjob|trainjob",
+        help="The object: Volcano's Job, or one for a Kubeflow controller.",
+        rich_help_panel=_HOW,
+    ),
+]
 Torchx = Annotated[bool, typer.Option("--torchx", help="Submit by the torchx on PATH.", rich_help_panel=_THEN)]
 
 
@@ -198,6 +207,7 @@ def train(
     max_restarts: MaxRestarts = 0,
     grace: Grace = None,
     rendezvous: Rendezvous = "",
+    form: As = "volcano",
     name: Name = "",
     detach: Detach = False,
     wait: Wait = False,

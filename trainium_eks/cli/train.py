@@ -17,9 +17,8 @@ from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.cli.train_options import Asked, local_example, request_of
 from trainium_eks.cli.train_torchx import component, submit_by_torchx
 from trainium_eks.graph.graph import SCHEMA_VERSION
-from trainium_eks.launch import planning, submission, torchx_app, volcano_job
-from trainium_eks.launch.identity import JOB_API
-from trainium_eks.launch.job import TrainingJob
+from trainium_eks.launch import forms, planning, submission, torchx_app, volcano_job
+from trainium_eks.launch.job import Form, TrainingJob
 from trainium_eks.launch.requests import Plan
 from trainium_eks.launch.watched import of as watched_job
 from trainium_eks.launch.workspace import Workspace
@@ -40,7 +39,8 @@ class Prepared:
 
     job: TrainingJob
     group: NodeGroupOutput
-    manifest: dict[str, Any]
+    objects: list[dict[str, Any]]
+    """What is submitted; the job itself is the last."""
     workspace: Workspace | None
     warnings: tuple[Problem, ...] = field(default=())
 
@@ -72,7 +72,7 @@ def prepare(asked: Asked, session: Session) -> Prepared:
             _say(f"A small one, for this machine: --example {asked.example} -- {shlex.join(small.arguments)}")
         asked = small
     request, workspace, wrong = request_of(asked)
-    facts = train_facts.gather(asked, session)
+    facts = train_facts.gather(asked, request.form, session)
     plan = planning.plan(request, session.outputs, session.namespace, facts)
     # A script that is not there is said once, not as a missing script as well.
     others = [each for each in plan.problems if not (wrong and each.path == wrong.path)]
@@ -80,7 +80,7 @@ def prepare(asked: Asked, session: Session) -> Prepared:
     if plan.job is None or plan.group is None or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
         raise Failure(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
-    return Prepared(plan.job, plan.group, volcano_job.manifest(plan.job), workspace, tuple(problems))
+    return Prepared(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems))
 
 
 def _what(plan: Plan) -> str:
@@ -100,45 +100,47 @@ def _warn(prepared: Prepared, session: Session) -> None:
 
 def _show(prepared: Prepared, seat: Seat) -> int:
     job = prepared.job
-    command = torchx_app.run_command(job, component())
+    is_volcano = job.form == "volcano"
+    command = torchx_app.run_command(job, component()) if is_volcano else None
+    *before, itself = prepared.objects
     if seat.as_json:
-        document = {"schemaVersion": SCHEMA_VERSION, "job": prepared.manifest, "torchx": command}
-        write_json(document)
+        document = {"schemaVersion": SCHEMA_VERSION, "job": itself, "torchx": command}
+        write_json(document | ({"before": before} if before else {}))
         return 0
-    lines = [f"# The same by TorchX: {shlex.join(command)}"]
+    lines = [f"# The same by TorchX: {shlex.join(command)}"] if command else []
     if prepared.workspace is not None:
         size = prepared.workspace.size_bytes / 1024
         lines.append(
             f"# {prepared.workspace.files} files ({size:.1f} KiB) travel in the ConfigMap {job.workspace_name};"
         )
-        lines.append("# TorchX brings no files: there the image must hold the script.")
-    if volcano_job.is_one_task(job):
+        lines += ["# TorchX brings no files: there the image must hold the script."] if command else []
+    if is_volcano and volcano_job.is_one_task(job):
         lines.append("# TorchX would make a task for each node: from some hundred nodes on more than etcd takes.")
-    plain = json.loads(json.dumps(prepared.manifest))  # nothing twice, which YAML would write as a reference
-    write(yaml.safe_dump(plain, sort_keys=False, width=1000) + "\n".join(lines) + "\n")
+    plain = json.loads(json.dumps(prepared.objects))  # nothing twice, which YAML would write as a reference
+    write(yaml.safe_dump_all(plain, sort_keys=False, width=1000) + "".join(f"{line}\n" for line in lines))
     return 0
 
 
 def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> int:
     job = prepared.job
     try:
-        submission.validate(session.api, prepared.manifest)
+        submission.validate(session.api, prepared.objects)
     except NoSuchKind:
-        raise Failure(FAILED, _no_volcano(session)) from None
+        raise Failure(FAILED, _nobody(job.form, session)) from None
     if asked.scale:
         scale.for_gang(session, prepared.group, job.nodes, _say)
     if asked.torchx:
         job = replace(job, name=submit_by_torchx(job, session))
     else:
         archive = prepared.workspace.archive if prepared.workspace else ""
-        submission.submit(session.api, job, prepared.manifest, archive)
+        submission.submit(session.api, job, prepared.objects, archive)
     follows = not (asked.detach or asked.wait or seat.as_json)
     waits = asked.wait and not asked.detach
     if not seat.as_json:
         _say(as_typed(_submitted(job, waits=waits or follows)))
     if follows:
         return _follow(job.name, seat, session)
-    state = _wait(job.name, session) if waits else ""
+    state = _wait(job, session) if waits else ""
     if seat.as_json:
         write_json(_document(job, state))
     elif waits:
@@ -158,16 +160,17 @@ def _follow(name: str, seat: Seat, session: Session) -> int:
     return code
 
 
-def _wait(name: str, session: Session) -> str:
+def _wait(job: TrainingJob, session: Session) -> str:
     """The state in which the job ended."""
-    reference = ObjectReference(JOB_API, "Job", session.namespace.name, name)
+    kind = forms.KINDS[job.form]
+    reference = ObjectReference(kind.api_version, kind.kind, job.namespace, job.name)
     while True:
         found = session.api.get(reference)
         if found is None:
-            raise Failure(FAILED, f"the job {name} was deleted")
-        job = watched_job(found)
-        if job.ended is not None:
-            return job.state
+            raise Failure(FAILED, f"the job {job.name} was deleted")
+        seen = watched_job(found)
+        if seen.ended is not None:
+            return seen.state
         time.sleep(LOOK_SECONDS)
 
 
@@ -176,6 +179,7 @@ def _document(job: TrainingJob, state: str) -> dict[str, Any]:
         "schemaVersion": SCHEMA_VERSION,
         "job": job.name,
         "kind": job.kind,
+        "form": job.form,
         "namespace": job.namespace,
         "queue": job.queue,
         "instanceType": job.instance.name,
@@ -207,6 +211,17 @@ def _size(job: TrainingJob) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
     ranks = "1 rank" if job.ranks_per_node == 1 else f"{job.ranks_per_node} ranks"
     return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
+
+
+def _nobody(form: Form, session: Session) -> str:
+    """Why there is nobody in the cluster who would run the job."""
+    if form == "volcano":
+        return _no_volcano(session)
+    kind = forms.KINDS[form]
+    title = f"there is no {kind.runner} in this cluster, which runs {kind.kind}s"
+    fix = f"`{kind.config}` in the stack's config brings it, or submit without --as"
+    missing = session.source.local.missing(kind.part) if session.source.local else ""
+    return f"{title}{f' ({missing})' if missing else ''}; {fix}"
 
 
 def _no_volcano(session: Session) -> str:

@@ -8,6 +8,7 @@ from trainium_eks.cli.session import Session
 from trainium_eks.cli.train_options import Asked
 from trainium_eks.launch import cluster_facts, planning
 from trainium_eks.launch.aws import Aws, AwsError
+from trainium_eks.launch.job import Form
 from trainium_eks.launch.requests import Facts
 from trainium_eks.local.objects.api import ApiError, NoSuchKind
 from trainium_eks.local.pods import images
@@ -18,15 +19,15 @@ _LETTERS = "bcdfghjklmnpqrstvwxz"
 UNIQUE_LENGTH = 5
 
 
-def gather(asked: Asked, session: Session) -> Facts:
-    """All facts for a request.
+def gather(asked: Asked, form: Form, session: Session) -> Facts:
+    """All facts for a request of a job of some form.
 
     Raises:
         LocalError: the API server does not answer.
     """
     image, missing, has_torch = _local_image(asked) if session.is_local else _image(asked, session)
     api, namespace = session.api, session.namespace.name
-    may_submit = cluster_facts.may_submit(api, namespace)
+    may_submit = cluster_facts.may_submit(api, namespace, form)
     jobs: cluster_facts.Objects = []
     if may_submit:
         # A cluster without Volcano is told of when the job is submitted; a dry run needs none.
@@ -38,7 +39,7 @@ def gather(asked: Asked, session: Session) -> Facts:
         unique="".join(secrets.choice(_LETTERS) for _ in range(UNIQUE_LENGTH)),
         image_missing=missing,
         image_has_torch=has_torch,
-        jobs=cluster_facts.states(jobs),
+        jobs=cluster_facts.jobs(api, namespace) if may_submit else {},
         compiling=cluster_facts.compiling(jobs),
         staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
         may_submit=may_submit,

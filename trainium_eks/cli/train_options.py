@@ -8,7 +8,7 @@ from typing import cast
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.launch.examples import EXAMPLES
-from trainium_eks.launch.job import BACKENDS, Backend, Kind, Program, Topology, TopologyMode
+from trainium_eks.launch.job import BACKENDS, FORMS, Backend, Form, Kind, Program, Topology, TopologyMode
 from trainium_eks.launch.requests import Request
 from trainium_eks.launch.workspace import Workspace, pack
 from trainium_eks.model.problems import Problem, nearest
@@ -19,6 +19,7 @@ class Asked:
     """The options, as they were given."""
 
     kind: Kind = "train"
+    form: str = "volcano"
     script: str = ""
     module: str = ""
     example: str = ""
@@ -71,6 +72,7 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
     request = Request(
         program=program,
         kind=asked.kind,
+        form=cast("Form", _one_of("--as", asked.form, FORMS)),
         name=asked.name,
         group=asked.group,
         instance_type=asked.instance_type,

@@ -29,6 +29,8 @@ def submit_by_torchx(job: TrainingJob, session: Session) -> str:
     Raises:
         Failure: there is no TorchX, it cannot say this job, or it was refused.
     """
+    if job.form != "volcano":
+        raise Failure(WRONG_USAGE, f"TorchX submits Volcano jobs alone; leave --torchx out, or --as {job.form}")
     program = shutil.which("torchx")
     if program is None:
         title = (

@@ -11,10 +11,10 @@ from trainium_eks.checks.scheduling import without_volcano
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session, open_session, told
-from trainium_eks.launch.identity import JOB_API, annotation, by_process_rank, pod_selector
+from trainium_eks.launch.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
 from trainium_eks.launch.scene import Scene, scene
 from trainium_eks.launch.steps import Progress, parse_all, progress
-from trainium_eks.launch.watched import PYTORCH_API, WatchedJob, watched
+from trainium_eks.launch.watched import WatchedJob, watched
 from trainium_eks.local.changes import LocalError
 from trainium_eks.model.problems import nearest
 
@@ -72,7 +72,8 @@ def jobs(session: Session) -> list[WatchedJob]:
             "its identity needs the team's access entry (`principals` of the namespace)"
         )
         raise Failure(WRONG_USAGE, title)
-    return watched(volcano or (), batch or (), pytorch or ())
+    trainer = _list(session, TRAINER_API, "TrainJob")
+    return watched(volcano or (), batch or (), pytorch or (), trainer or ())
 
 
 def find(session: Session, name: str) -> WatchedJob:
@@ -136,10 +137,7 @@ def pods_of(session: Session, job: WatchedJob) -> list[Object]:
         LocalError: the API server cannot be reached, or refuses.
     """
     api, namespace = session.api, session.namespace.name
-    if job.is_gang:
-        return [*api.list("v1", "Pod", namespace=namespace, labels=pod_selector(job.name))]
-    label = "training.kubeflow.org/job-name" if job.kind == "pytorchjob" else "batch.kubernetes.io/job-name"
-    return [*api.list("v1", "Pod", namespace=namespace, labels=f"{label}={job.name}")]
+    return [*api.list("v1", "Pod", namespace=namespace, labels=job.pod_selector)]
 
 
 def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:

@@ -5,13 +5,27 @@ from typing import Any
 
 from trainium_eks.checks.cluster import GROUP_LABEL
 from trainium_eks.launch import batch_jobs, staging
+from trainium_eks.launch.forms import KINDS
 from trainium_eks.launch.identity import JOB_API, KIND_LABEL, annotation
+from trainium_eks.launch.job import Form
 from trainium_eks.launch.watched import watched
 from trainium_eks.local.objects.api import Api, ApiError, NoSuchKind
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
 
 Objects = list[dict[str, Any]]
+
+
+def jobs(api: Api, namespace: str) -> dict[str, str]:
+    """The jobs of a namespace, of all forms, and their states; of a form that the cluster does not serve, none."""
+    found: list[Objects] = []
+    for kind in KINDS.values():
+        try:
+            found.append(api.list(kind.api_version, kind.kind, namespace=namespace))
+        except (NoSuchKind, ApiError):
+            found.append([])
+    volcano, pytorch, trainer = found
+    return {each.name: each.state for each in watched(volcano, (), pytorch, trainer)}
 
 
 def volcano_jobs(api: Api, namespace: str) -> Objects:
@@ -50,9 +64,10 @@ def bringing(api: Api, namespace: str) -> dict[str, str]:
     }
 
 
-def may_submit(api: Api, namespace: str) -> bool:
-    """Whether the API server lets its caller create Volcano jobs in a namespace."""
-    attributes = {"namespace": namespace, "verb": "create", "group": "batch.volcano.sh", "resource": "jobs"}
+def may_submit(api: Api, namespace: str, form: Form = "volcano") -> bool:
+    """Whether the API server lets its caller create jobs of a form in a namespace."""
+    kind = KINDS[form]
+    attributes = {"namespace": namespace, "verb": "create", "group": kind.group, "resource": kind.resource}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -26,6 +26,14 @@ REFUSAL_FILE = "TRN_REFUSED"
 """Variable: the file that a rank makes before it ends with exit code 78 (``trainium_workloads.training.refusal``)."""
 
 
+NODE_RANK = "TRN_NODE_RANK"
+"""Variable with the node's number, where a label of the pod has it."""
+
+RETRYABLE = 138
+"""Exit code after which the Training Operator makes a pod anew; it takes those below 128 for final, where programs'
+own faults are (its ``IsRetryableExitCode``; 138 is the one that its documentation leaves to users)."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where in the gang a container is, as shell words."""
@@ -34,6 +42,8 @@ class Place:
     """``3``, or ``$VC_TASK_INDEX``."""
     rank0_host: str
     """Name of node 0's host; on node 0 itself ``localhost``."""
+    finding: tuple[str, ...] = ()
+    """Lines that set ``host`` to the name by which all nodes know node 0, where that is ``rank0_host``."""
 
 
 def place_of_task(node: int) -> Place:
@@ -47,21 +57,36 @@ def rank0_host(variable: str) -> str:
     return "${" + variable + ":?is set by the svc plugin of Volcano}"
 
 
-ONE_TASK = Place("${VC_TASK_INDEX:?is set by the env plugin of Volcano}", "$host")
+_HOST = "$host"
+
+ONE_TASK = Place(
+    "${VC_TASK_INDEX:?is set by the env plugin of Volcano}",
+    _HOST,
+    ('host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"),
+)
 """In the shape of one task with a pod for each node."""
 
-_FIRST_HOST = ['host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"]
-_AT_HOME = '[ "$VC_TASK_INDEX" != 0 ] || host=localhost'
+
+def place_by_label(first: str) -> Place:
+    """Where :data:`NODE_RANK` tells the node's number.
+
+    Args:
+        first: name of node 0's host.
+    """
+    return Place(f"${{{NODE_RANK}:?is set from a label of the pod}}", _HOST, (f"host={first}",))
 
 
 def shell(job: TrainingJob, place: Place) -> str:
     """The script for ``bash -c``."""
     named = [f"export {REFUSAL_FILE}=$(mktemp -u)"] if job.launcher == "torchrun" else []
     lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
-    if place is ONE_TASK and job.nodes > 1:
-        lines += [*_FIRST_HOST, *([_AT_HOME] if job.launcher == "torchrun" else [])]
+    if job.nodes > 1:
+        at_home = f'[ "{place.node_rank}" != 0 ] || host=localhost'
+        lines += [*place.finding, *([at_home] if place.finding and job.launcher == "torchrun" else [])]
     lines += _compile(job, place) if job.kind == "compile" else [_launch(job, place)]
-    return "\n".join([*_SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *_WAIT, *_refusal(job), 'exit "$code"'])
+    faults = _faults(job, place) if job.form == "pytorchjob" else []
+    ends = [*_WAIT, *_refusal(job), *faults, 'exit "$code"']
+    return "\n".join([*_SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
 
 
 _SIGNALS = [
@@ -79,6 +104,25 @@ _WAIT = [
 def _refusal(job: TrainingJob) -> list[str]:
     """torchrun ends with 1 whatever its ranks end with, so a rank that no restart can mend leaves a file."""
     return [f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'] if job.launcher == "torchrun" else []
+
+
+def _faults(job: TrainingJob, place: Place) -> list[str]:
+    """A fault is one to restart after, until there have been ``retries`` of them. The Training Operator does not count
+    (v1.9.3, ``PastBackoffLimit``: restarts of containers, and it makes new pods), so the nodes do, on the volume."""
+    fault = f"0|{REFUSED}|143) ;;"
+    if not job.output:
+        return [f'case "$code" in {fault} *) code={RETRYABLE};; esac']
+    message = f"fault $faults of this node; --retries {job.retries}: the job ends"
+    return [
+        f'case "$code" in {fault}',
+        "*)",
+        f'  counted="{job.output}/.faults-{job.submission}-{place.node_rank}"',
+        '  faults=$(($(cat "$counted" 2>/dev/null || echo 0) + 1))',
+        f'  mkdir -p {job.output} && echo $faults > "$counted"',
+        f"  code={RETRYABLE}",
+        f'  [ $faults -lt {job.retries} ] || {{ echo "{message}" >&2; code={REFUSED}; }};;',
+        "esac",
+    ]
 
 
 def _on_node_0(place: Place, lines: list[str]) -> list[str]:
@@ -126,7 +170,7 @@ def _torchrun(job: TrainingJob, place: Place) -> str:
 
 def _gang(job: TrainingJob, place: Place) -> str:
     """Node 0 listens at the address that the others know it by, so it is told its name, too."""
-    host = f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}" if place is not ONE_TASK else place.rank0_host
+    host = place.rank0_host if place.finding else f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}"
     endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
     size = f'--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --node_rank "{place.node_rank}"'
     return f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"

@@ -1,7 +1,8 @@
 """Which pod of a job is which: node ranks, and the selectors that find the pods.
 
 A gang is a Volcano job of one of two shapes: TorchX's, a task for each node (``trainer-0``, ``trainer-1``, … with one
-pod each), or one task, ``trainer``, with a pod for each node. Pure functions on objects as the API server gives them.
+pod each), or one task, ``trainer``, with a pod for each node. Or it is a PyTorchJob, or a TrainJob. Pure functions on
+objects as the API server gives them.
 """
 
 import re
@@ -10,6 +11,12 @@ from typing import Any, Literal
 
 JOB_API = "batch.volcano.sh/v1alpha1"
 """API version of Volcano's jobs."""
+
+PYTORCH_API = "kubeflow.org/v1"
+"""API version of the Training Operator's PyTorchJobs."""
+
+TRAINER_API = "trainer.kubeflow.org/v1alpha1"
+"""API version of Trainer v2's TrainJobs and runtimes."""
 
 ROLE = "trainer"
 """Name of the role in TorchX's words, and what the names of its tasks begin with."""
@@ -22,6 +29,15 @@ TASK_INDEX_LABEL = "volcano.sh/task-index"
 
 REPLICA_LABEL = "torchx.pytorch.org/replica-id"
 """Label of a pod of a job in TorchX's shape: its node rank."""
+
+REPLICA_INDEX_LABEL = "training.kubeflow.org/replica-index"
+"""Label of a pod of a PyTorchJob: its number among the workers. The Training Operator sets it."""
+
+COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+"""Label of a pod of an indexed Kubernetes Job, as JobSet makes for a TrainJob: its number."""
+
+RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
+"""Label of a pod of a JobSet: how often the set was started anew."""
 
 KIND_LABEL = "trainium-eks/kind"
 """Label of what ``trn`` submits: ``train`` or ``compile``; absent on jobs of plain ``torchx run``."""
@@ -45,23 +61,18 @@ def annotation(name: Annotation) -> str:
     return f"trainium-eks/{name}"
 
 
-def pod_selector(job: str) -> str:
-    """Label selector of a job's pods."""
-    return f"{JOB_NAME_LABEL}={job}"
-
-
 def node_rank(pod: Mapping[str, Any]) -> int:
     """The node's number in its gang, from 0; rank 0 of the training is on node 0.
 
     Args:
-        pod: of a job of either shape.
+        pod: of a job of any form.
 
     Raises:
         ValueError: for a pod of no such job.
     """
     metadata = pod["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
-    for label in (REPLICA_LABEL, TASK_INDEX_LABEL):
+    for label in (REPLICA_LABEL, TASK_INDEX_LABEL, REPLICA_INDEX_LABEL, COMPLETION_INDEX_LABEL):
         if labels.get(label, "").isdecimal():
             return int(labels[label])
     # Of a Volcano that labels less: `<job>-trainer-<rank>-0`, or `<job>-trainer-<rank>`.

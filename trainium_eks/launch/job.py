@@ -19,6 +19,10 @@ Precision = Literal["bf16", "fp32", "tf32", "fp16", "fp8"]
 Launcher = Literal["torchrun", "gang"]
 """``gang`` is ``trainium_workloads.gang``, which needs no torch."""
 TopologyMode = Literal["hard", "soft"]
+Form = Literal["volcano", "pytorchjob", "trainjob"]
+"""The object that it becomes: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
+
+FORMS: tuple[Form, ...] = ("volcano", "pytorchjob", "trainjob")
 
 BACKENDS: tuple[Backend, ...] = ("xla", "neuron", "cuda", "cpu")
 PRECISIONS: Mapping[Backend, tuple[Precision, ...]] = MappingProxyType(
@@ -99,6 +103,7 @@ class TrainingJob:
     ranks_per_node: int
     backend: Backend
     kind: Kind = "train"
+    form: Form = "volcano"
     launcher: Launcher = "torchrun"
     rendezvous: str = C10D
     """``c10d``, or the endpoint of an etcd."""
@@ -116,6 +121,8 @@ class TrainingJob:
     """How often torchrun starts failed processes again before it gives the gang up."""
 
     # What TorchX cannot say, or takes as its own options.
+    submission: str = ""
+    """Tells it from another job of the same name, whose output it goes on with."""
     namespace: str = "default"
     queue: str = ""
     service_account: str = ""

@@ -102,6 +102,7 @@ def _job(
         ranks_per_node=ranks,
         backend=backend,
         kind=request.kind,
+        form=request.form,
         launcher="torchrun" if facts.image_has_torch else "gang",
         rendezvous=_rendezvous(request, outputs),
         precision=cast("Precision", request.precision),  # another one is refused
@@ -111,6 +112,7 @@ def _job(
         env=request.env,
         retries=retries,
         restarts_in_place=request.restarts_in_place,
+        submission=facts.unique,
         namespace=namespace.name,
         queue=request.queue if request.queue is not None else namespace.queues[0],
         service_account=namespace.service_account,

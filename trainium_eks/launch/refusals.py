@@ -4,6 +4,7 @@ import re
 
 from trainium_eks.launch import resources
 from trainium_eks.launch.examples import EXAMPLES, example_of
+from trainium_eks.launch.forms import KINDS
 from trainium_eks.launch.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.launch.requests import Facts, Request
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
@@ -36,7 +37,8 @@ def problems(
         facts: what the cluster, the registry and the disk say.
     """
     return (
-        *_right_problems(namespace, facts),
+        *_right_problems(request, namespace, facts),
+        *_form_problems(request, job),
         *_name_problems(request, job, facts),
         *_size_problems(request, job, group, facts),
         *_queue_problems(job, outputs, namespace),
@@ -47,12 +49,31 @@ def problems(
     )
 
 
-def _right_problems(namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
+def _right_problems(request: Request, namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
     if facts.may_submit:
         return []
-    reason = f"you may not submit Volcano jobs in the namespace {namespace.name}"
+    kind = KINDS[request.form]
+    what = "Volcano jobs" if request.form == "volcano" else f"{kind.kind}s"
+    reason = f"you may not submit {what} in the namespace {namespace.name}"
     fix = f"ask an administrator to add your IAM role to `principals` of {namespace.name}, or give --namespace yours"
     return [Problem("", reason, fix)]
+
+
+def _form_problems(request: Request, job: TrainingJob) -> list[Problem]:
+    """What the object of another form cannot say."""
+    if request.form == "volcano":
+        return []
+    found = []
+    if job.kind == "compile":
+        reason = "a compile cache is filled by a Volcano job, which holds the cache while its gang is whole"
+        found.append(Problem("--as", reason, value=request.form, good="volcano"))
+    if request.form == "pytorchjob" and request.topology is not None:
+        reason = "the Training Operator makes the PodGroup, and gives it no topology"
+        found.append(Problem("--topology", reason, "leave it out, or take --as volcano", value=request.topology.mode))
+    if request.form == "pytorchjob" and request.rendezvous == "etcd":
+        reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
+        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
+    return found
 
 
 def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:

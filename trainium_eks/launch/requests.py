@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from trainium_eks.launch.job import Backend, Kind, Program, Topology, TrainingJob
+from trainium_eks.launch.job import Backend, Form, Kind, Program, Topology, TrainingJob
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem
 
@@ -15,6 +15,7 @@ class Request:
 
     program: Program
     kind: Kind = "train"
+    form: Form = "volcano"
     name: str = ""
     group: str | None = None
     instance_type: str | None = None
@@ -57,7 +58,7 @@ class Facts:
     staging: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Path on the shared volume to the unfinished job that brings data there."""
     may_submit: bool = True
-    """Whether the namespace lets the researcher create Volcano jobs."""
+    """Whether the namespace lets the researcher create jobs of the form."""
     has_topology: bool = True
     """Whether Volcano has found layers in the network of the nodes."""
     capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -55,13 +55,15 @@ _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop
 def manifest(job: TrainingJob) -> dict[str, Any]:
     """The job as ``trn`` submits it."""
     made = one_task_job(job) if is_one_task(job) else torchx_job(job)
-    made["metadata"] |= {"namespace": job.namespace, "labels": _job_labels(job), "annotations": _annotations(job)}
+    made["metadata"] |= {"namespace": job.namespace, "labels": _job_labels(job), "annotations": annotations(job)}
     if job.topology is not None:
         made["spec"]["networkTopology"] = {"mode": job.topology.mode, "highestTierAllowed": job.topology.tier}
     for task in made["spec"]["tasks"]:
         # First: Volcano takes the first policy that fits.
         task["policies"] = [{"exitCode": REFUSED, "action": "TerminateJob"}, *task.get("policies", ())]
-        _complete(task["template"], job)
+        complete_pod(task["template"], job)
+        attempt = {"name": ATTEMPT, "valueFrom": {"fieldRef": {"fieldPath": _JOB_VERSION}}}
+        task["template"]["spec"]["containers"][0]["env"].append(attempt)
     return made
 
 
@@ -76,13 +78,15 @@ def torchx_job(job: TrainingJob) -> dict[str, Any]:
     for node in range(job.nodes):
         env = _torchx_environment(job) | ({} if node else {"TORCHX_RANK0_HOST": "localhost"})
         labels = _pod_labels(job) | {REPLICA_LABEL: str(node)}
-        tasks.append(_task(job, f"{ROLE}-{node}", 1, _pod(job, f"{ROLE}-{node}", place_of_task(node), env, labels)))
+        tasks.append(
+            _task(job, f"{ROLE}-{node}", 1, plain_pod(job, f"{ROLE}-{node}", place_of_task(node), env, labels))
+        )
     return _volcano_job(job, tasks)
 
 
 def one_task_job(job: TrainingJob) -> dict[str, Any]:
     """The job as one task, whose size does not grow with its nodes."""
-    pod = _pod(job, ROLE, ONE_TASK, _torchx_environment(job), _pod_labels(job))
+    pod = plain_pod(job, ROLE, ONE_TASK, _torchx_environment(job), _pod_labels(job))
     return _volcano_job(job, [_task(job, ROLE, job.nodes, pod)])
 
 
@@ -132,9 +136,18 @@ def _task(job: TrainingJob, name: str, replicas: int, pod: Mapping[str, Any]) ->
     return task
 
 
-def _pod(
+def plain_pod(
     job: TrainingJob, name: str, place: Place, env: Mapping[str, str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
+    """The template of a pod of the job, as far as TorchX can say it.
+
+    Args:
+        job: the job.
+        name: of its container.
+        place: of the container in the gang.
+        env: its variables.
+        labels: its labels.
+    """
     volumes = [_shared_memory(job.resources)]
     mounts: list[dict[str, object]] = [{"mountPath": "/dev/shm", "name": "dshm"}]
     if job.claim:
@@ -195,7 +208,8 @@ def _job_labels(job: TrainingJob) -> dict[str, str]:
     return {**_pod_labels(job), KIND_LABEL: job.kind}
 
 
-def _annotations(job: TrainingJob) -> dict[str, str]:
+def annotations(job: TrainingJob) -> dict[str, str]:
+    """What the watching commands read from a job of any form."""
     found: dict[identity.Annotation, str] = {
         "world-size": str(job.world_size),
         "nodes": str(job.nodes),
@@ -208,8 +222,8 @@ def _annotations(job: TrainingJob) -> dict[str, str]:
     return {annotation(name): value for name, value in found.items() if value}
 
 
-def _complete(pod: dict[str, Any], job: TrainingJob) -> None:
-    """Adds to a pod's template what TorchX cannot say."""
+def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
+    """Adds to a pod's template what TorchX cannot say, but for what Volcano alone knows."""
     pod["metadata"]["labels"][KIND_LABEL] = job.kind
     spec = pod["spec"]
     spec |= _pod_spec(job)
@@ -218,7 +232,6 @@ def _complete(pod: dict[str, Any], job: TrainingJob) -> None:
     container["securityContext"] = dict(_CONTAINER_SECURITY)
     # The last lines of a failed container stand in the pod's status, where they outlive the log.
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    container["env"].append({"name": ATTEMPT, "valueFrom": {"fieldRef": {"fieldPath": _JOB_VERSION}}})
     if job.has_workspace:
         _add_workspace(spec, job)
 

@@ -7,15 +7,18 @@ from datetime import datetime
 from typing import Any
 
 from trainium_eks.checks.cluster import Object, labels_of, name_of
-from trainium_eks.launch.identity import JOB_API, KIND_LABEL, annotation
+from trainium_eks.launch.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API, annotation
 from trainium_eks.launch.scene import ENDED, moment, wanted_pods
-
-PYTORCH_API = "kubeflow.org/v1"
-"""API version of the Training Operator's PyTorchJobs."""
 
 _TORCHX_LABEL = "app.kubernetes.io/managed-by"
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ]+(\d+)")
 _PYTORCH_STATES = {"Succeeded": "Completed", "Created": "Pending"}
+_TRAINER_STATES = {"Complete": "Completed", "Failed": "Failed", "Suspended": "Pending"}
+_POD_LABELS = {
+    JOB_API: JOB_NAME_LABEL,
+    PYTORCH_API: "training.kubeflow.org/job-name",
+    TRAINER_API: "jobset.sigs.k8s.io/jobset-name",
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class WatchedJob:
     name: str
     kind: str
     """``train``, ``compile``, ``stage``, ``image-build``; ``torchx`` or ``volcano`` for what ``trn`` did not submit;
-    ``pytorchjob``."""
+    ``pytorchjob``, ``trainjob``."""
     queue: str
     """Empty for one that goes by Kubernetes' own scheduler."""
     state: str
@@ -45,6 +48,11 @@ class WatchedJob:
     """None while it goes on."""
     source: Object = field(repr=False, compare=False)
     """The object itself."""
+
+    @property
+    def pod_selector(self) -> str:
+        """Label selector of its pods."""
+        return f"{_POD_LABELS.get(str(self.source.get('apiVersion')), 'batch.kubernetes.io/job-name')}={self.name}"
 
     @property
     def is_gang(self) -> bool:
@@ -73,7 +81,10 @@ class WatchedJob:
 
 
 def watched(
-    volcano: Iterable[Object], batch: Iterable[Object] = (), pytorch: Iterable[Object] = ()
+    volcano: Iterable[Object],
+    batch: Iterable[Object] = (),
+    pytorch: Iterable[Object] = (),
+    trainer: Iterable[Object] = (),
 ) -> list[WatchedJob]:
     """All jobs, the newest first.
 
@@ -81,23 +92,19 @@ def watched(
         volcano: jobs of Volcano.
         batch: jobs of Kubernetes, of which those that ``trn`` submitted are shown.
         pytorch: PyTorchJobs.
+        trainer: TrainJobs.
     """
     found = [_of_volcano(job) for job in volcano]
     found += [_of_batch(job) for job in batch if KIND_LABEL in labels_of(job)]
     found += [_of_pytorch(job) for job in pytorch]
+    found += [_of_trainer(job) for job in trainer]
     return sorted(found, key=lambda job: (job.created, job.name), reverse=True)
 
 
 def of(job: Object) -> WatchedJob:
     """A job of any of these kinds."""
-    api_version = job.get("apiVersion")
-    return (
-        _of_volcano(job)
-        if api_version == JOB_API
-        else _of_pytorch(job)
-        if api_version == PYTORCH_API
-        else _of_batch(job)
-    )
+    readers = {JOB_API: _of_volcano, PYTORCH_API: _of_pytorch, TRAINER_API: _of_trainer}
+    return readers.get(str(job.get("apiVersion")), _of_batch)(job)
 
 
 def _of_volcano(job: Object) -> WatchedJob:
@@ -182,6 +189,31 @@ def _of_pytorch(job: Object) -> WatchedJob:
         sum(int(each.get("active") or 0) for each in counts),
         0,
         policy.get("backoffLimit"),
+        moment(job["metadata"]["creationTimestamp"]),
+        moment(last["lastTransitionTime"]) if last and state in ENDED else None,
+        job,
+    )
+
+
+def _of_trainer(job: Object) -> WatchedJob:
+    """A TrainJob. Its queue and its restarts stand in the objects that Trainer makes from it."""
+    status, trainer = job.get("status") or {}, job["spec"].get("trainer") or {}
+    true = [each for each in status.get("conditions") or () if each.get("status") == "True"]
+    last = next((each for each in true if each["type"] in _TRAINER_STATES), None)
+    running = any(each.get("ready") and not each.get("succeeded") for each in status.get("jobsStatus") or ())
+    state = _TRAINER_STATES[last["type"]] if last else "Running" if running else "Pending" if status else "Submitted"
+    nodes = int(trainer.get("numNodes") or 1)
+    processes = trainer.get("numProcPerNode")
+    return WatchedJob(
+        name_of(job),
+        "trainjob",
+        "",
+        state,
+        nodes,
+        processes if isinstance(processes, int) else None,
+        nodes if running else 0,
+        0,
+        None,
         moment(job["metadata"]["creationTimestamp"]),
         moment(last["lastTransitionTime"]) if last and state in ENDED else None,
         job,

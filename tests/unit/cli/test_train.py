@@ -21,8 +21,9 @@ from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
 from trainium_eks.launch.aws import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.launch.examples import EXAMPLES
+from trainium_eks.launch.identity import JOB_API, PYTORCH_API, TRAINER_API
 from trainium_eks.local.nodes import resizing
-from trainium_eks.local.objects.api_types import NoSuchKind, ObjectReference
+from trainium_eks.local.objects.api_types import Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import images
 from trainium_eks.local.pods.images import LocalImage
@@ -43,7 +44,7 @@ class RememberingApi:
     def __init__(self) -> None:
         self.objects: list[dict[str, Any]] = []
         self.nodes = 2
-        self.has_volcano = True
+        self.served = {JOB_API, "v1", "batch/v1"}
         self.may_submit = True
 
     def list(self, api_version: str, kind: str, **_: str) -> list[dict[str, Any]]:
@@ -51,8 +52,8 @@ class RememberingApi:
             ready = {"conditions": [{"type": "Ready", "status": "True"}]}
             labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
             return [{"metadata": {"name": str(n), "labels": labels}, "status": ready} for n in range(self.nodes)]
-        if "volcano" in api_version and not self.has_volcano:
-            raise NoSuchKind("no Volcano")
+        if kind.endswith("Job") and api_version not in self.served:
+            raise NoSuchKind("nobody serves it")
         return [each for each in self.objects if each["kind"] == kind and each["apiVersion"] == api_version]
 
     def request(self, *words: Any, **_: Any) -> dict[str, Any]:
@@ -61,13 +62,20 @@ class RememberingApi:
         return {}
 
     def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        if not self.has_volcano:
-            raise NoSuchKind("no Volcano")
+        if manifest["apiVersion"] not in self.served:
+            raise NoSuchKind("nobody serves it")
         made = json.loads(json.dumps(manifest))
         made["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-11-21T10:00:00Z"}
         if not dry_run:
             self.objects.append(made)
         return made  # type: ignore[no-any-return]
+
+    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
+        metadata = manifest["metadata"]
+        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
 
     def get(self, reference: ObjectReference) -> dict[str, Any] | None:
         [found] = [each for each in self.objects if each["metadata"]["name"] == reference.name]
@@ -214,7 +222,7 @@ def test_a_namespace_without_rights(api: RememberingApi) -> None:
 
 
 def test_without_volcano_nothing_is_made(local: RememberingApi) -> None:
-    local.has_volcano = False
+    local.served.remove(JOB_API)
     assert _trn("train --example gradient-sum --dry-run").exit_code == 0
     result = _trn("train --example gradient-sum")
     assert result.exit_code == 1
@@ -335,6 +343,47 @@ def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monk
 
 def test_the_component_is_there() -> None:
     assert Path(train_torchx.component()).is_file()
+
+
+# --- The objects of Kubeflow's controllers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "served", "kinds"),
+    [("pytorchjob", PYTORCH_API, ["PyTorchJob"]), ("trainjob", TRAINER_API, ["TrainingRuntime", "TrainJob"])],
+)
+def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kinds: list[str]) -> None:
+    shown = _trn(f"train --as {form} --module m --name one --dry-run")
+    assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
+    assert "TorchX" not in shown.stdout
+    result = _trn(f"train --as {form} --module m --name one")
+    assert result.exit_code == 1
+    assert f"`gpuAddons.trainers: [{'v1' if form == 'pytorchjob' else 'v2'}]` in the stack's config" in result.stderr
+    assert api.objects == []
+    api.served.add(served)
+    document = _document(_trn(f"train --as {form} --module m --name one --json"))
+    assert [each["kind"] for each in api.objects] == kinds
+    assert (document["job"], document["form"]) == ("one", form)
+    # The name is taken now, for jobs of all forms.
+    assert "there is a job of this name" in _trn("train --module m --name one").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--as pytorch", "--as pytorch: there are volcano, pytorchjob, trainjob"),
+        ("--as trainjob --torchx", "TorchX submits Volcano jobs alone"),
+        ("--as pytorchjob --topology hard", "gives it no topology"),
+        ("--as pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
+        ("--as trainjob --precompile", "set --as to volcano"),
+    ],
+)
+def test_what_another_form_cannot_be(api: RememberingApi, options: str, words: str) -> None:
+    api.served |= {PYTORCH_API, TRAINER_API}
+    result = _trn(f"train --module m {options}")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert api.objects == []
 
 
 # --- scale ------------------------------------------------------------------------------------------------------------

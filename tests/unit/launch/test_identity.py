@@ -49,7 +49,3 @@ def test_ranks_follow_the_host_names_under_torchrun_and_the_node_ranks_without_i
     assert order(identity.by_process_rank(pods)) == [0, 1, 10, 11, 2]
     assert order(identity.by_process_rank(pods, "gang")) == [0, 1, 2, 10, 11]
     assert order(identity.by_node_rank(pods)) == [0, 1, 2, 10, 11]
-
-
-def test_the_selector_finds_the_pods_of_one_job() -> None:
-    assert identity.pod_selector("bert-x7") == "volcano.sh/job-name=bert-x7"
