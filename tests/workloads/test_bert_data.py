@@ -1,0 +1,219 @@
+"""The data set of BERT: what is written is read, each example once an epoch, and what is not one is refused."""
+
+import pickle
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from trainium_workloads.bert import make_data, synthetic, wikicorpus
+from trainium_workloads.bert.wikicorpus import Columns, Corpus, open_corpus, write_shard
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.task import Position
+
+SEQUENCE, PREDICTIONS, VOCABULARY = 32, 5, 160
+
+
+def _columns(count: int, seed: int = 1, **other: int) -> Columns:
+    sizes = {"sequence": SEQUENCE, "predictions": PREDICTIONS, "vocabulary": VOCABULARY} | other
+    return synthetic.make(count, seed=seed, **sizes)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    for shard, count in enumerate((30, 50, 20)):
+        write_shard(tmp_path / f"wiki_training_{shard}.hdf5", _columns(count, seed=shard))
+    write_shard(tmp_path / "wiki_test_0.hdf5", _columns(7))
+    return tmp_path
+
+
+def _open(directory: Path, **other: Any) -> Corpus:
+    return open_corpus(
+        directory, **({"sequence": None, "predictions": None, "vocabulary": VOCABULARY, "seed": 5} | other)
+    )
+
+
+def test_examples_are_what_was_written(directory: Path) -> None:
+    corpus = _open(directory)
+    assert len(corpus) == 100  # not those for tests
+    batch = corpus.__getitems__([Position(0, index) for index in range(100)])
+    assert {name: (list(each.shape), each.dtype) for name, each in batch.items()} == {
+        "tokens": ([100, 32], torch.int64),
+        "segments": ([100, 32], torch.int64),
+        "mask": ([100, 32], torch.int64),
+        "positions": ([100, 5], torch.int64),
+        "answers": ([100, 5], torch.int64),
+        "labels": ([100], torch.int64),
+    }
+    written = np.concatenate([_columns(count, seed=shard)["input_ids"] for shard, count in enumerate((30, 50, 20))])
+    assert sorted(map(tuple, batch["tokens"].tolist())) == sorted(map(tuple, written.tolist()))
+    row = next(at for at, each in enumerate(written) if each.tolist() == batch["tokens"][0].tolist())
+    answers = np.concatenate([_columns(count, seed=shard)["masked_lm_ids"] for shard, count in enumerate((30, 50, 20))])
+    assert batch["answers"][0].tolist() == answers[row].tolist()
+
+
+@pytest.mark.parametrize("together", [1, 60, 1000])
+def test_each_epoch_has_each_example_once_in_another_order(
+    directory: Path, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
+    corpus = _open(directory)
+    epochs = [[corpus._where(Position(epoch, index)) for index in range(100)] for epoch in range(3)]
+    for epoch in epochs:
+        assert sorted(epoch) == [(shard, row) for shard, count in enumerate((30, 50, 20)) for row in range(count)]
+    assert epochs[0] != epochs[1] != epochs[2]
+    again, other = _open(directory), _open(directory, seed=6)
+    assert epochs[1] == [again._where(Position(1, index)) for index in range(100)]
+    assert epochs[1] != [other._where(Position(1, index)) for index in range(100)]
+    changes = sum(first != second for (first, _), (second, _) in pairwise(epochs[0]))
+    assert (changes == 2) == (together == 1)  # one shard after the other, or mixed
+
+
+def test_an_example_is_the_same_whenever_it_is_asked_for(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wikicorpus, "_TOGETHER", 1)
+    corpus = _open(directory)
+    in_order = [corpus.__getitems__([Position(2, index)])["tokens"] for index in range(100)]
+    for index in (99, 0, 55, 54, 31, 1):
+        assert torch.equal(corpus.__getitems__([Position(2, index)])["tokens"], in_order[index])
+    for_a_worker = pickle.loads(pickle.dumps(corpus))
+    assert torch.equal(for_a_worker.__getitems__([Position(2, 55)])["tokens"], in_order[55])
+
+
+def test_shards_are_read_once_an_epoch(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = _open(directory)
+    read: list[Path] = []
+    content = wikicorpus._content
+    monkeypatch.setattr(wikicorpus, "_TOGETHER", 60)
+    monkeypatch.setattr(wikicorpus, "_content", lambda path: (read.append(path), content(path))[1])
+    corpus._read.clear()
+    for index in range(0, 100, 4):
+        corpus.__getitems__([Position(0, each) for each in range(index, index + 4)])
+    assert len(read) == len(set(read)) == 3
+    assert len(corpus._read) <= 2  # of those that are taken together
+
+
+def test_no_more_hidden_words_are_taken_than_asked_for(directory: Path) -> None:
+    batch = _open(directory, predictions=3).__getitems__([Position(0, 0)])
+    assert batch["positions"].shape == batch["answers"].shape == (1, 3)
+
+
+def test_made_up_examples_are_of_the_papers_form() -> None:
+    columns = _columns(2000)
+    tokens, positions, answers = (columns[name] for name in ("input_ids", "masked_lm_positions", "masked_lm_ids"))
+    assert set(np.unique(tokens[:, 0])) == {synthetic.CLASSIFY}
+    assert ((tokens == synthetic.SEPARATE).sum(axis=1) == 2).all()
+    assert ((tokens == synthetic.PADDING) == (columns["input_mask"] == 0)).all()
+    used = positions > 0
+    assert (used == (answers > 0)).all()
+    assert all((np.diff(row[keep]) > 0).all() for row, keep in zip(positions, used, strict=True))
+    shown = np.take_along_axis(tokens, positions, axis=1)[used]
+    assert np.mean(shown == synthetic.MASK) == pytest.approx(0.8, abs=0.02)
+    assert np.mean(shown == answers[used]) == pytest.approx(0.1, abs=0.02)
+    assert used.sum() / columns["input_mask"].sum() == pytest.approx(0.15, abs=0.02)
+    assert (answers[used] > synthetic.MASK).all()
+    assert answers.max() < VOCABULARY
+    assert 0.4 < columns["next_sentence_labels"].mean() < 0.6
+    assert (_columns(2000)["input_ids"] == tokens).all()
+    assert (_columns(2000, seed=2)["input_ids"] != tokens).any()
+
+
+def test_the_generator_writes_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--to", str(tmp_path / "new" / "set"), "--examples", "101", "--seq-len", "128", "--shards", "3"]
+    monkeypatch.setattr("sys.argv", ["make_data", *given])
+    assert make_data.main() == 0
+    corpus = _open(tmp_path / "new", vocabulary=30522)
+    assert (len(corpus), corpus.sequence, corpus.predictions) == (101, 128, 20)
+    with h5py.File(tmp_path / "new" / "set" / "synthetic_training_0.hdf5") as file:
+        assert {name: str(each.dtype) for name, each in file.items()} == {
+            "input_ids": "int32",
+            "input_mask": "int8",
+            "segment_ids": "int8",
+            "masked_lm_positions": "int32",
+            "masked_lm_ids": "int32",
+            "next_sentence_labels": "int8",
+        }
+    monkeypatch.setattr("sys.argv", ["make_data", "--to", str(tmp_path), "--seq-len", "3", "--shards", "0"])
+    with pytest.raises(Refusal, match=r"--shards must be 1 or more, not 0; --seq-len must be 16 or more, not 3"):
+        make_data.main()
+
+
+def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
+        _open(tmp_path / "nowhere")
+    with pytest.raises(Refusal, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
+        _open(tmp_path, sequence=512)
+
+
+def _without(name: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with h5py.File(path, "a") as file:
+            del file[name]
+
+    return change
+
+
+def _with(name: str, **given: Any) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with h5py.File(path, "a") as file:
+            del file[name]
+            file.create_dataset(name, **given)
+
+    return change
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:2000])
+
+
+def _garbled(path: Path) -> None:
+    """The data are broken, the structure is not."""
+    with h5py.File(path) as file:
+        offset = file["input_ids"].id.get_chunk_info(0).byte_offset
+    content = bytearray(path.read_bytes())
+    content[offset : offset + 40] = b"\xff" * 40
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_without("masked_lm_ids"), r"_0\.hdf5: has no masked_lm_ids"),
+        (_cut, r"_0\.hdf5: cannot be read \(.*truncated.*\): stage it again"),
+        (_garbled, r"_0\.hdf5: cannot be read \(.*\): stage it again"),
+        (lambda path: path.write_text("not HDF5"), r"_0\.hdf5: cannot be read"),
+        (_with("input_ids", data=np.zeros((30, 32))), r"input_ids is float64\[30, 32\], not integers \[examples, seq"),
+        (_with("input_ids", data=np.zeros(30, "i4")), r"input_ids is int32\[30\], not integers \[examples, sequence\]"),
+        (_with("input_ids", data=np.zeros((30, 16), "i4")), r"input_mask has 32 columns where others have 16"),
+        (_with("segment_ids", data=np.zeros((29, 32), "i1")), r"its columns have 29 and 30 examples"),
+        (_with("input_ids", data=np.full((30, 32), 160)), r"input_ids has 160 to 160, where 0 to 159 is allowed"),
+        (_with("masked_lm_positions", data=np.full((30, 5), 32)), r"masked_lm_positions has 32 to 32, where 0 to 31"),
+        (_with("next_sentence_labels", data=np.full(30, -1)), r"next_sentence_labels has -1 to -1, where 0 to 1"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_refused(directory: Path, change: Callable[[Path], None], said: str) -> None:
+    change(directory / "wiki_training_0.hdf5")
+    with pytest.raises(Refusal, match=said):
+        _open(directory)
+
+
+def test_all_that_is_wrong_is_said_at_once(directory: Path) -> None:
+    _cut(directory / "wiki_training_0.hdf5")
+    write_shard(directory / "wiki_training_2.hdf5", _columns(10, sequence=64, predictions=10))
+    with pytest.raises(Refusal) as refused:
+        _open(directory, predictions=6)
+    assert str(refused.value).count("wiki_training_") >= 3
+    assert "64 tokens, not 32 (--seq-len)" in str(refused.value)
+    assert "5 hidden words, not 6: give --max-pred-len 5" in str(refused.value)
+    with pytest.raises(Refusal, match=r"has 32 tokens, not 128|have 32 tokens, not 128 \(--seq-len\)"):
+        _open(directory, sequence=128)
+
+
+def test_broken_data_are_refused_when_their_turn_comes(directory: Path) -> None:
+    _garbled(directory / "wiki_training_1.hdf5")
+    corpus = _open(directory)
+    with pytest.raises(Refusal, match=r"wiki_training_1\.hdf5.*stage it again"):
+        corpus.__getitems__([Position(0, index) for index in range(100)])

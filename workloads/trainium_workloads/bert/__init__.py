@@ -1,0 +1,1 @@
+"""BERT pre-training: masked words and next sentences, as Devlin et al. (2018) describe them. Needs PyTorch."""

@@ -1,0 +1,113 @@
+"""Weights in Hugging Face's format: published ones in, trained ones out."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from trainium_workloads.bert.model import PADDING, Sizes
+from trainium_workloads.training.refusal import Refusal
+
+FILE = "model.safetensors"
+_CONFIG = "config.json"
+
+_ELSEWHERE = frozenset(
+    {
+        "cls.predictions.decoder.weight",  # the word embeddings
+        "cls.predictions.decoder.bias",  # cls.predictions.bias
+        "bert.embeddings.position_ids",  # 0, 1, 2, …
+    }
+)
+"""Names that some files have as well, of nothing that the other names lack."""
+
+
+def load(model: nn.Module, path: Path, *, only: str = "") -> None:
+    """Puts stored weights into a model.
+
+    Args:
+        model: whose parameters have Hugging Face's names.
+        path: a ``.safetensors`` file, or a directory with ``model.safetensors``.
+        only: what the names of the wanted parameters begin with (``"bert."``: the encoder without the heads); the
+            model's other parameters stay as they are.
+
+    Raises:
+        Refusal: there is no such file, or tensors are missing or have other shapes: all of them at once.
+    """
+    found = _read(path)
+    wanted = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(only)}
+    problems = [f"{name} is not in it" for name in wanted if name not in found]
+    problems += [
+        f"{name} has the shape {list(found[name].shape)}, not {list(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].shape != tensor.shape
+    ]
+    if not only:
+        problems += [f"{name} is in it, and not in the model" for name in found if name not in wanted]
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise Refusal(f"{path} holds the weights of another model: {shown}. Choose its size with --size")
+    model.load_state_dict({name: found[name] for name in wanted}, strict=False)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise Refusal("the weights' format needs the package safetensors: add it to the image") from error
+    file = path / FILE if path.is_dir() else path
+    try:
+        stored = load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise Refusal(f"{file} cannot be read as safetensors: {error}") from error
+    return {_today(name): tensor for name, tensor in stored.items() if name not in _ELSEWHERE}
+
+
+def _today(name: str) -> str:
+    """The name of a parameter where it had TensorFlow's, as in the first published weights."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def export(state: Mapping[str, Tensor], sizes: Sizes, directory: Path) -> Path:
+    """Writes a model as ``transformers``' ``BertForPreTraining`` reads it; what was there stays until it is whole.
+
+    Args:
+        state: of the model, on the CPU.
+        sizes: of the model.
+        directory: is made if need be.
+    """
+    from safetensors.torch import save_file
+
+    directory.mkdir(parents=True, exist_ok=True)
+    # Copies, because safetensors refuses tensors that share memory, such as views of one buffer.
+    tensors = {name: tensor.clone().contiguous() for name, tensor in state.items()}
+    part = directory / f"{FILE}.part"
+    save_file(tensors, part, metadata={"format": "pt"})
+    (directory / _CONFIG).write_text(json.dumps(_config(sizes), indent=2) + "\n")
+    os.replace(part, directory / FILE)
+    return directory / FILE
+
+
+def _config(sizes: Sizes) -> dict[str, object]:
+    """As ``transformers``' BertConfig reads it."""
+    mine = asdict(sizes)
+    return {
+        "architectures": ["BertForPreTraining"],
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": PADDING,
+        "num_hidden_layers": mine["layers"],
+        "hidden_size": mine["hidden"],
+        "num_attention_heads": mine["heads"],
+        "intermediate_size": mine["intermediate"],
+        "vocab_size": mine["vocabulary"],
+        "max_position_embeddings": mine["positions"],
+        "type_vocab_size": mine["segments"],
+        "hidden_dropout_prob": mine["dropout"],
+        "attention_probs_dropout_prob": mine["dropout"],
+    }

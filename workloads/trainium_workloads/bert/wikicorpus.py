@@ -1,0 +1,293 @@
+"""The HDF5 files of tokenized Wikipedia that BERT is trained from.
+
+A directory of shards, each a file with six columns whose first dimension is the examples, as NVIDIA's
+DeepLearningExamples write them and AWS offers them (``trn stage wikicorpus-bert-128``)::
+
+    input_ids             [examples, sequence]     tokens, 0 is padding
+    input_mask            [examples, sequence]     1 for tokens, 0 for padding
+    segment_ids           [examples, sequence]     0 for the first sentence, 1 for the second
+    masked_lm_positions   [examples, predictions]  which tokens are hidden, ascending; 0 is padding
+    masked_lm_ids         [examples, predictions]  what they were
+    next_sentence_labels  [examples]               0: the second sentence followed the first; 1: it did not
+
+Columns are compressed in chunks that cut rows into many pieces: to read one example takes 17 ms, a whole shard of
+40,000 takes 0.4 s. So shards are read whole, a few at a time, and examples are shuffled among those in memory.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.task import Batch, Position
+
+Columns = dict[str, Any]
+"""Arrays by column; the first dimension is the examples."""
+
+COLUMNS = {
+    "input_ids": "sequence",
+    "input_mask": "sequence",
+    "segment_ids": "sequence",
+    "masked_lm_positions": "predictions",
+    "masked_lm_ids": "predictions",
+    "next_sentence_labels": "",
+}
+"""By name: what their second dimension is."""
+
+_TOGETHER = 200_000
+"""Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each."""
+_SHOWN = 5
+"""Problems that a refusal lists."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of a data set."""
+
+    path: Path
+    examples: int
+
+
+class Corpus:
+    """The examples of a data set, in an order of their own.
+
+    Args:
+        shards: in any order; each with one example or more.
+        sequence: tokens of an example.
+        predictions: how many hidden words are taken of each example; further ones are not.
+        vocabulary: tokens are below it.
+        seed: of the order.
+    """
+
+    arranged = True
+    """The index is a turn in the epoch, whose order is ours: an order by chance over all shards would read all of
+    them again and again."""
+
+    def __init__(self, shards: Sequence[Shard], *, sequence: int, predictions: int, vocabulary: int, seed: int) -> None:
+        self._shards = tuple(sorted(shards, key=lambda each: each.path))
+        self._length = sum(each.examples for each in shards)
+        self.sequence, self.predictions = sequence, predictions
+        self._vocabulary, self._seed = vocabulary, seed
+        self._turn = _Turn(-1, range(0), ())
+        self._rows: Any = None
+        self._read: OrderedDict[int, Columns] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For DataLoader's workers: without what has been read."""
+        return self.__dict__ | {"_read": OrderedDict()}
+
+    def __getitems__(self, positions: Sequence[Position]) -> Batch:
+        """A micro-batch.
+
+        Raises:
+            Refusal: a shard cannot be read, or holds what no such data set does.
+        """
+        rows = [self._where(each) for each in positions]
+        return batch_of([(self._columns(shard), row) for shard, row in rows], self.predictions)
+
+    def check(self) -> None:
+        """Reads the first shard.
+
+        Raises:
+            Refusal: it holds what no such data set does, such as tokens beyond the vocabulary.
+        """
+        self._columns(0)
+
+    def _where(self, position: Position) -> tuple[int, int]:
+        """Shard and row of an example."""
+        if position.epoch != self._turn.epoch or position.index not in self._turn.places:
+            self._turn = next(each for each in self._turns(position.epoch) if position.index in each.places)
+            seed = [self._seed, position.epoch, self._turn.places.start]
+            self._rows = np.random.default_rng(seed).permutation(len(self._turn.places))
+        row = int(self._rows[position.index - self._turn.places.start])
+        for shard in self._turn.shards:
+            if row < self._shards[shard].examples:
+                return shard, row
+            row -= self._shards[shard].examples
+        raise AssertionError("a turn has as many places as its shards have examples")
+
+    def _turns(self, epoch: int) -> list["_Turn"]:
+        """An epoch: all shards in an order by chance, and how they are taken together."""
+        turns: list[_Turn] = []
+        first, count, shards = 0, 0, []
+        for shard in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
+            shards.append(shard)
+            count += self._shards[shard].examples
+            if count >= _TOGETHER or first + count == len(self):
+                turns.append(_Turn(epoch, range(first, first + count), tuple(shards)))
+                first, count, shards = first + count, 0, []
+        return turns
+
+    def _columns(self, shard: int) -> Columns:
+        if shard in self._read:
+            self._read.move_to_end(shard)
+        else:
+            while len(self._read) >= max(len(self._turn.shards), 1):
+                self._read.popitem(last=False)
+            self._read[shard] = _checked(_content(self._shards[shard].path), self._shards[shard].path, self._vocabulary)
+        return self._read[shard]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Shards whose examples are shuffled among each other."""
+
+    epoch: int
+    places: range
+    """Of the epoch, that they take."""
+    shards: tuple[int, ...]
+
+
+def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
+    """A micro-batch of rows of columns, as the model takes them."""
+
+    def column(name: str, width: int | None = None) -> torch.Tensor:
+        return torch.from_numpy(np.stack([columns[name][row][..., :width] for columns, row in rows]).astype(np.int64))
+
+    return {
+        "tokens": column("input_ids"),
+        "segments": column("segment_ids"),
+        "mask": column("input_mask"),
+        "positions": column("masked_lm_positions", predictions),
+        "answers": column("masked_lm_ids", predictions),
+        "labels": torch.tensor([int(columns["next_sentence_labels"][row]) for columns, row in rows]),
+    }
+
+
+def open_corpus(
+    directory: Path, *, sequence: int | None, predictions: int | None, vocabulary: int, seed: int
+) -> Corpus:
+    """A data set that is whole.
+
+    Args:
+        directory: of shards, at any depth; those with ``_test_`` in their names are for tests.
+        sequence: tokens that an example must have; None for what the first shard has.
+        predictions: how many hidden words are taken of each example; None for as many as the first shard has.
+        vocabulary: of the model.
+        seed: of the order.
+
+    Raises:
+        Refusal: it is not there, or not such a data set: everything that is wrong with it.
+    """
+    stage = f"trn stage wikicorpus-bert-{sequence if sequence == 512 else 128}"
+    if not directory.is_dir():
+        raise Refusal(
+            f"{directory} is no directory. '{stage}' brings the data; --synthetic 10000 trains on made-up examples"
+        )
+    paths = sorted(path for path in directory.rglob("*.hdf5") if "_test_" not in path.name)
+    if not paths:
+        raise Refusal(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
+    problems: list[str] = []
+    shards: list[Shard] = []
+    for path in paths:
+        try:
+            widths, examples = _form(path)
+            sequence, predictions = sequence or widths["sequence"], predictions or widths["predictions"]
+            problems += _misfits(path, widths, sequence, predictions)
+            shards.append(Shard(path, examples))
+        except _Misshapen as error:
+            problems.append(f"{path}: {error}")
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise Refusal("; ".join(problems[:_SHOWN]) + more)
+    assert sequence
+    assert predictions
+    corpus = Corpus(shards, sequence=sequence, predictions=predictions, vocabulary=vocabulary, seed=seed)
+    corpus.check()
+    return corpus
+
+
+class _Misshapen(Exception):  # noqa: N818 - what a file is, beside Refusal
+    """A file that is not of this form."""
+
+
+def _form(path: Path) -> tuple[dict[str, int], int]:
+    """The sizes of a file's second dimensions, and how many examples it has."""
+    with _opened(path) as file:
+        missing = [name for name in COLUMNS if not hasattr(file.get(name), "dtype")]
+        if missing:
+            raise _Misshapen(f"has no {', '.join(missing)}")
+        counts = {len(file[name]) for name in COLUMNS if file[name].ndim}
+        if len(counts) != 1 or 0 in counts:
+            raise _Misshapen(f"its columns have {' and '.join(map(str, sorted(counts)))} examples")
+        wrong = [
+            f"{name} is {file[name].dtype}{list(file[name].shape)}, not integers [examples{kind and ', ' + kind}]"
+            for name, kind in COLUMNS.items()
+            if file[name].dtype.kind not in "iu" or file[name].ndim != (2 if kind else 1)
+        ]
+        if wrong:
+            raise _Misshapen("; ".join(wrong))
+        widths: dict[str, int] = {}
+        for name, kind in COLUMNS.items():
+            if kind and widths.setdefault(kind, file[name].shape[1]) != file[name].shape[1]:
+                raise _Misshapen(f"{name} has {file[name].shape[1]} columns where others have {widths[kind]}")
+        return widths, counts.pop()
+
+
+def _misfits(path: Path, widths: dict[str, int], sequence: int, predictions: int) -> list[str]:
+    wrong = []
+    if widths["sequence"] != sequence:
+        wrong.append(f"{path}: its examples have {widths['sequence']} tokens, not {sequence} (--seq-len)")
+    if widths["predictions"] < predictions:
+        wrong.append(
+            f"{path}: its examples have {widths['predictions']} hidden words, not {predictions}: "
+            f"give --max-pred-len {widths['predictions']}"
+        )
+    return wrong
+
+
+def _content(path: Path) -> Columns:
+    try:
+        with _opened(path) as file:
+            return {name: file[name][:] for name in COLUMNS}
+    except _Misshapen as error:
+        raise Refusal(f"{path}: {error}") from error
+
+
+def _checked(columns: Columns, path: Path, vocabulary: int) -> Columns:
+    """The columns in the smallest types that hold them."""
+    sequence = columns["input_ids"].shape[1]
+    limits = {"input_ids": vocabulary, "masked_lm_ids": vocabulary, "masked_lm_positions": sequence}
+    wrong = []
+    for name, values in columns.items():
+        limit = limits.get(name, 2)
+        if values.size and (values.min() < 0 or values.max() >= limit):
+            wrong.append(f"{name} has {values.min()} to {values.max()}, where 0 to {limit - 1} is allowed")
+    if wrong:
+        raise Refusal(f"{path} is no data set for this model: {'; '.join(wrong)}")
+    return {name: values.astype(np.min_scalar_type(limits.get(name, 2) - 1)) for name, values in columns.items()}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An HDF5 file; one that cannot be read, now or later, is :class:`_Misshapen`."""
+    try:
+        with _h5py()(path, "r") as file:
+            yield file
+    except OSError as error:
+        raise _Misshapen(f"cannot be read ({error}): stage it again") from error
+
+
+def _h5py() -> Callable[[Path, str], Any]:
+    try:
+        import h5py
+    except ImportError as error:
+        raise Refusal("reading HDF5 needs the package h5py: add it to the image") from error
+    return h5py.File
+
+
+def write_shard(path: Path, columns: Columns) -> None:
+    """Writes a shard as NVIDIA's preparation does: tokens and positions of 32 bits, the others of 8, compressed."""
+    wide = ("input_ids", "masked_lm_positions", "masked_lm_ids")
+    with _h5py()(path, "w") as file:
+        for name in COLUMNS:
+            file.create_dataset(name, data=columns[name], dtype="i4" if name in wide else "i1", compression="gzip")
