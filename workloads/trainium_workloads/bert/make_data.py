@@ -1,6 +1,6 @@
 """Writes a data set of made-up examples in the form of the real one: for trials of staging and reading.
 
-python -m trainium_workloads.bert.make_data --to my-wikicorpus --examples 20000 --seq-len 32 --vocab-size 512
+python -m trainium_workloads.bert.make_data --to my-wikicorpus --examples 20000 --seq-len 32 --vocab-size 256
 """
 
 import argparse

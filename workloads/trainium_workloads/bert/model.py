@@ -34,7 +34,7 @@ class Sizes:
 
 
 SIZES = {
-    "tiny": Sizes(layers=2, hidden=64, heads=2, intermediate=256, vocabulary=512, positions=128),
+    "tiny": Sizes(layers=2, hidden=64, heads=2, intermediate=256, vocabulary=256, positions=128),
     "base": Sizes(layers=12, hidden=768, heads=12, intermediate=3072),
     "large": Sizes(layers=24, hidden=1024, heads=16, intermediate=4096),
 }

@@ -65,7 +65,7 @@ def make(count: int, *, sequence: int, predictions: int, vocabulary: int, seed: 
 def _words(random: Any, topics: Any, vocabulary: int) -> Any:
     """A word of its topic for each place, the same at each two neighbours of one topic; low numbers are said more."""
     per_topic = (vocabulary - _FIRST_WORD) // _TOPICS
-    pairs = np.repeat(random.random(((topics.shape[0]), (topics.shape[1] + 1) // 2)) ** 2, 2, axis=1)
+    pairs = np.repeat(random.random(((topics.shape[0]), (topics.shape[1] + 1) // 2)) ** 3, 2, axis=1)
     chosen = (pairs[:, : topics.shape[1]] * per_topic).astype(np.int32)
     return (_FIRST_WORD + topics * per_topic + chosen).astype(np.int32)
 

@@ -79,13 +79,13 @@ def export(state: Mapping[str, Tensor], sizes: Sizes, directory: Path) -> Path:
         sizes: of the model.
         directory: is made if need be.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     directory.mkdir(parents=True, exist_ok=True)
     # Copies, because safetensors refuses tensors that share memory, such as views of one buffer.
     tensors = {name: tensor.clone().contiguous() for name, tensor in state.items()}
     part = directory / f"{FILE}.part"
-    save_file(tensors, part, metadata={"format": "pt"})
+    part.write_bytes(save(tensors, metadata={"format": "pt"}))  # save_file makes files that only their owner reads
     (directory / _CONFIG).write_text(json.dumps(_config(sizes), indent=2) + "\n")
     os.replace(part, directory / FILE)
     return directory / FILE

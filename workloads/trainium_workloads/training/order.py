@@ -28,6 +28,8 @@ class Order:
     rank: int
     """Among those that see different data."""
     ranks: int
+    is_arranged: bool = False
+    """Whether the examples are in an order of their own in each epoch; they are taken one after the other then."""
 
     @property
     def global_batch(self) -> int:
@@ -50,7 +52,7 @@ class Order:
     def position(self, number: int) -> Position:
         """The example at a place of the stream, from 0."""
         epoch, place = divmod(number, self.examples)
-        return Position(epoch, permuted(place, self.examples, f"{self.seed} {epoch}"))
+        return Position(epoch, place if self.is_arranged else permuted(place, self.examples, f"{self.seed} {epoch}"))
 
 
 def permuted(place: int, size: int, key: str) -> int:

@@ -1,0 +1,164 @@
+"""BERT learns, on one rank and on several; what kills it costs no more than time; PyTorch/XLA computes the same."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from gangs import Ended, Gang
+from trainium_workloads.bert import make_data, pretrain
+from trainium_workloads.bert.model import SIZES
+from trainium_workloads.training.options import Options, options_of
+from trainium_workloads.training.refusal import Refusal
+
+MODULE = "trainium_workloads.bert.pretrain"
+TINY = ("--size", "tiny", "--precision", "fp32", "--warmup-steps", 5)
+MADE_UP = (*TINY, "--synthetic", 1000)
+
+
+def _goes_down(ended: Ended, by: float = 0.5) -> None:
+    losses = list(ended.losses.values())
+    assert fmean(losses[-5:]) < losses[0] - by, losses
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_loss_goes_down(gang: Gang, ranks: int) -> None:
+    ended = gang(MODULE, *MADE_UP, "--steps", 30, "--batch-size", 16 // ranks, "--output", "out", ranks=ranks)
+    assert list(ended.losses) == list(range(1, 31))
+    _goes_down(ended)
+
+
+def test_killed_and_resumed_it_ends_with_the_very_same_loss(gang: Gang, tmp_path: Path) -> None:
+    arguments = (*MADE_UP, "--steps", 30, "--batch-size", 4, "--accumulate", 2, "--checkpoint-every", 4)
+    whole = gang(MODULE, *arguments, "--output", "whole")
+    step = random.randrange(5, 28)
+    killed = gang(MODULE, *arguments, "--output", "killed", kill_at=step)
+    assert set(killed.codes) == {-9}
+    resumed = gang(MODULE, *arguments, "--output", "killed")
+    first = min(resumed.losses)
+    assert 1 < first <= max(killed.losses) + 1, f"killed at {step}"
+    assert {**killed.losses, **resumed.losses} == whole.losses, f"killed at {step}"
+    assert (tmp_path / "killed" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    given = ["--to", str(tmp_path / "data"), "--examples", "500", "--seq-len", "32", "--vocab-size", "256"]
+    monkeypatch.setattr("sys.argv", ["make_data", *given])
+    make_data.main()
+    return tmp_path / "data"
+
+
+def test_options_of_the_guide_on_files_in_its_format(gang: Gang, data: Path) -> None:
+    arguments = (*TINY, "--batch_size", 4, "--grad_accum_usteps", 2, "--data_dir", data, "--seq_len", 32)
+    arguments += ("--max_steps", 24, "--lr", 3e-3, "--warmup_steps", 3, "--seed", 7)
+    whole = gang(MODULE, *arguments, "--output_dir", "whole")
+    _goes_down(whole)
+    part = gang(MODULE, *arguments, "--output_dir", "parts", "--steps_this_run", 10)
+    rest = gang(MODULE, *arguments, "--output_dir", "parts", "--workers", 1)  # read in a process of its own: the same
+    assert (max(part.losses), min(rest.losses)) == (10, 11)
+    assert {**part.losses, **rest.losses} == whole.losses
+
+
+def test_the_second_phase_begins_with_what_the_first_has_learnt(gang: Gang) -> None:
+    first = gang(MODULE, *MADE_UP, "--steps", 30, "--output", "first", ranks=1)
+    second = ("--phase2", "--seq-len", 64, "--steps", 3, "--batch-size", 8, "--accumulate", 2, "--output", "second")
+    ended = gang(MODULE, *MADE_UP, *second, "--from", "first", ranks=1)
+    assert ended.losses[1] < first.losses[1] - 0.5
+    refused = gang(MODULE, *MADE_UP, *second, "--from", "first", "--seq-len", 48, ranks=1, code=78)
+    assert "its sequence is 64, here 48" in refused.err[0]
+
+
+ONE_LAYER = """
+import sys
+from dataclasses import replace
+from trainium_workloads.bert import pretrain
+from trainium_workloads.bert.model import SIZES
+
+SIZES["tiny"] = replace(SIZES["tiny"], layers=1, hidden=32, intermediate=64)
+"""
+COUNTED = """
+import torch_xla.debug.metrics as measured
+from torch_xla.distributed import parallel_loader
+from trainium_workloads.training.metrics import Metrics
+
+step, begin = Metrics.step, parallel_loader.MpDeviceLoader.__init__
+loaders = []
+
+def counted_step(self, number, values):
+    step(self, number, {**values, "graphs": measured.metric_data("CompileTime")[0], "loaders": len(loaders)})
+
+def counted_begin(self, *arguments, **named):
+    loaders.append(self)
+    begin(self, *arguments, **named)
+
+Metrics.step, parallel_loader.MpDeviceLoader.__init__ = counted_step, counted_begin
+"""
+RUN = "sys.exit(pretrain.main())"
+# XLA:CPU takes longer to make a graph fast than all its runs here take.
+QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_xla_computes_the_same_with_few_graphs(gang: Gang, tmp_path: Path, precision: str) -> None:
+    (tmp_path / "on_cpu.py").write_text(ONE_LAYER + RUN)
+    (tmp_path / "on_xla.py").write_text(ONE_LAYER + COUNTED + RUN)
+    # Without dropout, which draws other numbers there.
+    arguments = (*MADE_UP, "--steps", 12, "--batch-size", 4, "--accumulate", 2, "--dropout", 0)
+    cpu = gang("on_cpu", *arguments, "--output", "cpu", ranks=1)
+    given = ("--backend", "xla", "--precision", precision, "--output", "xla")
+    xla = gang("on_xla", *arguments, *given, ranks=1, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": QUICKLY})
+    assert xla.losses == pytest.approx(cpu.losses, rel=1e-4 if precision == "fp32" else 2e-2)
+    graphs = [line["graphs"] for line in xla.steps]
+    assert graphs[1:] == [graphs[1]] * 11, f"a step after the second compiled again: {graphs}"
+    assert {line["loaders"] for line in xla.steps} == {1}
+
+
+def _asked(*arguments: str) -> Options:
+    return options_of(pretrain._parser(arguments).parse_args(arguments))
+
+
+def test_defaults_are_those_of_the_published_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TRN_BACKEND", "TRN_PRECISION", "TRN_OUTPUT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = _asked(), _asked("--phase2")
+    assert (first.steps, first.learning_rate, first.warmup_steps) == (28125, 4e-4, 2000)
+    assert (first.optimizer, first.weight_decay, first.clip, first.schedule) == ("adamw", 0.01, 1.0, "linear")
+    assert (second.steps, second.learning_rate, second.warmup_steps) == (1563, 2.8e-4, 781)
+    # Of 2 nodes with 32 ranks.
+    assert 64 * first.batch_size * first.accumulate == 64 * second.batch_size * second.accumulate == 32_768
+    assert _asked("--size", "tiny").steps < 1000
+    given = "--batch_size 16 --grad_accum_usteps 32 --data_dir /data/x --output_dir /data/output --steps_this_run 10"
+    options = _asked(*given.split())
+    assert (options.batch_size, options.accumulate, options.steps_this_run) == (16, 32, 10)
+    assert options.output == Path("/data/output")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", r"either --data-dir DIR .*trn stage wikicorpus-bert-128.* or --synthetic N"),
+        ("--data-dir x --synthetic 5", r"either --data-dir DIR"),
+        ("--data-dir nowhere", r"nowhere is no directory"),
+        ("--synthetic 0 --seq-len 8", r"--synthetic must be 1 or more, not 0; --seq-len must be 16 or more, not 8"),
+        ("--synthetic 5 --size tiny --seq-len 512", r"--seq-len must be at most 128 with --size tiny, not 512"),
+        ("--synthetic 5 --dropout 1", r"--dropout must be 0 or more and less than 1, not 1.0"),
+        ("--synthetic 5 --phase2", r"--phase2 needs --from DIR, the output directory of the first phase"),
+        ("--synthetic 5 --size tiny --vocab-size 50", r"--vocab-size must be 120 or more, not 50"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(arguments: str, said: str) -> None:
+    asked = pretrain._parser(arguments.split()).parse_args(arguments.split())
+    with pytest.raises(Refusal, match=said):
+        pretrain.task_of(asked, options_of(asked))
+
+
+def test_data_longer_than_the_model_are_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "tiny", replace(SIZES["tiny"], positions=24))
+    given = ["--size", "tiny", "--data-dir", str(data)]
+    asked = pretrain._parser(given).parse_args(given)
+    with pytest.raises(Refusal, match=r"examples of 32 tokens, more than the 24"):
+        pretrain.task_of(asked, options_of(asked))
