@@ -1,0 +1,117 @@
+"""Optimizers, schedules, clipping, rounding by chance."""
+
+import pytest
+import torch
+from torch import nn
+from trainium_workloads.training.optimizing import (
+    Lamb,
+    StochasticallyRounded,
+    clip,
+    optimizer_of,
+    rate_factor,
+    round_stochastically,
+    set_rate,
+)
+from trainium_workloads.training.options import Options
+
+
+def test_the_mean_of_what_is_rounded_is_exact() -> None:
+    torch.manual_seed(0)
+    value = torch.full((200_000,), 1.0 + 0.3 / 128)  # BF16 has 1 and 1 + 1/128 there
+    rounded = round_stochastically(value).float()
+    assert set(rounded.unique().tolist()) == {1.0, 1.0 + 1 / 128}
+    assert rounded.mean().item() == pytest.approx(1.0 + 0.3 / 128, abs=5e-5)
+    assert (value.to(torch.bfloat16) == 1).all(), "to nearest, it would always be 1"
+
+
+def test_values_that_bf16_has_stay_as_they_are() -> None:
+    values = torch.tensor([0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), 2.0**-126])
+    assert torch.equal(round_stochastically(values).float(), values)
+    assert round_stochastically(torch.tensor([float("nan")])).isnan().all()
+    negative = round_stochastically(torch.full((1000,), -1.0 - 0.5 / 128)).float()
+    assert set(negative.unique().tolist()) == {-1.0, -1.0 - 1 / 128}
+
+
+def test_small_updates_add_up_only_when_they_are_rounded_by_chance() -> None:
+    torch.manual_seed(0)
+    ends = {}
+    for by_chance in (False, True):
+        parameter = nn.Parameter(torch.ones(2000, dtype=torch.bfloat16))
+        optimizer: torch.optim.Optimizer = torch.optim.SGD([parameter], lr=1e-4)
+        updater = StochasticallyRounded(optimizer) if by_chance else optimizer
+        for _ in range(500):
+            parameter.grad = torch.ones_like(parameter)
+            updater.step()
+        assert parameter.dtype is torch.bfloat16
+        ends[by_chance] = parameter.float().mean().item()
+    assert ends[False] == 1.0
+    assert ends[True] == pytest.approx(0.95, abs=0.002)
+
+
+def test_clipping_is_that_of_pytorch() -> None:
+    torch.manual_seed(0)
+    for limit in (0.5, 1000.0):
+        mine, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
+        for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        norm = clip(mine.parameters(), limit)
+        assert norm == pytest.approx(nn.utils.clip_grad_norm_(theirs.parameters(), limit))
+        for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert a.grad is not None
+            torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_without_a_limit_gradients_stay() -> None:
+    layer = nn.Linear(3, 1)
+    for each in layer.parameters():
+        each.grad = torch.full_like(each, 100.0)
+    assert clip(layer.parameters(), 0) == pytest.approx(200.0)
+    assert layer.bias.grad == 100
+
+
+def test_biases_and_norms_do_not_decay() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 1))
+    groups = optimizer_of(model, Options(weight_decay=0.1)).param_groups
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 2), (0.0, 4)]
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+def test_the_rate_rises_and_falls(schedule: str) -> None:
+    options = Options(steps=100, warmup_steps=10, schedule=schedule)
+    factors = [rate_factor(step, options) for step in range(1, 101)]
+    assert factors[:10] == pytest.approx([step / 10 for step in range(1, 11)])
+    if schedule == "constant":
+        assert set(factors[10:]) == {1.0}
+    else:
+        assert factors[10] == 1.0
+        assert factors[9:] == sorted(factors[9:], reverse=True)
+        assert 0 < factors[-1] < 0.02
+
+
+def test_lamb_moves_each_layer_by_its_own_size() -> None:
+    """A first update of a layer is as long as the rate times the layer, whatever its gradients are (no decay)."""
+    torch.manual_seed(0)
+    for scale in (1e-3, 1e3):
+        parameter = nn.Parameter(torch.randn(50))
+        before = parameter.detach().clone()
+        parameter.grad = torch.randn(50) * scale
+        Lamb([{"params": [parameter]}], lr=0.1).step()
+        assert (parameter.detach() - before).norm().item() == pytest.approx(0.1 * before.norm().item(), rel=1e-3)
+
+
+def test_lamb_leaves_what_has_no_gradient_and_moves_what_is_zero() -> None:
+    still, zero = nn.Parameter(torch.ones(3)), nn.Parameter(torch.zeros(3))
+    zero.grad = torch.ones(3)
+    Lamb([{"params": [still, zero]}], lr=0.1).step()
+    assert torch.equal(still, torch.ones(3))
+    assert zero.tolist() == pytest.approx([-0.1] * 3, rel=1e-4)
+
+
+def test_a_rate_that_is_a_tensor_is_set_in_place() -> None:
+    parameter = nn.Parameter(torch.ones(2))
+    rate = torch.tensor(1.0)
+    optimizer = torch.optim.AdamW([parameter], lr=rate, capturable=False, foreach=False)
+    set_rate(optimizer, 0.25)
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert rate == 0.25
