@@ -1,0 +1,262 @@
+"""A model of which each rank has a part: fully sharded data parallel (PyTorch's FSDP2), with tensor parallelism if wanted.
+
+The ranks form a grid: those of a row, neighbours on one node, divide each layer between them and see the same data; those of
+a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state, which are
+gathered block by block when they are needed. Parameters and optimizer state are in FP32; in BF16 the gathered copy and
+what is computed with it are.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as distributed_checkpoint
+from torch import Tensor, nn
+from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from trainium_workloads.checkpoint import Checkpoint, Checkpoints, sha256
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.layout import Facts
+from trainium_workloads.training.options import Options
+from trainium_workloads.training.refusal import Refusal
+
+GradientSync = Literal["last", "each"]
+"""After which micro-batches of a step gradients travel. ``last``: once, and between them each rank holds gradients of the
+whole model in FP32. ``each``: after every one, and a rank holds its part only."""
+
+Region = tuple[slice, ...]
+"""Of a tensor: a slice for each dimension."""
+
+_FACTS: Final = "facts.json"
+
+
+class Shardable(Protocol):
+    """What a model has to tell so that it can be divided."""
+
+    def blocks(self) -> Iterator[nn.Module]:
+        """What is gathered as a unit, in the order of the forward pass; the rest is gathered all the time."""
+        ...
+
+    def divide(self, mesh: DeviceMesh) -> None:
+        """Tensor parallelism: makes every parameter a tensor on the mesh, which has one dimension.
+
+        Raises:
+            Refusal: the model cannot be divided by so many ranks.
+        """
+        ...
+
+    def tie(self) -> None:
+        """Makes what shares a weight share it again."""
+        ...
+
+
+class Sharded:
+    """A part of the model in each rank.
+
+    Args:
+        fill: gives the parameters of a placed model their first values. A placed model had none: it was made without
+            memory, so that no process ever holds a whole one.
+        tensor_parallel: ranks that divide each layer; 1 for none. They should be on one node.
+        gradient_sync: when gradients travel.
+    """
+
+    def __init__(
+        self, fill: Callable[[nn.Module], None], tensor_parallel: int = 1, gradient_sync: GradientSync = "last"
+    ) -> None:
+        self._fill = fill
+        self._tensor_parallel = tensor_parallel
+        self._gradient_sync = gradient_sync
+        self._hosts: dist.ProcessGroup | None = None
+
+    def data_ranks(self, backend: Backend) -> tuple[int, int]:
+        """See :class:`~.layout.Layout`; neighbours that divide layers share data.
+
+        Raises:
+            Refusal: the ranks form no grid.
+        """
+        columns = self._tensor_parallel
+        if columns < 1 or backend.world_size % columns:
+            raise Refusal(f"--tensor-parallel {columns} does not divide the {backend.world_size} ranks")
+        return backend.rank // columns, backend.world_size // columns
+
+    def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
+        """See :class:`~.layout.Layout`.
+
+        Args:
+            model: :class:`Shardable`, made on the device ``meta``.
+            backend: of this rank.
+            options: of the training.
+        """
+        _check(options)
+        _, rows = self.data_ranks(backend)
+        # Between the hosts, whatever the devices use: for files of checkpoints.
+        self._hosts = dist.new_group(backend="gloo")
+        shape, names = ((rows,), ("data",))
+        if self._tensor_parallel > 1:
+            shape, names = (rows, self._tensor_parallel), ("data", "tensor")
+        mesh = init_device_mesh(backend.device.type, shape, mesh_dim_names=names)
+        if self._tensor_parallel > 1:
+            model.divide(mesh["tensor"])
+        policy = MixedPrecisionPolicy()
+        if options.precision == "bf16":
+            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for module in (*model.blocks(), model):
+            fully_shard(module, mesh=mesh["data"], mp_policy=policy)
+        model.to_empty(device=backend.device)
+        model.tie()
+        with torch.no_grad():
+            self._fill(model)
+        return model
+
+    def micro_batch(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
+        """See :class:`~.layout.Layout`."""
+        assert isinstance(model, FSDPModule)
+        model.set_requires_gradient_sync(is_last or self._gradient_sync == "each")
+        return nullcontext()
+
+    def reduce(self, model: nn.Module, backend: Backend) -> None:
+        """Nothing: the backward pass of the last micro-batch did it."""
+
+    def clip(self, model: nn.Module, limit: float) -> Tensor:
+        """See :class:`~.layout.Layout`. One sum over all ranks, of their parts' squares."""
+        gradients = [each.grad for each in model.parameters() if each.grad is not None]
+        squares = [local_part(each).float().square().sum() / _copies(each) for each in gradients]
+        total = torch.stack(squares).sum()
+        dist.all_reduce(total)
+        norm = total.sqrt()
+        if limit:
+            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
+            for each in gradients:
+                local_part(each).mul_(factor)
+        return norm
+
+    def save(
+        self,
+        checkpoints: Checkpoints,
+        step: int,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        facts: Facts,
+        backend: Backend,
+    ) -> Checkpoint | None:
+        """See :class:`~.layout.Layout`. Each rank writes a file of its own, and hashes it; rank 0 makes a checkpoint of
+        the directory when all are done."""
+        is_first = backend.rank == 0
+        begun, fault = _tried(lambda: str(checkpoints.begin_directory(step))) if is_first else ("", "")
+        begun, fault = json.loads(backend.share(json.dumps([begun, fault])))
+        _raise(fault)
+        part = Path(begun)
+        sums, fault = _tried(lambda: self._write(part, model, optimizer, facts if is_first else None, backend.rank))
+        gathered: list[Any] = [None] * backend.world_size
+        dist.all_gather_object(gathered, [sums, fault], group=self._hosts)
+        _raise(next((each for _, each in gathered if each), ""))
+        saved = None
+        if is_first:
+            of_all = {name: digest for files, _ in gathered for name, digest in files.items()}
+            saved, fault = _tried(lambda: checkpoints.complete_directory(step, of_all))
+        _raise(backend.share(fault))
+        return saved
+
+    def _write(
+        self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Facts | None, rank: int
+    ) -> dict[str, str]:
+        """Writes this rank's files (with facts those of all, too); SHA-256 of each."""
+        own_model, own_optimizer = get_state_dict(model, optimizer)
+        distributed_checkpoint.save(
+            {"model": own_model, "optimizer": own_optimizer},
+            storage_writer=FileSystemWriter(part, overwrite=False),
+            process_group=self._hosts,
+        )
+        files = sorted(part.glob(f"__{rank}_*"))
+        if facts is not None:
+            (part / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+            files += [part / ".metadata", part / _FACTS]
+        return {path.name: sha256(path) for path in files}
+
+    def facts(self, checkpoint: Path) -> Facts:
+        """See :class:`~.layout.Layout`."""
+        if not checkpoint.is_dir():
+            raise Refusal(f"{checkpoint} is of a training that was not sharded: another --output, or --sharding none")
+        return dict(json.loads((checkpoint / _FACTS).read_text(encoding="utf-8")))
+
+    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
+        """See :class:`~.layout.Layout`. It may be of any number of ranks: each reads what its part overlaps."""
+        own_model, own_optimizer = get_state_dict(model, optimizer)
+        state = {"model": own_model, "optimizer": own_optimizer}
+        distributed_checkpoint.load(state, storage_reader=FileSystemReader(checkpoint), process_group=self._hosts)
+        set_state_dict(
+            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+        )
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """What of a tensor lies in this rank; changes to it are changes to the tensor."""
+    data = tensor.detach()
+    local: Tensor = data.to_local() if isinstance(data, DTensor) else data
+    return local
+
+
+def region_of(tensor: Tensor) -> Region:
+    """Where in the whole tensor this rank's part lies."""
+    if not isinstance(tensor, DTensor):
+        return tuple(slice(0, size) for size in tensor.shape)
+    mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
+    assert coordinate is not None
+    spans = [(0, size) for size in tensor.shape]
+    # Rows divided a layer before FSDP divided what each of them has, so the inner dimension of the mesh comes first.
+    for number in reversed(range(mesh.ndim)):
+        dimension = getattr(tensor.placements[number], "dim", None)
+        if dimension is None:
+            continue
+        start, length = spans[dimension]
+        share = -(-length // mesh.size(number))  # as torch.chunk does: the last ones may get less, or nothing
+        before = min(share * coordinate[number], length)
+        spans[dimension] = (start + before, min(share, length - before))
+    found = tuple(size for _, size in spans)
+    assert found == tuple(tensor.to_local().shape), f"{found} is not this rank's {tuple(tensor.to_local().shape)}"
+    return tuple(slice(start, start + size) for start, size in spans)
+
+
+def _copies(tensor: Tensor) -> int:
+    """How many ranks have the same part."""
+    copies = 1
+    if isinstance(tensor, DTensor):
+        for number, placement in enumerate(tensor.placements):
+            copies *= tensor.device_mesh.size(number) if placement.is_replicate() else 1
+    return copies
+
+
+def _check(options: Options) -> None:
+    """What FSDP2 has not."""
+    if options.backend == "xla":
+        raise Refusal(
+            "--sharding full is PyTorch's FSDP2, which PyTorch/XLA has not: use Trn2 or later (backend neuron), a GPU, "
+            "or --sharding none with a model that fits on one NeuronCore"
+        )
+    if options.precision in ("fp16", "fp8"):
+        raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
+    if options.stochastic_rounding:
+        raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
+
+
+def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
+    """What it gives, or why it could not write."""
+    try:
+        return write(), ""
+    except (OSError, CheckpointException, RuntimeError) as error:
+        causes = error.failures.values() if isinstance(error, CheckpointException) else ()
+        return None, "; ".join(sorted({str(cause) for cause, _ in causes})) or str(error)
+
+
+def _raise(fault: str) -> None:
+    if fault:
+        raise OSError(f"the checkpoint cannot be written: {fault}")
