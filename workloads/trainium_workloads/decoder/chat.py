@@ -1,4 +1,4 @@
-"""A conversation as the text that a chat model has learnt, by the Jinja template that is published with its tokenizer."""
+"""A conversation as the text that a chat model has learnt, by the Jinja template beside its tokenizer."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,8 @@ def renderer(tokenizer: Path) -> Callable[[Sequence[Mapping[str, str]]], str]:
     source = template_beside(tokenizer)
     if not source:
         raise Refusal(
-            f"the data are conversations, and the tokenizer in {tokenizer} has no chat template: take the tokenizer of a "
-            "chat model (--tokenizer DIRECTORY), or data with a column of texts"
+            f"the data are conversations, and the tokenizer in {tokenizer} has no chat template: take the tokenizer of "
+            "a chat model (--tokenizer DIRECTORY), or data with a column of texts"
         )
     try:
         from jinja2 import TemplateError

@@ -227,5 +227,7 @@ def _unlike(data: Mapping[str, Any]) -> list[str]:
         faults.append(f"hidden_act must be silu, not {act}")
     if (kind := _rotary(data).get("rope_type", _rotary(data).get("type", "default"))) != "default":
         faults.append(f"its rotary positions are scaled ({kind}); only unscaled ones are built in")
-    faults += [f"{name} must be false" for name in ("attention_bias", "mlp_bias", "use_sliding_window") if data.get(name)]
+    faults += [
+        f"{name} must be false" for name in ("attention_bias", "mlp_bias", "use_sliding_window") if data.get(name)
+    ]
     return faults

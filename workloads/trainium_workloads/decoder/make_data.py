@@ -55,7 +55,9 @@ def make(directory: Path, texts: int, seed: int) -> None:
     made = [_text(chance) for _ in range(texts)]
     (directory / "texts").mkdir(parents=True, exist_ok=True)
     _write_parquet(directory / "texts" / "train-00000.parquet", made[::2])
-    talks = [[{"role": "user", "content": _text(chance)}, {"role": "assistant", "content": each}] for each in made[1::2]]
+    talks = [
+        [{"role": "user", "content": _text(chance)}, {"role": "assistant", "content": each}] for each in made[1::2]
+    ]
     lines = "".join(json.dumps({"messages": each}) + "\n" for each in talks)
     (directory / "texts" / "talks.jsonl").write_text(lines, encoding="utf-8")
     model = directory / "model"

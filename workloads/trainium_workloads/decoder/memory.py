@@ -72,7 +72,7 @@ def _activations(configuration: Configuration, plan: Plan) -> int:
     hidden = configuration.hidden
     heads = (configuration.heads + 2 * configuration.key_value_heads) * configuration.head_size
     # Of a block: inputs of both norms in two precisions, of the products, and what SiLU and the gate keep.
-    divided = (2 * heads + 2 * configuration.heads * configuration.head_size + 4 * configuration.intermediate)
+    divided = 2 * heads + 2 * configuration.heads * configuration.head_size + 4 * configuration.intermediate
     block = tokens * (8 * hidden + divided // plan.tensor_parallel) * plan.compute_bytes
     blocks = configuration.layers * tokens * hidden * plan.compute_bytes + block
     if not plan.recompute:
@@ -83,5 +83,5 @@ def _activations(configuration: Configuration, plan: Plan) -> int:
 
 
 def gigabytes(size: int) -> str:
-    """``17.3 GB``, of 10⁹ bytes."""
-    return f"{size / 1e9:.1f} GB"
+    """``17.3 GB`` of 10⁹ bytes; ``0.0021 GB`` for what is small."""
+    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e9:.2g} GB"

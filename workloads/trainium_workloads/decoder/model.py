@@ -1,8 +1,8 @@
 """A decoder-only transformer as Llama 2 (arXiv 2307.09288) and Qwen3 (arXiv 2505.09388) are.
 
 Root-mean-square norm before each part (arXiv 1910.07467), rotary positions (arXiv 2104.09864), grouped-query attention
-(arXiv 2305.13245), SwiGLU (arXiv 2002.05202); no bias anywhere. The parts have the names that published weights have, so
-that weights are read and written without a table of names.
+(arXiv 2305.13245), SwiGLU (arXiv 2002.05202); no bias anywhere. The parts have the names that published weights have,
+so that weights are read and written without a table of names.
 """
 
 import math
@@ -74,9 +74,7 @@ class Attention(nn.Module):
         queries = rotated(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), turns)
         keys = rotated(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), turns)
         values = self.v_proj(x).view(heads).transpose(1, 2)
-        mixed = functional.scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, enable_gqa=self.grouped
-        )
+        mixed = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=self.grouped)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
@@ -206,8 +204,7 @@ class Decoder(nn.Module):
         ):
             if size % ranks:
                 raise Refusal(
-                    f"--tensor-parallel {ranks} does not divide the model's {size} {what}; "
-                    f"{math.gcd(ranks, size)} does"
+                    f"--tensor-parallel {ranks} does not divide the model's {size} {what}; {math.gcd(ranks, size)} does"
                 )
         plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate())}
         for number in range(sizes.layers):
@@ -219,7 +216,9 @@ class Decoder(nn.Module):
         for module in self.modules():
             if isinstance(module, Norm):
                 # Every parameter is on the same mesh then, which optimizers and checkpoints count on.
-                module.weight = nn.Parameter(DTensor.from_local(module.weight.data, mesh, [Replicate()], run_check=False))
+                module.weight = nn.Parameter(
+                    DTensor.from_local(module.weight.data, mesh, [Replicate()], run_check=False)
+                )
         self.tie()
 
 
@@ -234,8 +233,8 @@ def angles(configuration: Configuration, length: int, like: Tensor) -> tuple[Ten
 
 
 def rotated(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """Turns each head's pairs of features by their position's angle. A pair is one of the first half and its fellow of the
-    second, which is how published weights order them."""
+    """Turns each head's pairs of features by their position's angle. A pair is one of the first half and its fellow of
+    the second, which is how published weights order them."""
     cosine, sine = turns
     first, second = x.chunk(2, dim=-1)
     return x * cosine + torch.cat((-second, first), dim=-1) * sine

@@ -1,8 +1,8 @@
 """Examples of a fixed length out of texts: all tokens in one row, cut into equal pieces.
 
-The texts are turned into tokens once, by rank 0, and kept in a file that every rank maps into memory. A text ends with the
-model's end token, and the next follows in the same example; no computation is spent on padding. Attention does reach over
-that end, as in GPT-3's training (arXiv 2005.14165, section 2.2 and appendix B).
+The texts are turned into tokens once, by rank 0, and kept in a file that every rank maps into memory. A text ends with
+the model's end token, and the next follows in the same example; no computation is spent on padding. Attention does
+reach over that end, as in GPT-3's training (arXiv 2005.14165, appendix B).
 """
 
 import hashlib
@@ -65,7 +65,9 @@ class Tokens:
         self.digest = str(facts["sha256"])
         """Of all tokens."""
         if self._count < 1:
-            raise Refusal(f"the data has {facts['tokens']} tokens, and an example of --seq-len {length} needs {length + 1}")
+            raise Refusal(
+                f"there are {facts['tokens']} tokens, and an example of --seq-len {length} needs {length + 1}"
+            )
         self._mapped: Any = None
 
     def __len__(self) -> int:
@@ -170,8 +172,8 @@ def _tokenizer(directory: Path, configuration: Configuration) -> Any:
 
 
 def _key(source: Source, files: Sequence[Path], configuration: Configuration) -> str:
-    """Of all that the tokens depend on. Files count by name, size and time: reading 50 GB only to know them takes longer
-    than a restart should."""
+    """Of all that the tokens depend on. Files count by name, size and time: reading 50 GB only to know them takes
+    longer than a restart should."""
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     own = [sha256(source.tokenizer / "tokenizer.json"), chat.template_beside(source.tokenizer)]
     parts = [stamps, own, source.column, configuration.begin, configuration.end]

@@ -46,8 +46,8 @@ _COPIED: Final = (
 
 
 def initialize(model: nn.Module, seed: int) -> None:
-    """Random weights, the same however the model is divided: each tensor follows from the seed and its name. A rank makes
-    one whole tensor at a time and keeps its part."""
+    """Random weights, the same however the model is divided: each tensor follows from the seed and its name. A rank
+    makes one whole tensor at a time and keeps its part."""
     depth = math.sqrt(2 * sum(1 for name, _ in model.named_modules() if name.endswith(".mlp")))
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:
@@ -107,13 +107,19 @@ class Published:
                 if lost := sorted(set(mine) - held):
                     raise Refusal(f"{path} does not hold {_listed(lost)}, which the index says it does")
                 found |= {name: tuple(file.get_slice(name).get_shape()) for name in mine}
-        wrong = [f"{name} is {list(found[name])}, not {list(shape)}" for name, shape in shapes.items() if found[name] != shape]
+        wrong = [
+            f"{name} is {list(found[name])}, not {list(shape)}"
+            for name, shape in shapes.items()
+            if found[name] != shape
+        ]
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise Refusal(f"{self.directory} holds weights of another size: {wrong[0]}{more}")
 
 
-def export(model: nn.Module, configuration: Configuration, to: Path, origin: Path | None, facts: Mapping[str, Any]) -> None:
+def export(
+    model: nn.Module, configuration: Configuration, to: Path, origin: Path | None, facts: Mapping[str, Any]
+) -> None:
     """Writes the model as it is published: weights in BF16, ``config.json``, the tokenizer. All ranks call it; rank 0
     writes, and the directory appears when it is whole.
 
@@ -139,7 +145,11 @@ def export(model: nn.Module, configuration: Configuration, to: Path, origin: Pat
 
 
 def write(
-    model: nn.Module, configuration: Configuration, directory: Path, origin: Path | None = None, file_bytes: int = FILE_BYTES
+    model: nn.Module,
+    configuration: Configuration,
+    directory: Path,
+    origin: Path | None = None,
+    file_bytes: int = FILE_BYTES,
 ) -> None:
     """Writes weights, ``config.json`` and what else is published beside them into a directory; all ranks call it.
 
@@ -201,6 +211,7 @@ def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file(dict(tensors), str(path), metadata={"format": "pt"})
+    path.chmod(0o664)  # the package lets nobody else read it, and a team shares a volume
 
 
 def _describe(part: Path, configuration: Configuration, plan: Mapping[str, str], origin: Path | None) -> None:
@@ -303,5 +314,3 @@ def _listed(names: list[str]) -> str:
 def configuration_beside(directory: Path) -> Configuration | None:
     """That of ``config.json`` beside weights; None without one."""
     return read(directory / "config.json") if (directory / "config.json").is_file() else None
-
-

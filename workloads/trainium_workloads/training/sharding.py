@@ -1,9 +1,9 @@
-"""A model of which each rank has a part: fully sharded data parallel (PyTorch's FSDP2), with tensor parallelism if wanted.
+"""A model of which each rank has a part: PyTorch's FSDP2 (fully sharded data parallel), and tensor parallelism.
 
-The ranks form a grid: those of a row, neighbours on one node, divide each layer between them and see the same data; those of
-a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state, which are
-gathered block by block when they are needed. Parameters and optimizer state are in FP32; in BF16 the gathered copy and
-what is computed with it are.
+The ranks form a grid: those of a row, neighbours on one node, divide each layer between them and see the same data;
+those of a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state,
+which are gathered block by block when they are needed. Parameters and optimizer state are in FP32; in BF16 the gathered copy
+and what is computed with it are.
 """
 
 import json
@@ -30,8 +30,8 @@ from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import Refusal
 
 GradientSync = Literal["last", "each"]
-"""After which micro-batches of a step gradients travel. ``last``: once, and between them each rank holds gradients of the
-whole model in FP32. ``each``: after every one, and a rank holds its part only."""
+"""After which micro-batches of a step gradients travel. ``last``: once, and between them each rank holds gradients of
+the whole model in FP32. ``each``: after every one, and a rank holds its part only."""
 
 Region = tuple[slice, ...]
 """Of a tensor: a slice for each dimension."""
@@ -188,14 +188,12 @@ class Sharded:
             raise Refusal(f"{checkpoint} is of a training that was not sharded: another --output, or --sharding none")
         return dict(json.loads((checkpoint / _FACTS).read_text(encoding="utf-8")))
 
-    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
+    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:  # noqa: ARG002 - see Layout
         """See :class:`~.layout.Layout`. It may be of any number of ranks: each reads what its part overlaps."""
         own_model, own_optimizer = get_state_dict(model, optimizer)
         state = {"model": own_model, "optimizer": own_optimizer}
         distributed_checkpoint.load(state, storage_reader=FileSystemReader(checkpoint), process_group=self._hosts)
-        set_state_dict(
-            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 def local_part(tensor: Tensor) -> Tensor:
