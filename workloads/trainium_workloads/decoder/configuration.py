@@ -109,6 +109,7 @@ CONFIGURATIONS: Final[Mapping[str, Configuration]] = {
         head_size=16,
         rotary_base=10_000.0,
         positions=512,
+        tied=True,
         end=0,
     ),
 }

@@ -84,10 +84,11 @@ def _is_message(value: object) -> bool:
 
 def _of_json(path: Path) -> Iterator[tuple[str, object]]:
     """Rows of a file with an object on each line, or of one that is an array; with where each stands."""
+    beginning = ""
     with path.open(encoding="utf-8") as file:
-        beginning = file.read(1)
-        file.seek(0)
         try:
+            beginning = file.read(1)
+            file.seek(0)
             if beginning == "[":
                 yield from ((f"{path}, row {number}", row) for number, row in enumerate(json.load(file), start=1))
                 return

@@ -21,7 +21,7 @@ from trainium_workloads.decoder.configuration import Configuration
 from trainium_workloads.decoder.memory import Plan, gigabytes, needed
 from trainium_workloads.decoder.model import Decoder
 from trainium_workloads.decoder.text import Source, Synthetic, Tokens
-from trainium_workloads.training import backends
+from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Layout, Replicated
 from trainium_workloads.training.loop import train
@@ -162,6 +162,8 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
         wrong.append("--optimizer lamb is for --sharding none: use adamw")
     if wrong:
         raise Refusal("; ".join(wrong))
+    if asked.sharding == "full":
+        sharding.check(options)
     if asked.export:
         weights.check_export(asked.export)
 

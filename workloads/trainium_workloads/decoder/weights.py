@@ -53,7 +53,8 @@ def initialize(model: nn.Module, seed: int) -> None:
         if parameter.dim() == 1:
             local_part(parameter).fill_(1.0)
             continue
-        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()) + (seed << 32))
+        # The CPU's generator takes no more than 32 bits of a seed.
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
         deviation = INITIAL_DEVIATION / (depth if name.endswith(("o_proj.weight", "down_proj.weight")) else 1.0)
         whole = torch.empty(parameter.shape).normal_(0.0, deviation, generator=generator)
         local_part(parameter).copy_(whole[region_of(parameter)])

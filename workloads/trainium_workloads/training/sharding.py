@@ -1,9 +1,8 @@
 """A model of which each rank has a part: PyTorch's FSDP2 (fully sharded data parallel), and tensor parallelism.
 
 The ranks form a grid: those of a row, neighbours on one node, divide each layer between them and see the same data;
-those of a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state,
-which are gathered block by block when they are needed. Parameters and optimizer state are in FP32; in BF16 the gathered copy
-and what is computed with it are.
+those of a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state, all
+in FP32. A block's parameters are gathered when it runs, in the precision that is computed in.
 """
 
 import json
@@ -96,16 +95,16 @@ class Sharded:
             backend: of this rank.
             options: of the training.
         """
-        _check(options)
+        check(options)
         _, rows = self.data_ranks(backend)
         # Between the hosts, whatever the devices use: for files of checkpoints.
         self._hosts = dist.new_group(backend="gloo")
-        shape, names = ((rows,), ("data",))
         if self._tensor_parallel > 1:
-            shape, names = (rows, self._tensor_parallel), ("data", "tensor")
-        mesh = init_device_mesh(backend.device.type, shape, mesh_dim_names=names)
-        if self._tensor_parallel > 1:
+            grid = (rows, self._tensor_parallel)
+            mesh = init_device_mesh(backend.device.type, grid, mesh_dim_names=("data", "tensor"))
             model.divide(mesh["tensor"])
+        else:
+            mesh = init_device_mesh(backend.device.type, (rows,), mesh_dim_names=("data",))
         policy = MixedPrecisionPolicy()
         if options.precision == "bf16":
             policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -188,12 +187,29 @@ class Sharded:
             raise Refusal(f"{checkpoint} is of a training that was not sharded: another --output, or --sharding none")
         return dict(json.loads((checkpoint / _FACTS).read_text(encoding="utf-8")))
 
-    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:  # noqa: ARG002 - see Layout
+    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
         """See :class:`~.layout.Layout`. It may be of any number of ranks: each reads what its part overlaps."""
         own_model, own_optimizer = get_state_dict(model, optimizer)
         state = {"model": own_model, "optimizer": own_optimizer}
         distributed_checkpoint.load(state, storage_reader=FileSystemReader(checkpoint), process_group=self._hosts)
         set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+
+
+def check(options: Options) -> None:
+    """Whether a training can be sharded; asked before anything is started.
+
+    Raises:
+        Refusal: FSDP2 has it not.
+    """
+    if options.backend == "xla":
+        raise Refusal(
+            "--sharding full is PyTorch's FSDP2, which PyTorch/XLA has not: use Trn2 or later (backend neuron), a GPU, "
+            "or --sharding none with a model that fits on one NeuronCore"
+        )
+    if options.precision in ("fp16", "fp8"):
+        raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
+    if options.stochastic_rounding:
+        raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -233,24 +249,11 @@ def _copies(tensor: Tensor) -> int:
     return copies
 
 
-def _check(options: Options) -> None:
-    """What FSDP2 has not."""
-    if options.backend == "xla":
-        raise Refusal(
-            "--sharding full is PyTorch's FSDP2, which PyTorch/XLA has not: use Trn2 or later (backend neuron), a GPU, "
-            "or --sharding none with a model that fits on one NeuronCore"
-        )
-    if options.precision in ("fp16", "fp8"):
-        raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
-    if options.stochastic_rounding:
-        raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
-
-
 def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
     """What it gives, or why it could not write."""
     try:
         return write(), ""
-    except (OSError, CheckpointException, RuntimeError) as error:
+    except (OSError, CheckpointException) as error:
         causes = error.failures.values() if isinstance(error, CheckpointException) else ()
         return None, "; ".join(sorted({str(cause) for cause, _ in causes})) or str(error)
 
