@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainium_eks.model.queues import QueueConfig, VolcanoConfig
     from trainium_eks.model.repository import ImageRepositoryConfig
     from trainium_eks.model.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
+    from trainium_eks.model.training import TrainingConfig
 else:
 
     def __getattr__(name: str) -> object:
@@ -474,6 +475,13 @@ class ImageRepositoryConfigDict(TypedDict):
     base_images: NotRequired[Mapping[str, str]]
 
 
+class TrainingConfigDict(TypedDict):
+    """:class:`TrainingConfig` as a dictionary."""
+
+    checkpoint_gigabytes: NotRequired[float]
+    failures_per_node_year: NotRequired[float | None]
+
+
 class NeuronAddonsConfigDict(TypedDict):
     """:class:`NeuronAddonsConfig` as a dictionary."""
 
@@ -510,6 +518,7 @@ class StackConfigDict(TypedDict):
     queues: NotRequired[Sequence[QueueConfig | QueueConfigDict]]
     namespaces: NotRequired[Sequence[NamespaceConfig | NamespaceConfigDict]]
     image_repository: NotRequired[ImageRepositoryConfig | ImageRepositoryConfigDict | None]
+    training: NotRequired[TrainingConfig | TrainingConfigDict]
     neuron_addons: NotRequired[NeuronAddonsConfig | NeuronAddonsConfigDict]
     gpu_addons: NotRequired[GpuAddonsConfig | GpuAddonsConfigDict]
     waivers: NotRequired[Mapping[str, str]]

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime import config as runtime_config
 
-from trainium_eks.model import bill
+from trainium_eks.model import bill, storage
 from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.capacity import CapacityBlock, Reservation
@@ -136,6 +136,7 @@ class TrainingStack(pulumi.ComponentResource):
             "serviceAccount": next((each.service_account for each in self._namespaces.values()), ""),
             "rendezvous": self._volcano.rendezvous_endpoint.apply(lambda endpoint: endpoint or "c10d"),
             "instanceTypes": dict(config.instance_types),
+            "training": config.training.model_dump(by_alias=True),
             "hourlyUsd": round(bill.of_config(config).hourly_usd, 4),
         }
 
@@ -342,6 +343,7 @@ class TrainingStack(pulumi.ComponentResource):
             "root": self._team_root(),
             "capacityGib": self._config.file_system.storage_capacity_gib,
             "bucket": self._file_system.bucket_name,
+            "writeMegabytesPerSecond": storage.write_megabytes_per_second(self._config.file_system),
         }
 
 

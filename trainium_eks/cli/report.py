@@ -11,9 +11,10 @@ from typing import Any
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging import cost, diff, rules, timeline
+from trainium_eks.graph.judging import cost, diff, goodput, rules, timeline
 from trainium_eks.graph.judging.changes import Changes, ResourceChange
 from trainium_eks.graph.judging.cost import Cost
+from trainium_eks.graph.judging.goodput import Training
 from trainium_eks.graph.judging.rules import Verdict
 from trainium_eks.graph.judging.timeline import Step, Timeline
 
@@ -37,6 +38,8 @@ class Plan:
     cost: Cost
     timeline: Timeline
     verdicts: tuple[Verdict, ...]
+    training: Training | None = None
+    """What gangs on it can expect; None where it has no accelerator nodes, or nothing to save on."""
     comparison: Comparison | None = None
 
     @property
@@ -55,6 +58,7 @@ class Plan:
         """The versioned JSON form: that of the graph, with what is judged from it."""
         data = self.graph.to_json()
         data["cost"] = self.cost.to_json()
+        data["training"] = self.training.to_json() if self.training else None
         data["timeToReady"] = _time_json(self.timeline)
         data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
         if self.comparison is not None:
@@ -70,7 +74,7 @@ class Plan:
 
 def make(graph: Graph) -> Plan:
     """Judges a recorded program."""
-    return Plan(graph, cost.estimate(graph), timeline.model(graph), tuple(rules.judge(graph)))
+    return Plan(graph, cost.estimate(graph), timeline.model(graph), tuple(rules.judge(graph)), goodput.expect(graph))
 
 
 def against(plan: Plan, since: str, before: Graph) -> Plan:

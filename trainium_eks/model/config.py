@@ -25,6 +25,7 @@ from trainium_eks.model import (
     regions,
     repository,
     storage,
+    training,
     unseen,
 )
 from trainium_eks.model.cluster import ClusterConfig
@@ -38,6 +39,7 @@ from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
 from trainium_eks.model.storage import FileSystemConfig
+from trainium_eks.model.training import TrainingConfig
 
 RULES = tuple(f"R{number:02}" for number in range(1, 72))
 """The rules that a waiver can name."""
@@ -85,6 +87,8 @@ class StackConfig(Shape):
     """Team namespaces."""
     image_repository: ImageRepositoryConfig | None = ImageRepositoryConfig()
     """Repository for training images; null for none."""
+    training: TrainingConfig = TrainingConfig()
+    """What the plan and `trn train` take for granted of jobs: the size of a checkpoint, and how often nodes fail."""
     neuron_addons: NeuronAddonsConfig = NeuronAddonsConfig()
     """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
     gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
@@ -455,6 +459,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _guarantee_problems,
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
+    lambda config: under("training", training.problems(config.training)),
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,
     _address_problems,

@@ -35,8 +35,10 @@ class FailureRate:
     """Faults of one node in a year of training."""
     source: str
     """Where the number comes from, for people."""
-    is_assumed: bool
+    is_assumed: bool = False
     """Whether it is of another kind of accelerator, because none is published for this one."""
+    is_configured: bool = False
+    """Whether it is the user's own."""
 
 
 _LLAMA_3 = 419 / (16_384 / 8 * 54 * 86_400 / SECONDS_PER_YEAR)
@@ -62,7 +64,7 @@ def failure_rate(accelerator: str, configured_per_node_year: float | None = None
         configured_per_node_year: the user's own, which wins.
     """
     if configured_per_node_year is not None:
-        return FailureRate(configured_per_node_year, "the config", is_assumed=False)
+        return FailureRate(configured_per_node_year, "the config", is_configured=True)
     kind = accelerator.partition("-")[0]
     per_year, source = _RATES.get(kind, _RATES["H100"])
     return FailureRate(per_year, source, is_assumed=kind not in _RATES)

@@ -10,6 +10,7 @@ import pydantic
 
 from trainium_eks.model import priorities
 from trainium_eks.model.shape import Shape, Whole, read
+from trainium_eks.model.training import TrainingConfig
 
 
 class NodeGroupOutput(Shape):
@@ -72,6 +73,8 @@ class SharedVolumeOutput(Shape):
     """Size, GiB."""
     bucket: str
     """Linked S3 bucket, or empty."""
+    write_megabytes_per_second: float | None = None
+    """What it writes in the long run, MB/s; null from a stack of an earlier release."""
 
 
 class StackOutputs(Shape):
@@ -108,6 +111,8 @@ class StackOutputs(Shape):
     """``c10d``, or the etcd endpoint (``etcd-server.torchx-etcd.svc.cluster.local:2379``)."""
     instance_types: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Entries by which the config adds to or changes the catalogue of instance types."""
+    training: TrainingConfig = TrainingConfig()
+    """What is known of jobs before they run: the size of a checkpoint, and how often nodes fail."""
     hourly_usd: float
     """Estimated cost an hour at desired sizes, USD; what has no known price is left out."""
 

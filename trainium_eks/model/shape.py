@@ -71,6 +71,12 @@ def _whole(value: object) -> object:
     return value
 
 
+def _amount(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("expected a number")
+    return value
+
+
 def _word(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
@@ -79,6 +85,9 @@ def _word(value: object) -> object:
 
 Whole = Annotated[int, pydantic.BeforeValidator(_whole)]
 """An integer. Other languages and YAML send 3 as 3.0, which is accepted; 2.5, true and "3" are not."""
+
+Amount = Annotated[float, pydantic.BeforeValidator(_amount)]
+"""A number, whole or not."""
 
 Flag = Annotated[bool, pydantic.Field(strict=True)]
 """true or false, and not a word that looks like it."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
-from trainium_eks.model import formats
+from trainium_eks.model import formats, lustre
 from trainium_eks.model.lustre import EFA_STEP_GIB, METADATA_IOPS, THROUGHPUT_PER_TIB
 from trainium_eks.model.problems import Problem, Severity, nearest_number, under
 from trainium_eks.model.shape import Flag, LaterText, Shape, Whole
@@ -96,6 +96,16 @@ def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem
         reason = "off in production: a changed input could replace the file system and its data"
         found.append(Problem("protect", reason, severity=Severity.ACKNOWLEDGE, rule="R39", value=False, good=True))
     return found
+
+
+def write_megabytes_per_second(file_system: FileSystemConfig) -> float:
+    """What it writes in the long run, MB/s."""
+    return round(
+        lustre.write_megabytes_per_second(
+            file_system.storage_capacity_gib, file_system.deployment_type, file_system.throughput_per_tib
+        ),
+        1,
+    )
 
 
 def size_step_gib(file_system: FileSystemConfig) -> int:

@@ -350,3 +350,35 @@ def test_the_cost_table_keeps_every_amount_however_narrow(
     amounts = re.findall(r"\$[0-9,]+(?:\.[0-9]+)?", wide[wide.index("Cost\n") : wide.index("Time to ready")])
     assert len(amounts) > 9
     assert [amount for amount in amounts if amount not in cost] == []
+
+
+def test_a_gangs_useful_time_is_a_line_with_what_it_rests_on(planned: Planned) -> None:
+    lines = _lines(planned().stdout, "Training")
+    assert " ".join(lines[1].split()) == "all nodes at once a fault every save every takes useful $/useful hour"
+    assert [line.split()[:3] for line in lines[2:4]] == [["2", "×", "trn1.32xlarge"], ["4", "×", "trn1.32xlarge"]]
+    assert re.search(r"131d\d\dh +\dh\d\dm +2m50s +9\d\.\d % +\$4\d\.\d\d", lines[2])
+    assert [line.strip() for line in lines[4:]] == [
+        "Checkpoints of 100 GB (training.checkpointGigabytes) at 586 MB/s, which the file system writes.",
+        "A node fails 1.4 times a year, as in Meta's Llama 3 run on H100; none is published for these.",
+    ]
+
+
+def test_what_is_not_known_of_useful_time_is_said(planned: Planned) -> None:
+    graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
+    lines = _lines(planned(graph=changed(graph, "trn1", capacityType="SPOT")).stdout, "Training")
+    assert lines[2].split()[-1] == "?"
+    assert lines[-2].strip() == "Spot interruptions come on top: training.failuresPerNodeYear."
+    assert lines[-1].strip() == "No price is known for trn9.48xlarge."
+
+
+def test_a_rate_of_the_users_own_is_said_to_be(planned: Planned) -> None:
+    lines = _lines(planned(graph=environment({"training": {"failuresPerNodeYear": 0}})).stdout, "Training")
+    assert lines[2].split()[3] == "never"
+    assert lines[-1].strip() == "A node fails 0 times a year, as the config says."
+
+
+def test_a_plan_without_accelerators_has_no_training(planned: Planned) -> None:
+    plan = planned(graph=without(environment(), "trn1"))
+    assert "Training" not in plan.stdout.splitlines()
+    assert json.loads(planned("--json", graph=without(environment(), "trn1")).stdout)["training"] is None
+    assert json.loads(planned("--json").stdout)["training"]["gangs"][0]["nodes"] == 2

@@ -32,7 +32,7 @@ def test_it_saves_when_its_time_has_come(capsys: pytest.CaptureFixture[str], tmp
         *("--checkpoint-every", "0", "--checkpoint-seconds", "0.09", "--save-seconds", "0.05"),
     )
     saved = [line for line in lines if line["step"] == line["checkpoint_step"]]
-    assert 2 <= len(saved) < 12
+    assert len(saved) >= 2
     assert saved[-1]["step"] == 12  # the end is always saved
     # The pause of a checkpoint is no training: it does not count towards the next.
     between = [later["checkpoint_time"] - earlier["checkpoint_time"] for earlier, later in pairwise(saved[:-1])]
