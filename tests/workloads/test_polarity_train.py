@@ -1,0 +1,197 @@
+"""BERT-tiny learns which reviews are good: in a gang, killed and resumed, and as SageMaker would run it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gangs import Gang
+from trainium_workloads.bert.model import SIZES
+from trainium_workloads.polarity import make_data, sagemaker, saved, train
+from trainium_workloads.polarity.model import Polarity
+from trainium_workloads.polarity.train import RESULT
+from trainium_workloads.polarity.wordpieces import learn
+from trainium_workloads.training.refusal import EXIT_CODE, Refusal
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+TRAIN = "trainium_workloads.polarity.train"
+TINY = ("--size", "tiny", "--length", "32", "--precision", "fp32")
+SHORT = (*TINY, "--synthetic", "160", "--steps", "8", "--checkpoint-every", "2", "--warm-up", "1")
+
+
+def result(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / RESULT).read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reviews as they lie on the Hub."""
+    directory = tmp_path_factory.mktemp("reviews")
+    make_data.write(directory, "train", 0, range(800))
+    make_data.write(directory, "test", 0, range(800, 1000))
+    return directory
+
+
+def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang: Gang, data: Path, tmp_path: Path) -> None:
+    ended = gang(TRAIN, *TINY, "--data-dir", data, "--steps", 40, "--warm-up", 5, "--output", "out")
+    losses = ended.losses
+    assert losses[40] < 0.5 * losses[1]
+    found = result(tmp_path / "out")
+    assert found["accuracy"] > 0.9  # of reviews that it has not seen; chance is one half
+    assert (found["evaluated"], found["reviews"], found["ranks"], found["batch_size"]) == (200, 800, 2, 32)
+    assert 0 < found["train_seconds"] < found["seconds"]
+    assert found["iterations_per_second"] > 0
+    [cache] = [each for each in data.iterdir() if each.is_dir()]
+    assert len([each for each in cache.iterdir() if not each.name.startswith(".")]) == 2
+    _judge(tmp_path / "out" / "model")
+
+
+def _judge(directory: Path) -> None:
+    """transformers says the same of a text as we do."""
+    texts = ["This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."]
+    judge, tokenizer = (
+        AutoModelForSequenceClassification.from_pretrained(directory),
+        AutoTokenizer.from_pretrained(directory),
+    )
+    asked = tokenizer(texts, padding="max_length", max_length=32, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        theirs = judge.eval()(**{name: asked[name] for name in ("input_ids", "attention_mask")}).logits
+    mine = saved.load(directory)
+    ids = torch.from_numpy(mine.pieces.encode(texts, mine.length))
+    with torch.no_grad():
+        ours = mine.model(ids, (ids != mine.pieces.pad_id).long())
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert [judge.config.id2label[each] for each in theirs.argmax(dim=1).tolist()] == ["positive", "negative"]
+
+
+def test_killed_it_goes_on_to_the_same_model(gang: Gang, tmp_path: Path) -> None:
+    whole = gang(TRAIN, *SHORT, "--output", "whole")
+    gang(TRAIN, *SHORT, "--output", "cut", kill_at=5)
+    assert not (tmp_path / "cut" / "model").exists()
+    again = gang(TRAIN, *SHORT, "--output", "cut")
+    assert min(again.losses) > 2
+    assert again.losses[8] == whole.losses[8]
+    assert (tmp_path / "cut/model/model.safetensors").read_bytes() == (
+        tmp_path / "whole/model/model.safetensors"
+    ).read_bytes()
+
+
+def test_epochs_decide_the_steps_where_none_are_given(gang: Gang, tmp_path: Path) -> None:
+    gang(TRAIN, *TINY, "--synthetic", 100, "--epochs", 1.5, "--batch-size", 10, "--output", "out", ranks=1)
+    assert result(tmp_path / "out")["steps"] == 15
+
+
+def test_pre_trained_weights_are_begun_with(gang: Gang, tmp_path: Path) -> None:
+    """Evaluated after a step that changes next to nothing, the model is the one that was given."""
+    torch.manual_seed(0)
+    given = Polarity(SIZES["tiny"])
+    pieces = learn(["good bad book " * 3], 60)
+    saved.publish(given.state_dict(), given.sizes, pieces, 32, tmp_path / "given")
+    few = ("--synthetic", 40, "--steps", 1, "--learning-rate", "1e-12", "--output", "out")
+    gang(TRAIN, *TINY, *few, "--model-dir", tmp_path / "given", ranks=1)
+    trained = saved.load(tmp_path / "out" / "model")
+    for name, tensor in given.bert.state_dict().items():
+        torch.testing.assert_close(trained.model.bert.state_dict()[name], tensor)
+    assert trained.pieces.as_json == pieces.as_json
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--size", "base"), "trn stage bert-base-uncased"),
+        (TINY, "give --data-dir (trn stage amazon-polarity"),
+        ((*TINY, "--synthetic", "40", "--length", "4"), "--length must be 8 or more, not 4"),
+        ((*TINY, "--synthetic", "40", "--length", "200"), "--length 200 is more than the model takes: 128 at most"),
+        ((*TINY, "--data-dir", "reviews"), "has no column content"),
+    ],
+)
+def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    (tmp_path / "reviews").mkdir()
+    (tmp_path / "reviews" / "train.csv").write_text("label,text\n1,fine\n")
+    ended = gang(TRAIN, *arguments, "--output", "out", code=EXIT_CODE)
+    # The other rank may be ended before it has said the same.
+    assert words in "".join(ended.err)
+
+
+# --- SageMaker --------------------------------------------------------------------------------------------------------
+
+
+def channels(data: Path, root: Path) -> dict[str, str]:
+    """What SageMaker's training toolkit sets."""
+    places = {name: root / name for name in ("model", "data", "checkpoints")}
+    for each in places.values():
+        each.mkdir(parents=True)  # mounted before the script begins
+    return {
+        "SM_CHANNEL_TRAIN": str(data),
+        "SM_CHANNEL_TEST": str(data),
+        "SM_MODEL_DIR": str(places["model"]),
+        "SM_OUTPUT_DATA_DIR": str(places["data"]),
+        "SM_CHECKPOINT": str(places["checkpoints"]),
+        "SM_NUM_NEURONS": "0",
+        "SM_NUM_GPUS": "0",
+        "SM_HPS": json.dumps(
+            {
+                "size": "tiny",
+                "max_length": 32,
+                "per_device_train_batch_size": 8,
+                "max_train_steps": 6,
+                "resume": True,
+                "cache_dir": str(root / "cache"),
+            }
+        ),
+        "TRN_PRECISION": "fp32",
+    }
+
+
+# The toolkit also appends the hyper-parameters to the command.
+APPENDED = ("--max_train_steps", "6", "--resume", "True", "--warm-up", "1")
+
+
+def test_sagemaker_runs_the_same_script_by_torchrun(gang: Gang, data: Path, tmp_path: Path) -> None:
+    ml = tmp_path / "ml"
+    environment = channels(data, ml)
+    gang(TRAIN, *APPENDED, environment=environment)
+    _check_sagemaker(ml, ranks=2)
+    # A job that SageMaker starts again finds its checkpoints, and the encoded reviews of the node.
+    again = gang(TRAIN, *APPENDED, environment=environment)
+    assert "resumed from step 6" in again.out[0]
+
+
+def test_sagemaker_runs_the_same_script_as_one_process(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in channels(data, tmp_path / "ml").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", [TRAIN, *APPENDED])
+    assert train.main() == 0
+    _check_sagemaker(tmp_path / "ml", ranks=1)
+
+
+def _check_sagemaker(ml: Path, ranks: int) -> None:
+    found = result(ml / "data")
+    assert (found["steps"], found["batch_size"], found["ranks"], found["backend"]) == (6, 8 * ranks, ranks, "cpu")
+    assert saved.load(ml / "model").length == 32
+    assert (ml / "checkpoints" / "checkpoints" / "latest").exists()
+    assert len(list((ml / "cache").iterdir())) == 2
+
+
+def test_what_sagemaker_says_becomes_options() -> None:
+    environment = {
+        "SM_MODEL_DIR": "/opt/ml/model",
+        "SM_CHANNEL_TRAINING": "/opt/ml/input/data/training",
+        "SM_CHANNEL_VAL": "/opt/ml/input/data/val",
+        "SM_CHANNEL_MODEL": "/opt/ml/input/data/model",
+        "SM_NUM_NEURONS": "32",
+        "SM_HPS": json.dumps({"learning_rate": 5e-5, "compile": False, "sagemaker_program": "train.py"}),
+    }
+    assert sagemaker.arguments(environment, ["--seed", "1"]) == [
+        *("--output", "/opt/ml/checkpoints", "--backend", "xla"),
+        *("--train-data", "/opt/ml/input/data/training", "--test-data", "/opt/ml/input/data/val"),
+        *("--model-dir", "/opt/ml/input/data/model", "--model-out", "/opt/ml/model"),
+        *("--learning_rate", "5e-05", "--no-compile", "--seed", "1"),
+    ]
+    assert sagemaker.arguments({}, ["--flag", "True"]) == ["--flag", "True"]
+    with pytest.raises(Refusal, match="SM_HPS is no JSON"):
+        sagemaker.arguments({"SM_MODEL_DIR": "x", "SM_HPS": "{"}, [])
