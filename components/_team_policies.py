@@ -21,6 +21,10 @@ RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), WRITE),
     # Staging and other work without accelerators.
     ("batch", ("jobs",), WRITE),
+    # What serves a trained model. Whoever makes its pods, they are judged like all others.
+    ("apps", ("deployments",), WRITE),
+    ("apps", ("replicasets",), READ),
+    ("", ("services",), WRITE),
     ("", ("pods",), WRITE),
     ("", ("pods/log",), ("get",)),
     ("", ("pods/exec", "pods/portforward"), ("get", "create")),
@@ -29,7 +33,7 @@ RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("", ("secrets",), ("create", "delete")),
     ("", ("events",), READ),
     ("events.k8s.io", ("events",), READ),
-    ("", ("services", "persistentvolumeclaims", "serviceaccounts", "resourcequotas", "limitranges"), READ),
+    ("", ("persistentvolumeclaims", "serviceaccounts", "resourcequotas", "limitranges"), READ),
 )
 """API group, resources and verbs of researchers in their own namespace."""
 

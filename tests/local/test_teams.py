@@ -62,7 +62,10 @@ def administrator(api: Api, record: Callable[..., Graph]) -> Iterator[Api]:
     for manifest in manifests:
         objects.apply(manifest, timeout_seconds=60)
     # A policy is in force a moment after it is there, each by itself.
-    for kind in (_pod(nodeName="n"), _job(queue="no"), _command("Queue", "ears"), _batch_job(nodeName="n")):
+    for kind in (
+        *(_pod(nodeName="n"), _job(queue="no"), _command("Queue", "ears"), _batch_job(nodeName="n")),
+        *(_deployment(nodeName="n"), _service(externalIPs=["10.0.0.1"])),
+    ):
         _until(lambda kind=kind: _is_refused(api, kind))  # type: ignore[misc]
     yield api
     for manifest in reversed(manifests):
@@ -132,6 +135,27 @@ def _batch_job(resources: Json | None = None, **spec: Any) -> Json:
         "metadata": {"name": "job", "namespace": TEAM},
         "spec": {"template": {"spec": _spec(resources, **spec)}},
     }
+
+
+def _deployment(resources: Json | None = None, **spec: Any) -> Json:
+    labels = {"app": "a"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "deployment", "namespace": TEAM},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {**_spec(resources, **spec), "restartPolicy": "Always"},
+            },
+        },
+    }
+
+
+def _service(**spec: Any) -> Json:
+    metadata = {"name": "service", "namespace": TEAM}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}], **spec}}
 
 
 def _command(kind: str, name: str, api_version: str = "scheduling.volcano.sh/v1beta1") -> Json:
@@ -223,6 +247,7 @@ def test_a_volcano_job_is_refused_at_once(researcher: Api, spec: Json, said: str
 @pytest.mark.parametrize(("spec", "said"), SPECS.values(), ids=SPECS)
 def test_a_job_is_refused_at_once(researcher: Api, spec: Json, said: str) -> None:
     assert said in refusal(researcher, _batch_job(**spec))
+    assert said in refusal(researcher, _deployment(**spec))
 
 
 def test_devices_are_not_taken_by_an_environment_variable(researcher: Api) -> None:
@@ -249,7 +274,15 @@ def test_what_teams_do_every_day_passes(researcher: Api) -> None:
     researcher.create(_job({"limits": {"aws.amazon.com/neuron": 16}}, schedulerName="volcano"), dry_run=True)
     researcher.create(_job(job={"priorityClassName": "training-normal"}), dry_run=True)
     researcher.create(_batch_job(), dry_run=True)
+    researcher.create(_deployment(NEURON, schedulerName="volcano"), dry_run=True)
+    researcher.create(_service(selector={"app": "a"}), dry_run=True)
     researcher.create(_command("Job", "job", "batch.volcano.sh/v1alpha1"), dry_run=True)
+
+
+def test_a_service_is_for_the_cluster_alone(researcher: Api) -> None:
+    assert "must not have externalIPs" in refusal(researcher, _service(externalIPs=["10.0.0.1"]))
+    assert "services.loadbalancers" in refusal(researcher, _service(type="LoadBalancer"))
+    assert "services.nodeports" in refusal(researcher, _service(type="NodePort"))
 
 
 def test_the_api_servers_own_tolerations_of_a_pod_pass(researcher: Api) -> None:

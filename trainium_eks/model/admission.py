@@ -120,6 +120,7 @@ _PRIORITY = "priorityClassName"
 
 _PODS = _Source(Match("", "v1", "pods"), "[object.spec]", '"default-scheduler"')
 _JOBS = _Source(Match("batch", "v1", "jobs"), "[object.spec.template.spec]", '"default-scheduler"')
+_DEPLOYMENTS = _Source(Match("apps", "v1", "deployments"), "[object.spec.template.spec]", '"default-scheduler"')
 _VOLCANO_JOBS = _Source(
     QUEUED[0],
     "(has(object.spec.tasks) ? object.spec.tasks : [])"
@@ -134,8 +135,10 @@ def policies(limits: Limits) -> dict[str, Policy]:
         "queues": _queue_policy(limits),
         "pods": _pod_policy(limits),
         "jobs": _template_policy(_JOBS, limits),
+        "deployments": _template_policy(_DEPLOYMENTS, limits),
         "volcano-jobs": _template_policy(_VOLCANO_JOBS, limits, also=(_volcano_volumes(limits),)),
         "commands": _command_policy(),
+        "services": _service_policy(),
     }
 
 
@@ -181,6 +184,24 @@ def _command_policy() -> Policy:
                 "target must be a Volcano Job of this namespace: queues are opened and closed by administrators",
             ),
         ),
+    )
+
+
+def _service_policy() -> Policy:
+    """Services take no address that others use: every node would send what goes there to their pods (CVE-2020-8554).
+
+    Load balancers and ports of nodes are a matter of the quota.
+    """
+    return Policy(
+        (Match("", "v1", "services"),),
+        (),
+        (
+            Validation(
+                "!has(object.spec.externalIPs) || size(object.spec.externalIPs) == 0",
+                "a service must not have externalIPs: what the whole cluster sends to these addresses would end here",
+            ),
+        ),
+        'request.operation == "CREATE" || object.spec != oldObject.spec',
     )
 
 

@@ -92,6 +92,8 @@ def default(queue_capability: Mapping[str, int], room: Mapping[str, str], *, cla
     hard["requests.storage"] = f"{claimed_gib + SCRATCH_GIB}Gi"
     # Each claim of this class is a file system of its own, at hundreds of dollars a month.
     hard[f"{lustre.STORAGE_CLASS}.{CLAIMS_OF_CLASS}"] = "0"
+    # Models are served to the namespace. What opens them to a network costs money, and is an administrator's matter.
+    hard |= dict.fromkeys(("services.loadbalancers", "services.nodeports"), "0")
     return hard | dict.fromkeys(OBJECTS, str(MOST_OBJECTS))
 
 

@@ -124,6 +124,8 @@ def test_researchers_train_but_neither_rule_nor_read_secrets(record: Record) -> 
         ("", "pods/portforward", "create"),
         ("", "configmaps", "create"),
         ("", "events", "watch"),
+        ("apps", "deployments", "create"),
+        ("", "services", "create"),
     }
     assert wanted <= allowed
     assert not [each for each in allowed if "*" in each]
@@ -132,6 +134,9 @@ def test_researchers_train_but_neither_rule_nor_read_secrets(record: Record) -> 
     written = {"create", "update", "patch", "delete"}
     mine = {(group, resource) for group, resource, verb in allowed if verb in written}
     # To write PodGroups, claims, quotas or pod bindings is to go around the queue or the quota.
+    # Nor are replica sets theirs, or endpoints, by which a service could lead anywhere.
+    for resource in ("replicasets", "endpoints", "endpointslices"):
+        assert resource not in {name for _, name in mine}
     for resource in ("podgroups", "resourcequotas", "limitranges", "persistentvolumeclaims", "pods/binding"):
         assert resource not in {name for _, name in mine}
     assert {verb for _, resource, verb in allowed if resource == "secrets"} == {"create", "delete"}
@@ -358,6 +363,8 @@ def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -
         (*kind, operation)
         for kind in (
             ("", "v1", "pods"),
+            ("", "v1", "services"),
+            ("apps", "v1", "deployments"),
             ("batch", "v1", "jobs"),
             ("batch.volcano.sh", "v1alpha1", "jobs"),
             ("bus.volcano.sh", "v1alpha1", "commands"),

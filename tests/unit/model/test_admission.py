@@ -104,6 +104,7 @@ def test_priorities_of_others_are_refused_wherever_they_are_named(name: str) -> 
         ("pods", pod(priorityClassName=name, schedulerName="default-scheduler")),
         ("volcano-jobs", vcjob(spec(priorityClassName=name))),
         ("jobs", {"spec": {"template": {"spec": spec(priorityClassName=name)}}}),
+        ("deployments", {"spec": {"template": {"spec": spec(priorityClassName=name)}}}),
     ):
         assert refusals(policy, asked) == [f"priorityClassName {allowed}"]
 
@@ -300,3 +301,24 @@ def test_the_claims_of_a_volcano_job_are_the_teams_own(claim: Json, passes: bool
 def test_commands_are_for_jobs(target: Json | None, passes: bool) -> None:
     asked = {"action": "CloseQueue", **({"target": target} if target else {})}
     assert (refusals("commands", asked) == []) is passes
+
+
+def test_a_deployment_goes_through_the_queue_like_a_job() -> None:
+    def deployment(*containers: Json, **more: Any) -> Json:
+        return {"spec": {"replicas": 2, "template": {"spec": spec(*containers, **more)}}}
+
+    assert refusals("deployments", deployment()) == []
+    assert refusals("deployments", deployment(NEURON, schedulerName="volcano")) == []
+    assert refusals("deployments", deployment(NEURON)) == [
+        "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
+    ]
+    assert refusals("deployments", deployment(tolerations=[ON_TRAINIUM])) != []
+    # Its status and its annotations change all the time.
+    assert refusals("deployments", {**deployment(NEURON), "status": {}}, deployment(NEURON)) == []
+
+
+def test_a_service_takes_no_address_of_others() -> None:
+    assert refusals("services", {"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}) == []
+    assert refusals("services", {"spec": {"clusterIP": "None", "externalIPs": []}}) == []
+    (message,) = refusals("services", {"spec": {"externalIPs": ["10.0.0.1"]}})
+    assert "must not have externalIPs" in message

@@ -39,6 +39,8 @@ def test_the_default_bounds_a_backlog_and_not_the_queue_itself() -> None:
         "pods": "1000",
         "requests.storage": "2224Gi",
         "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
         "configmaps": "2000",
         "secrets": "2000",
         "count/jobs.batch": "2000",
