@@ -25,7 +25,7 @@ def gather(asked: Asked, form: Form, session: Session) -> Facts:
     Raises:
         LocalError: the API server does not answer.
     """
-    image, missing, has_torch = _local_image(asked) if session.is_local else _image(asked, session)
+    image, missing, has_torch = image_of(asked.image, session)
     api, namespace = session.api, session.namespace.name
     may_submit = cluster_facts.may_submit(api, namespace, form)
     jobs: cluster_facts.Objects = []
@@ -48,32 +48,42 @@ def gather(asked: Asked, form: Form, session: Session) -> Facts:
     )
 
 
-def _local_image(asked: Asked) -> tuple[str, Problem | None, bool]:
+def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
+    """The image of a pod, why there is none, and whether PyTorch is in it.
+
+    Args:
+        wanted: by the command; None for the stack's default.
+        session: in which it is to run.
+    """
+    return _local_image(wanted) if session.is_local else _image(wanted, session)
+
+
+def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:
     """An environment of this machine: the one asked for, else ``local/torch`` where it has been made."""
-    if asked.image is None:
+    if wanted is None:
         found = images.find("torch") or images.find(images.PYTHON)
         assert found is not None, "local/python is always there"
         return f"{images.PREFIX}{found.name}", None, found.has_torch
-    if not images.is_local(asked.image):
+    if not images.is_local(wanted):
         reason = "pods of the local cloud run in images of this machine alone; of others they are only simulated"
-        return asked.image, Problem("--image", reason, value=asked.image, good=f"{images.PREFIX}torch"), True
-    found = images.find(asked.image)
+        return wanted, Problem("--image", reason, value=wanted, good=f"{images.PREFIX}torch"), True
+    found = images.find(wanted)
     if found is None:
-        fix = images.how_to_make(asked.image)
-        return asked.image, Problem("--image", "there is no such image on this machine", fix, value=asked.image), True
-    return asked.image, None, found.has_torch
+        fix = images.how_to_make(wanted)
+        return wanted, Problem("--image", "there is no such image on this machine", fix, value=wanted), True
+    return wanted, None, found.has_torch
 
 
-def _image(asked: Asked, session: Session) -> tuple[str, Problem | None, bool]:
+def _image(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
     """The image asked for, else the one that was pushed last to the stack's repository."""
     aws, repository = Aws(session.outputs.region), session.outputs.image_repository or ""
     try:
-        if asked.image is not None:
-            return asked.image, aws.image_problem(asked.image), True
+        if wanted is not None:
+            return wanted, aws.image_problem(wanted), True
         newest = aws.newest_image(repository)
     except AwsError as error:
         _say(f"warning: {error}; whether the image is there is not known")
-        image = asked.image or ""
+        image = wanted or ""
         return image, None if image else _no_image(repository), True
     return newest, None if newest else _no_image(repository), True
 

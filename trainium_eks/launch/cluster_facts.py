@@ -67,7 +67,19 @@ def bringing(api: Api, namespace: str) -> dict[str, str]:
 def may_submit(api: Api, namespace: str, form: Form = "volcano") -> bool:
     """Whether the API server lets its caller create jobs of a form in a namespace."""
     kind = KINDS[form]
-    attributes = {"namespace": namespace, "verb": "create", "group": kind.group, "resource": kind.resource}
+    return may_create(api, namespace, kind.group, kind.resource)
+
+
+def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
+    """Whether the API server lets its caller create objects of a kind in a namespace.
+
+    Args:
+        api: as the caller.
+        namespace: of the objects.
+        group: of the kind's API; empty for the core one.
+        resource: the kind's name in the plural, in lower case.
+    """
+    attributes = {"namespace": namespace, "verb": "create", "group": group, "resource": resource}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

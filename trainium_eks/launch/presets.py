@@ -43,6 +43,21 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "English Wikipedia, tokenized for BERT pre-training, phase 2 (512 tokens)",
             extract=True,
         ),
+        # Converted by the Hub to four files to train with and one to test with; columns label, title, content. 3.6
+        # million reviews and 400,000.
+        "amazon-polarity": Preset(
+            "hf://datasets/fancyzhx/amazon_polarity/amazon_polarity",
+            "amazon-polarity",
+            "Amazon reviews, good or bad, for the example polarity",
+            include=("*.parquet",),
+        ),
+        "bert-base-uncased": Preset(
+            "hf://google-bert/bert-base-uncased",
+            "models/bert-base-uncased",
+            "BERT-base and its vocabulary, which the example polarity begins with",
+            include=("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+            size="0.4 GB",
+        ),
         "wikitext-103": Preset(
             "hf://datasets/Salesforce/wikitext",
             "data/wikitext-103",
