@@ -146,6 +146,24 @@ Grace = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+CheckpointSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--checkpoint-seconds",
+        metavar="SECONDS",
+        help="Training between two checkpoints; default: what is best for these nodes (docs/goodput.md).",
+        rich_help_panel=_HOW,
+    ),
+]
+StateGb = Annotated[
+    float | None,
+    typer.Option(
+        "--state-gb",
+        metavar="GB",
+        help="Size of a checkpoint, from which that follows; default: the example's, else the stack's.",
+        rich_help_panel=_HOW,
+    ),
+]
 Rendezvous = Annotated[
     str,
     typer.Option("--rendezvous", metavar="c10d|etcd", help="How the nodes meet; default: c10d.", rich_help_panel=_HOW),
@@ -206,6 +224,8 @@ def train(
     retries: Retries = None,
     max_restarts: MaxRestarts = 0,
     grace: Grace = None,
+    checkpoint_seconds: CheckpointSeconds = None,
+    state_gb: StateGb = None,
     rendezvous: Rendezvous = "",
     form: As = "volcano",
     name: Name = "",

@@ -1,6 +1,7 @@
 """``trn train`` and ``trn compile``: from a command line to a gang that runs."""
 
 import json
+import math
 import shlex
 import sys
 import time
@@ -20,9 +21,11 @@ from trainium_eks.graph.graph import SCHEMA_VERSION
 from trainium_eks.launch import forms, planning, submission, torchx_app, volcano_job
 from trainium_eks.launch.job import Form, TrainingJob
 from trainium_eks.launch.requests import Plan
+from trainium_eks.launch.saving import VARIABLE, interval_seconds
 from trainium_eks.launch.watched import of as watched_job
 from trainium_eks.launch.workspace import Workspace
 from trainium_eks.local.objects.api import NoSuchKind, ObjectReference
+from trainium_eks.model.goodput import Goodput
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem, Severity, describe
 
@@ -43,6 +46,8 @@ class Prepared:
     """What is submitted; the job itself is the last."""
     workspace: Workspace | None
     warnings: tuple[Problem, ...] = field(default=())
+    saving: Goodput | None = None
+    """How often it is to save, where that was not asked for."""
 
 
 def run(asked: Asked, seat: Seat) -> int:
@@ -80,7 +85,7 @@ def prepare(asked: Asked, session: Session) -> Prepared:
     if plan.job is None or plan.group is None or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
         raise Failure(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
-    return Prepared(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems))
+    return Prepared(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
 
 
 def _what(plan: Plan) -> str:
@@ -137,7 +142,7 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
     follows = not (asked.detach or asked.wait or seat.as_json)
     waits = asked.wait and not asked.detach
     if not seat.as_json:
-        _say(as_typed(_submitted(job, waits=waits or follows)))
+        _say(as_typed(_submitted(job, prepared.saving, waits=waits or follows)))
     if follows:
         return _follow(job.name, seat, session)
     state = _wait(job, session) if waits else ""
@@ -190,14 +195,17 @@ def _document(job: TrainingJob, state: str) -> dict[str, Any]:
         "launcher": job.launcher,
         "output": job.output,
         "cacheKey": job.cache.key if job.cache else None,
+        "checkpointSeconds": interval_seconds(job.env),
         "state": state or None,
     }
 
 
-def _submitted(job: TrainingJob, *, waits: bool) -> str:
+def _submitted(job: TrainingJob, saving: Goodput | None, *, waits: bool) -> str:
     lines = [f"Submitted {job.name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
     if job.output:
         lines.append(f"  Output: {job.output}")
+    if saving is not None:
+        lines.append(f"  Checkpoints: {_saving(saving)}")
     if job.cache is not None:
         lines.append(f"  Compile cache: {job.cache.directory}")
     if job.capacity_ends:
@@ -205,6 +213,18 @@ def _submitted(job: TrainingJob, *, waits: bool) -> str:
     if not waits:
         lines.append(f"  Watch: trn status {job.name} · trn logs {job.name} -f")
     return "\n".join(lines)
+
+
+def _saving(proposed: Goodput) -> str:
+    from trainium_eks.cli.render_watch import duration
+
+    run = proposed.run
+    mean = run.seconds_between_faults
+    between = f", a fault every {duration(mean)}" if math.isfinite(mean) else ""
+    return (
+        f"every {duration(proposed.interval_seconds)} ({VARIABLE}); each takes "
+        f"{duration(run.checkpoint_seconds)}{between}: {100 * proposed.useful_fraction:.1f} % of the time is useful."
+    )
 
 
 def _size(job: TrainingJob) -> str:

@@ -42,6 +42,8 @@ class Asked:
     retries: int | None = None
     max_restarts: int = 0
     grace: int | None = None
+    checkpoint_seconds: float | None = None
+    state_gb: float | None = None
     topology: str | None = None
     tier: int = 1
     rendezvous: str = ""
@@ -92,6 +94,8 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
         env=_variables(asked.env),
         data=asked.data,
         has_workspace=workspace is not None,
+        checkpoint_seconds=asked.checkpoint_seconds,
+        state_gigabytes=asked.state_gb,
     )
     return request, workspace, wrong
 

@@ -18,6 +18,8 @@ class Example:
     about: str
     """In a few words, for lists."""
     needs_torch: bool = True
+    state_gigabytes: float = 0.0
+    """Size of a checkpoint with the script's defaults: 12 bytes a parameter, weights and both moments of Adam."""
     local_arguments: tuple[str, ...] = ()
     """With which it runs on a machine without accelerators in a minute, and needs no data."""
 
@@ -31,18 +33,24 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
         for each in (
             Example("gradient-sum", f"{PACKAGE}.gradient_sum", "ranks that add their gradients", needs_torch=False),
             Example(
-                "bert", f"{PACKAGE}.bert.pretrain", "BERT pre-training", local_arguments=("--size", "tiny", *_SMALL)
+                "bert",
+                f"{PACKAGE}.bert.pretrain",
+                "BERT pre-training",
+                state_gigabytes=4.0,
+                local_arguments=("--size", "tiny", *_SMALL),
             ),
             Example(
                 "finetune",
                 f"{PACKAGE}.decoder.finetune",
                 "Llama 2 and Qwen3, fully sharded",
+                state_gigabytes=98.0,
                 local_arguments=("--model", "tiny", *_SMALL),
             ),
             Example(
                 "polarity",
                 f"{PACKAGE}.polarity.train",
                 "reviews told apart by BERT",
+                state_gigabytes=1.3,
                 local_arguments=("--size", "tiny", *_SMALL),
             ),
         )

@@ -4,9 +4,10 @@ Pure: what has to be asked of a cluster, a registry or the disk comes in :class:
 """
 
 import re
+from dataclasses import replace
 from typing import cast
 
-from trainium_eks.launch import refusals, resources
+from trainium_eks.launch import refusals, resources, saving
 from trainium_eks.launch.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.launch.job import C10D, CompileCache, Precision, Program, TrainingJob, backend_of
 from trainium_eks.launch.requests import Facts, Plan, Request
@@ -67,7 +68,11 @@ def plan(request: Request, outputs: StackOutputs, namespace: NamespaceOutput, fa
     job = _job(request, outputs, namespace, facts, group, instance)
     found = refusals.problems(request, job, group, outputs, namespace, facts)
     refused = any(problem.severity is Severity.REFUSE for problem in found)
-    return Plan(None if refused else job, group, found)
+    if refused:
+        return Plan(None, group, found)
+    proposed = saving.propose(request, outputs, namespace, instance, job.nodes)
+    job = replace(job, env={**saving.variables(request, proposed), **job.env})
+    return Plan(job, group, found, proposed)
 
 
 def _job(

@@ -2,7 +2,7 @@
 
 import re
 
-from trainium_eks.launch import resources
+from trainium_eks.launch import resources, saving
 from trainium_eks.launch.examples import EXAMPLES, example_of
 from trainium_eks.launch.forms import KINDS
 from trainium_eks.launch.job import C10D, PRECISIONS, TrainingJob
@@ -44,6 +44,7 @@ def problems(
         *_queue_problems(job, outputs, namespace),
         *_program_problems(request, job, facts),
         *_setting_problems(request, job, outputs, namespace, facts),
+        *saving.problems(request),
         *_cache_problems(request, job, facts),
         *_data_problems(job, facts),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from trainium_eks.launch.job import Backend, Form, Kind, Program, Topology, TrainingJob
+from trainium_eks.model.goodput import Goodput
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem
 
@@ -38,6 +39,10 @@ class Request:
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     data: tuple[str, ...] = ()
     has_workspace: bool = False
+    checkpoint_seconds: float | None = None
+    """Training between two checkpoints; None for what is best, 0 for none by time."""
+    state_gigabytes: float | None = None
+    """Size of a checkpoint, GB; None for the example's, or the stack's default."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +79,5 @@ class Plan:
     group: NodeGroupOutput | None
     problems: tuple[Problem, ...]
     """Everything that is wrong; beside a job, warnings alone. Paths are the command's options."""
+    saving: Goodput | None = None
+    """How often it is to save, where that was not asked for, and what comes of it."""

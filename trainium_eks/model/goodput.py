@@ -16,9 +16,12 @@ SECONDS_PER_YEAR = 365.25 * 86_400
 LEAST_INTERVAL_SECONDS = 60.0
 """What is proposed for a state that costs nothing to save."""
 
+CHEAP_SHARE = 0.01
+"""Share of the time that checkpoints may always take. A small gang would lose less by saving once in hours, but a
+process that ends by its own fault loses all since the last one, and no rate tells of those."""
+
 MOST_INTERVAL_SECONDS = 4 * 3600.0
-"""Most that is proposed. A small gang meets a broken node once in months, but a mistake, an eviction or the end of its
-capacity sooner, and nobody wants to lose a day by one."""
+"""Most that is proposed, for the same reason."""
 
 DEFAULT_STATE_GIGABYTES = 100
 """Of a model of 8 billion parameters: 4 bytes each for weights and both moments of Adam."""
@@ -198,12 +201,13 @@ def best_seconds(run: Run) -> float:
 
 
 def proposed_seconds(run: Run) -> float:
-    """The interval to use: the best one, between a minute and four hours, in whole seconds or minutes.
+    """The interval to use: the best one, or a shorter one that costs next to nothing; whole seconds or minutes.
 
-    A checkpoint is never to take longer than what it saves: where the file system is that slow, the interval is at
-    least the checkpoint's own time.
+    At least a minute, and at least what the checkpoint itself takes; at most four hours, and at most as long as makes
+    checkpoints take :data:`CHEAP_SHARE` of the time.
     """
-    best = min(max(best_seconds(run), LEAST_INTERVAL_SECONDS), MOST_INTERVAL_SECONDS)
+    cheap = run.checkpoint_seconds / CHEAP_SHARE
+    best = max(min(best_seconds(run), cheap, MOST_INTERVAL_SECONDS), LEAST_INTERVAL_SECONDS)
     unit = 60 if best >= 600 else 1
     return max(float(best // unit * unit), float(math.ceil(run.checkpoint_seconds)))
 

@@ -138,6 +138,34 @@ def test_a_dry_run_prints_the_object_and_the_equal_torchx_command(api: Rememberi
     assert api.objects == []
 
 
+SHARED_VOLUME = {
+    "fileSystemId": "fs-1",
+    "dnsName": "fs-1.fsx",
+    "mountName": "abcde",
+    "capacityGib": 1200,
+    "bucket": "",
+    "writeMegabytesPerSecond": 293.0,
+}
+
+
+def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
+    stack = {**STACK.model_dump(by_alias=True), "sharedVolume": SHARED_VOLUME}
+    _open(monkeypatch, Source("dev", StackOutputs.parse(stack)), api)
+    result = _trn("train --module train --name one --state-gb 10 --detach")
+    assert (
+        "  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS); each takes 34s, a fault every 131d23h: 99.0 % of the time"
+        " is useful.\n" in result.stderr
+    )
+    assert _document(_trn("train --module train --state-gb 10 --json"))["checkpointSeconds"] == 3360
+    asked = _trn("train --module train --name two --checkpoint-seconds 90 --detach")
+    assert "Checkpoints:" not in asked.stderr
+    assert {"name": "TRN_CHECKPOINT_SECONDS", "value": "90"} in _container(api.objects[-1])["env"]
+
+
+def _container(job: Mapping[str, Any]) -> Any:
+    return job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+
+
 def test_a_dry_run_as_json_is_one_document(api: RememberingApi) -> None:
     document = _document(_trn("train --module train --dry-run --json"))
     assert document["job"]["kind"] == "Job"
