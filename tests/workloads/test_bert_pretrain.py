@@ -63,6 +63,12 @@ def test_options_of_the_guide_on_files_in_its_format(gang: Gang, data: Path) -> 
     assert {**part.losses, **rest.losses} == whole.losses
 
 
+def test_a_compilation_leaves_no_model(gang: Gang, tmp_path: Path) -> None:
+    only_compiles = {"NEURON_EXTRACT_GRAPHS_ONLY": "1"}  # as neuron_parallel_compile sets it
+    gang(MODULE, *MADE_UP, "--steps", 2, "--output", "out", ranks=1, environment=only_compiles)
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
 def test_the_second_phase_begins_with_what_the_first_has_learnt(gang: Gang) -> None:
     first = gang(MODULE, *MADE_UP, "--steps", 30, "--output", "first", ranks=1)
     second = ("--phase2", "--seq-len", 64, "--steps", 3, "--batch-size", 8, "--accumulate", 2, "--output", "second")
@@ -89,7 +95,7 @@ step, begin = Metrics.step, parallel_loader.MpDeviceLoader.__init__
 loaders = []
 
 def counted_step(self, number, values):
-    step(self, number, {**values, "graphs": measured.metric_data("CompileTime")[0], "loaders": len(loaders)})
+    step(self, number, {**values, "graphs": measured.metric_data("COUNTER")[0], "loaders": len(loaders)})
 
 def counted_begin(self, *arguments, **named):
     loaders.append(self)
@@ -102,18 +108,28 @@ RUN = "sys.exit(pretrain.main())"
 QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_xla_computes_the_same_with_few_graphs(gang: Gang, tmp_path: Path, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "tolerance", "counter"),
+    [
+        (("--precision", "fp32"), 1e-4, "CompileTime"),
+        (("--precision", "bf16"), 2e-2, "CompileTime"),
+        (("--precision", "fp32", "--eager"), 1e-4, "EagerOpCompileTime"),
+    ],
+    ids=["fp32", "bf16", "eager"],
+)
+def test_xla_computes_the_same_with_few_graphs(
+    gang: Gang, tmp_path: Path, given: tuple[str, ...], tolerance: float, counter: str
+) -> None:
     (tmp_path / "on_cpu.py").write_text(ONE_LAYER + RUN)
-    (tmp_path / "on_xla.py").write_text(ONE_LAYER + COUNTED + RUN)
+    (tmp_path / "on_xla.py").write_text(ONE_LAYER + COUNTED.replace("COUNTER", counter) + RUN)
     # Without dropout, which draws other numbers there.
-    arguments = (*MADE_UP, "--steps", 12, "--batch-size", 4, "--accumulate", 2, "--dropout", 0)
+    arguments = (*MADE_UP, "--steps", 10, "--batch-size", 8, "--dropout", 0)
     cpu = gang("on_cpu", *arguments, "--output", "cpu", ranks=1)
-    given = ("--backend", "xla", "--precision", precision, "--output", "xla")
-    xla = gang("on_xla", *arguments, *given, ranks=1, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": QUICKLY})
-    assert xla.losses == pytest.approx(cpu.losses, rel=1e-4 if precision == "fp32" else 2e-2)
+    on_cpu = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": QUICKLY}
+    xla = gang("on_xla", *arguments, "--backend", "xla", *given, "--output", "xla", ranks=1, environment=on_cpu)
+    assert xla.losses == pytest.approx(cpu.losses, rel=tolerance)
     graphs = [line["graphs"] for line in xla.steps]
-    assert graphs[1:] == [graphs[1]] * 11, f"a step after the second compiled again: {graphs}"
+    assert graphs[1:] == [graphs[1]] * 9, f"a step after the second compiled again: {graphs}"
     assert {line["loaders"] for line in xla.steps} == {1}
 
 

@@ -5,6 +5,7 @@ Defaults are those of that training; with ``--phase2`` of its second phase, with
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from trainium_workloads.bert.wikicorpus import Corpus, open_corpus
 from trainium_workloads.training import backends
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.progress import ONLY_COMPILES
 from trainium_workloads.training.refusal import Refusal, guarded
 
 # Of AWS' script (aws-neuron-samples, dp_bert_hf_pretrain), with the batches of the EKS guide: 64 ranks take 32,768
@@ -45,7 +47,7 @@ def main() -> int:
     backend = backends.start(options)
     try:
         outcome = train(task, options, backend)
-        if outcome.is_complete:
+        if outcome.is_complete and os.environ.get(ONLY_COMPILES) != "1":
             state = backend.to_host(outcome.model.state_dict())
             if backend.rank == 0:
                 print(f"the model is {weights.export(state, task.sizes, options.output)}", flush=True)
