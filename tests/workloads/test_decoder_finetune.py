@@ -19,7 +19,7 @@ from trainium_workloads.checkpoint import Checkpoints
 from trainium_workloads.decoder import finetune, make_data, weights
 from trainium_workloads.decoder.configuration import CONFIGURATIONS
 from trainium_workloads.decoder.model import Decoder
-from trainium_workloads.training import backends
+from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Sharded
@@ -147,9 +147,9 @@ def test_the_export_is_a_model_of_transformers(trainings: Trainings, whole: Ende
 
 def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Ended) -> None:
     """Parameters stay in FP32, so the losses are those of FP32 but for the rounding of what is computed."""
-    for sharding in ("full", "none"):
-        arguments = ("--precision", "bf16", "--sharding", sharding, "--batch-size", 8, "--steps-this-run", 2)
-        rounded = trainings(f"bf16-{sharding}", *arguments, ranks=1)
+    for how in ("full", "none"):
+        arguments = ("--precision", "bf16", "--sharding", how, "--batch-size", 8, "--steps-this-run", 2)
+        rounded = trainings(f"bf16-{how}", *arguments, ranks=1)
         assert rounded.losses[2] == pytest.approx(whole.losses[2], abs=0.02)
         assert rounded.losses[2] != whole.losses[2]
 
@@ -188,6 +188,14 @@ def test_what_cannot_run_is_refused(
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
+
+
+def test_what_fsdp_takes_of_precisions() -> None:
+    for precision in ("fp16", "fp8"):
+        with pytest.raises(Refusal, match=f"no --precision {precision}: use bf16"):
+            sharding.check(Options(backend="cuda", precision=precision))  # type: ignore[arg-type]
+    # The launcher sets the variable behind it for every job on Trainium.
+    sharding.check(Options(backend="neuron", precision="bf16", stochastic_rounding=True))
 
 
 def test_a_refusal_of_rank_0_is_that_of_all(trainings: Trainings) -> None:

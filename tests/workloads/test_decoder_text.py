@@ -43,6 +43,13 @@ def test_tokens_are_those_of_transformers(made: Path, tmp_path: Path) -> None:
     assert tokens_of(directory) == expected
 
 
+def test_empty_texts_are_none(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": " "}\n{"text": "one"}\n')
+    row = tokens_of(text.prepare(Source(tmp_path / "a.jsonl", made / "model"), TINY, tmp_path / "cache"))
+    assert row.count(TINY.end) == 2
+    assert row[: len(row) // 2] == row[len(row) // 2 :]
+
+
 def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
     directory = text.prepare(Source(made / "texts", made / "model"), TINY, tmp_path / "cache")
     row = tokens_of(directory)

@@ -124,6 +124,10 @@ REPOSITORIES: Final[Mapping[str, str]] = {
 }
 """Where their weights are, on the Hugging Face Hub."""
 
+LOSS_POSITIONS: Final = 1024
+"""How many positions' logits are in memory at a time. For all 4,096 of one of Qwen3's sequences they and their gradient
+would take 5 GB in FP32: a vocabulary has 151,936 tokens."""
+
 GATED: Final = frozenset({"meta-llama/Llama-2-7b-hf"})
 """Those that the Hub gives only with the token of an account that has accepted the licence."""
 

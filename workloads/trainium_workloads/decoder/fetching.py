@@ -38,7 +38,7 @@ def fetch(source: str, below: Path, environment: Mapping[str, str] = os.environ)
     if name in GATED and not token:
         raise Refusal(
             f"{source} is gated: accept its licence at https://huggingface.co/{name} and give the job a token of that "
-            f"account (trn train --hf-secret NAME; in a container HF_TOKEN or HF_TOKEN_PATH), or stage it before "
+            f"account (HF_TOKEN, or a file that HF_TOKEN_PATH names), or stage it before "
             f"(trn stage {source} --to DIRECTORY --hf-secret NAME) and pass --weights DIRECTORY"
         )
     directory = below / "--".join(["models", *name.split("/"), *([revision.replace("/", "-")] if revision else [])])

@@ -35,6 +35,9 @@ DEFAULTS = Options(
 )
 """The rates that Llama 2 was tuned with are of this size (arXiv 2307.09288, section 3.1: 2e-5, cosine, decay 0.1)."""
 
+_LENGTH = 2048
+"""Tokens of an example, where the model takes so many."""
+
 
 @dataclass(frozen=True)
 class FineTuning:
@@ -135,7 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--column", help="of the texts or messages (default: text, messages or content)")
     data.add_argument("--tokenizer", type=Path, metavar="DIR", help="default: beside the weights")
     data.add_argument("--token-cache", type=Path, metavar="DIR", help="default: tokens, in the output directory")
-    data.add_argument("--seq-len", "--seq_len", type=int, default=2048, help="tokens of an example (%(default)s)")
+    longest = "default: what the model takes, at most 2048"
+    data.add_argument("--seq-len", "--seq_len", type=int, metavar="N", help=f"tokens of an example; {longest}")
     lying = parser.add_argument_group("parallelism")
     lying.add_argument("--sharding", choices=("full", "none"), default="full", help="none: a whole model in each rank")
     lying.add_argument("--tensor-parallel", "--tensor_parallel", type=int, default=1, metavar="N")
@@ -152,7 +156,7 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
         wrong.append("one of --data PATH and --synthetic N is needed")
     if asked.synthetic < 0:
         wrong.append(f"--synthetic must be 1 or more, not {asked.synthetic}")
-    if asked.seq_len < 1:
+    if asked.seq_len is not None and asked.seq_len < 1:
         wrong.append(f"--seq-len must be 1 or more, not {asked.seq_len}")
     if asked.tensor_parallel < 1:
         wrong.append(f"--tensor-parallel must be 1 or more, not {asked.tensor_parallel}")
@@ -171,8 +175,9 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
 def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> FineTuning:
     directory = _weights(asked, options, backend)
     sizes = configurations.named(asked.model)
-    if asked.seq_len > sizes.positions:
-        raise Refusal(f"--seq-len {asked.seq_len} is longer than the {sizes.positions} tokens that {asked.model} takes")
+    length = asked.seq_len or min(_LENGTH, sizes.positions)
+    if length > sizes.positions:
+        raise Refusal(f"--seq-len {length} is longer than the {sizes.positions} tokens that {asked.model} takes")
     beside = weights.configuration_beside(directory) if directory else None
     if beside and _structure(beside) != _structure(sizes):
         raise Refusal(f"--weights {directory} are of another model than --model {asked.model}, by their config.json")
@@ -180,8 +185,8 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
     return FineTuning(
         name=Path(asked.model).name,
         configuration=sizes,
-        data=_data(asked, options, sizes, backend),
-        length=asked.seq_len,
+        data=_data(asked, options, sizes, length, backend),
+        length=length,
         seed=options.seed,
         published=published,
         is_sharded=asked.sharding == "full",
@@ -200,15 +205,17 @@ def _weights(asked: argparse.Namespace, options: Options, backend: Backend) -> P
     return Path(asked.weights)
 
 
-def _data(asked: argparse.Namespace, options: Options, sizes: Configuration, backend: Backend) -> Tokens | Synthetic:
+def _data(
+    asked: argparse.Namespace, options: Options, sizes: Configuration, length: int, backend: Backend
+) -> Tokens | Synthetic:
     if asked.synthetic:
-        return Synthetic(asked.synthetic, asked.seq_len, options.seed)
+        return Synthetic(asked.synthetic, length, options.seed)
     tokenizer = _tokenizer(asked)
     if tokenizer is None:
         raise Refusal("--data needs a tokenizer: --tokenizer DIRECTORY, or --weights of a model that has one")
     source = Source(asked.data, tokenizer, asked.column)
     cache = asked.token_cache or options.output / "tokens"
-    return Tokens(_first(backend, lambda: text.prepare(source, sizes, cache)), asked.seq_len)
+    return Tokens(_first(backend, lambda: text.prepare(source, sizes, cache)), length)
 
 
 def _tokenizer(asked: argparse.Namespace) -> Path | None:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainium_workloads.decoder.configuration import Configuration
-from trainium_workloads.decoder.model import LOSS_POSITIONS
+from trainium_workloads.decoder.configuration import LOSS_POSITIONS, Configuration
 
 _WIDE = 4
 """Bytes of FP32."""

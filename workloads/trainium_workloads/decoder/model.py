@@ -16,12 +16,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from trainium_workloads.decoder.configuration import Configuration
+from trainium_workloads.decoder.configuration import LOSS_POSITIONS, Configuration
 from trainium_workloads.training.refusal import Refusal
-
-LOSS_POSITIONS = 1024
-"""How many positions' logits are in memory at a time. For all 4,096 of one of Qwen3's sequences they and their gradient
-would take 5 GB in FP32: a vocabulary has 151,936 tokens."""
 
 INITIAL_DEVIATION = 0.02
 """Of random weights, as both families' papers' predecessors have it (GPT-2); those that lead back into the residual

@@ -193,7 +193,8 @@ def _texts(found: Iterator[Document], source: Source) -> Iterator[tuple[str, boo
     render: Callable[[Any], str] | None = None
     for document in found:
         if isinstance(document, str):
-            yield document, False
+            if document.strip():
+                yield document, False
             continue
         render = render or chat.renderer(source.tokenizer)
         yield render(document), True

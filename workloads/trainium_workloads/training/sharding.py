@@ -6,6 +6,7 @@ in FP32. A block's parameters are gathered when it runs, in the precision that i
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -170,11 +171,14 @@ class Sharded:
     ) -> dict[str, str]:
         """Writes this rank's files (with facts those of all, too); SHA-256 of each."""
         own_model, own_optimizer = get_state_dict(model, optimizer)
-        distributed_checkpoint.save(
-            {"model": own_model, "optimizer": own_optimizer},
-            storage_writer=FileSystemWriter(part, overwrite=False),
-            process_group=self._hosts,
-        )
+        with warnings.catch_warnings():
+            # PyTorch's writer warns of itself, in each rank.
+            warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
+            distributed_checkpoint.save(
+                {"model": own_model, "optimizer": own_optimizer},
+                storage_writer=FileSystemWriter(part, overwrite=False),
+                process_group=self._hosts,
+            )
         files = sorted(part.glob(f"__{rank}_*"))
         if facts is not None:
             (part / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
@@ -208,7 +212,8 @@ def check(options: Options) -> None:
         )
     if options.precision in ("fp16", "fp8"):
         raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
-    if options.stochastic_rounding:
+    # On Trainium the variable for it is set for every job, and only means what the hardware does to casts.
+    if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
         raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
 
 
