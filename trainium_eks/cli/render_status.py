@@ -14,6 +14,7 @@ from trainium_eks.launch.room import some
 
 if TYPE_CHECKING:
     from trainium_eks.cli.watch_status import JobStatus
+    from trainium_eks.launch.measured import Measured
 
 SHOWN_RESTARTS = 5
 """The last ones."""
@@ -77,6 +78,8 @@ def _details(found: "JobStatus") -> Iterable[RenderableType]:
     job = found.job
     if found.progress is not None:
         yield from steps_lines(found.progress)
+    if found.measured is not None:
+        yield _measured(found.measured)
     if found.nodes:
         yield Text(f"on {some(found.nodes, most=4)}", "dim")
     if job.restarts:
@@ -91,6 +94,17 @@ def _details(found: "JobStatus") -> Iterable[RenderableType]:
     if found.last_lines:
         yield Text("last lines:", "bold")
         yield Padding(Text("\n".join(found.last_lines)), (0, 0, 0, 2))
+
+
+def _measured(shown: "Measured") -> Text:
+    line = Text(f"{100 * shown.useful_fraction:.1f} % of the time since it first ran was useful")
+    if shown.better_seconds is not None and shown.interval_seconds is not None:
+        line.append(
+            f"; a checkpoint takes {duration(shown.save_seconds or 0)}: --checkpoint-seconds "
+            f"{shown.better_seconds:g} would be better than {shown.interval_seconds:g}",
+            "yellow",
+        )
+    return line
 
 
 def _block(found: "JobStatus") -> Text:

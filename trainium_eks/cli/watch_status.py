@@ -15,6 +15,7 @@ from trainium_eks.cli.session import INTERRUPTED, Session
 from trainium_eks.launch import endings, why_not_started
 from trainium_eks.launch.endings import Exit, Restart
 from trainium_eks.launch.identity import annotation
+from trainium_eks.launch.measured import Measured, measured
 from trainium_eks.launch.reason import Reason
 from trainium_eks.launch.scene import Scene, is_bound, is_running, moment
 from trainium_eks.launch.steps import Progress
@@ -55,6 +56,8 @@ class JobStatus:
     """Of the pod that failed first."""
     block_ends: datetime | None
     """End of the Capacity Block that it runs in; None without one."""
+    measured: Measured | None = None
+    """Its useful time; None where nothing can be said of it yet."""
 
     @property
     def failed(self) -> bool:
@@ -74,6 +77,7 @@ class JobStatus:
             "exits": [each.to_json() for each in self.exits],
             "failedRank": self.failed_rank,
             "lastLines": [*self.last_lines],
+            "measured": self.measured.to_json() if self.measured else None,
             "capacityBlockEnds": self.block_ends.isoformat() if self.block_ends else None,
         }
 
@@ -140,18 +144,20 @@ def _status(
     log = _log_of(session, first, pods) if first else []
     cause = endings.root_cause("\n".join(log))
     ends = (job.source["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends"))
+    progress = watch_read.progress_of(session, job, pods) if any(map(is_bound, pods)) else None
     return JobStatus(
         job,
         now,
         waits,
         trouble,
         tuple(str(pod["spec"]["nodeName"]) for pod in pods if is_bound(pod)),
-        watch_read.progress_of(session, job, pods) if any(map(is_bound, pods)) else None,
+        progress,
         tuple(restarts),
         tuple(exits),
         cause[0] if cause else None,
         tuple(log[-LAST_LINES:]),
         moment(ends) if ends else None,
+        measured(job, pods, progress, session.outputs) if progress else None,
     )
 
 

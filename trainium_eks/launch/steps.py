@@ -1,7 +1,8 @@
 """Steps: what a training process says of its progress, one JSON object a line, and what follows from it.
 
 Rank 0 prints ``{"step": 12, "time": 1763000000.1, "loss": 0.5}``, and may add ``steps``, ``tokens_per_second``,
-``checkpoint_step`` and ``checkpoint_time``. torchrun puts a prefix before each line (``[default0]:``).
+``checkpoint_step``, ``checkpoint_time`` and ``checkpoint_seconds`` (how long it took). torchrun puts a prefix before
+each line (``[default0]:``).
 """
 
 import itertools
@@ -39,6 +40,8 @@ class Step:
     tokens_per_second: float | None = None
     checkpoint_step: int | None = None
     checkpoint_time: float | None = None
+    save_seconds: float | None = None
+    """How long the last checkpoint held the training up."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Progress:
     """Step of the last checkpoint; None where no line names one."""
     checkpoint_seconds: float | None
     """Since then."""
+    save_seconds: float | None = None
+    """How long it held the training up; None where no line says."""
 
     @property
     def diverged(self) -> bool:
@@ -79,6 +84,7 @@ class Progress:
             "stalled": self.stalled,
             "checkpointStep": self.checkpoint_step,
             "checkpointSeconds": self.checkpoint_seconds,
+            "saveSeconds": self.save_seconds,
         }
 
 
@@ -104,6 +110,7 @@ def parse(line: str) -> Step | None:
         _number(said.get("tokens_per_second")),
         _whole(said.get("checkpoint_step")),
         _number(said.get("checkpoint_time")),
+        _number(said.get("checkpoint_seconds")),
     )
 
 
@@ -141,6 +148,7 @@ def progress(steps: Sequence[Step], now: float, *, running: bool = True) -> Prog
         running and quiet > stall_seconds(gaps),
         saved.checkpoint_step if saved else None,
         max(now - since, 0.0) if since is not None else None,
+        next((step.save_seconds for step in reversed(steps) if step.save_seconds is not None), None),
     )
 
 

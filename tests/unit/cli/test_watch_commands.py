@@ -12,6 +12,7 @@ from stub_api import StubApi
 from watched_team import Call
 
 from trainium_eks.cli import watch_cancel, watch_jobs, watch_read, watch_status
+from trainium_eks.launch.measured import Measured
 
 
 @pytest.fixture
@@ -144,6 +145,21 @@ def test_status_of_a_run_says_where_it_is(call: Call, api: StubApi, scene: Snaps
     assert code == 0
     assert "running for 8s: 2 of 2 pods run" in out
     assert "step 20 of 100, 1 s a step, 80s left" in out
+
+
+def test_status_says_what_was_useful_and_a_better_interval(
+    call: Call, api: StubApi, scene: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
+    monkeypatch.setattr(watch_status, "measured", lambda *_: Measured(0.975, 12.0, 14400.0, 1200.0))
+    shown = " ".join(call("status", "alpha")[1].split())
+    assert (
+        "97.5 % of the time since it first ran was useful; a checkpoint takes 12s: --checkpoint-seconds 1200" in shown
+    )
+    assert "would be better than 14400" in shown
+    assert json.loads(call("status", "alpha", "--json")[1])["measured"]["betterIntervalSeconds"] == 1200
+    monkeypatch.setattr(watch_status, "measured", lambda *_: Measured(0.975, 12.0, 1200.0, None))
+    assert "97.5 % of the time since it first ran was useful\n" in call("status", "alpha")[1]
 
 
 def test_a_run_that_stands_still_is_said_and_fails_the_command(call: Call, api: StubApi, scene: Snapshot) -> None:
