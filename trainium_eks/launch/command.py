@@ -91,7 +91,7 @@ def shell(job: TrainingJob, place: Place) -> str:
 
 _SIGNALS = [
     "child=",
-    """trap '[ -n "$child" ] || exit 143; again=1; kill -TERM "$child" 2>/dev/null' TERM""",
+    """trap '[ -n "$child" ] || exit 143; again=1; asked=1; kill -TERM "$child" 2>/dev/null' TERM""",
 ]
 _WAIT = [
     "child=$!",
@@ -114,6 +114,7 @@ def _faults(job: TrainingJob, place: Place) -> list[str]:
         return [f'case "$code" in {fault} *) code={RETRYABLE};; esac']
     message = f"fault $faults of this node; --retries {job.retries}: the job ends"
     return [
+        '[ -z "$asked" ] || code=143',
         f'case "$code" in {fault}',
         "*)",
         f'  counted="{job.output}/.faults-{job.submission}-{place.node_rank}"',

@@ -26,6 +26,8 @@ from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.local.releases import training_operator
+from trainium_eks.local.releases.training_operator import Operator, TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.addon_records import ADDONS
@@ -185,6 +187,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     programs = {name: binary.path for name, binary in binaries.items()}
     paths = Paths.of(asked.project, asked.stack)
     volcano = _volcano(plan, paths, reporter.phase)
+    wants_operator = training_operator.is_wanted(plan)
+    operator = Operator.provided(paths, reporter.phase, os.environ) if wants_operator else Operator()
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -207,6 +211,11 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         )
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
+        if wants_operator:
+            reporter.phase("Starting the Training Operator")
+            tally.notes.append(TrainingOperator(paths, reporter.phase).run(operator))
+        elif any(each.name == training_operator.NAME for each in processes.running(paths)):
+            TrainingOperator(paths, reporter.phase).remove()
         tally.notes += settle(plane.get, reporter.phase)
         if isolation := Chosen.load(paths.pods):
             tally.notes += isolation.sentences()
@@ -216,7 +225,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             outputs=outputs,
             started=started,
             changes={kind: dict(counts) for kind, counts in sorted(tally.changes.items())},
-            not_installed={**tally.not_installed, **_kustomizations(graph)},
+            not_installed={**tally.not_installed, **_kustomizations(graph, operator)},
             notes=tuple(tally.notes),
             real_volcano=any(each.name == "vc-controller-manager" for each in processes.running(paths)),
             seconds=time.monotonic() - begun,
@@ -370,9 +379,11 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     return outputs
 
 
-def _kustomizations(graph: Graph) -> dict[str, str]:
+def _kustomizations(graph: Graph, operator: Operator) -> dict[str, str]:
     """What Pulumi's Kubernetes provider builds itself while it runs, and nothing here does."""
     reason = "Pulumi's Kubernetes provider builds it from files that it fetches; not made here"
+    if operator.program is not None:
+        reason = "its program runs on this machine instead of in a Deployment"
     return {each.name: reason for each in graph.of_type("kubernetes:kustomize/v2:Directory")}
 
 

@@ -23,6 +23,7 @@ NAMES = (
     "trn-pod-agent",
     "trn-pod-shim",
     "trn-pod-network",
+    "training-operator",
     "vc-webhook-manager",
     "vc-scheduler",
     "vc-controller-manager",

@@ -5,11 +5,13 @@ For each tool, in this order: PATH; the directory in ``KUBEBUILDER_ASSETS``; the
 modules whose checksums are in ``go.sum``. A tool of one's own counts only if its version fits
 (:meth:`~trainium_eks.local.toolchain.tools.Pins.misfit`).
 
-Volcano's programs come the same ways, but a local cloud does without them where they cannot be had.
+Volcano's programs come the same ways, and Kubeflow's Training Operator for stacks that install it, but a local cloud
+does without them where they cannot be had.
 
 Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only what its caches hold.
     ``TRN_VOLCANO``: ``off``: Volcano's programs are not looked for, and its pods are simulated like all others.
+    ``TRN_TRAINING_OPERATOR``: ``off``: Kubeflow's Training Operator is not looked for.
     ``TRN_CACHE``: another cache directory; see :func:`trainium_eks.local.paths.cache`.
     Go's own variables (``GOPROXY``, ``GOFLAGS``, ``GOCACHE``, ``GOTOOLCHAIN``, ...) and ``HTTPS_PROXY`` as usual.
 
@@ -21,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.local import paths
@@ -30,18 +33,23 @@ from trainium_eks.local.toolchain.download import Origins
 from trainium_eks.local.toolchain.supply import Supply, is_offline
 from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINOR,
+    OPERATOR_TOOLS,
     TOOLS,
     VOLCANO,
     VOLCANO_TOOLS,
     Binary,
+    OperatorPins,
     Origin,
     Pins,
     Platform,
+    Release,
     VolcanoPins,
     parsed,
 )
 
 __all__ = [
+    "OPERATOR_TOOLS",
+    "OPERATOR_VARIABLE",
     "TOOLS",
     "VOLCANO_TOOLS",
     "VOLCANO_VARIABLE",
@@ -52,13 +60,18 @@ __all__ = [
     "Platform",
     "Unavailable",
     "VolcanoPins",
+    "find_operator",
     "find_volcano",
     "provide",
+    "provide_operator",
     "provide_volcano",
 ]
 
 VOLCANO_VARIABLE = "TRN_VOLCANO"
 """Environment variable; ``off`` leaves Volcano's pods simulated."""
+
+OPERATOR_VARIABLE = "TRN_TRAINING_OPERATOR"
+"""Environment variable; ``off`` leaves the Training Operator out."""
 
 PATIENCE_SECONDS = 600.0
 """How long an ``up`` takes it as settled that Volcano's programs cannot be had."""
@@ -171,24 +184,94 @@ def provide_volcano(
     Raises:
         Unavailable: at least one is missing.
     """
-    if environment.get(VOLCANO_VARIABLE, "").lower() == "off":
-        reason = f"PATH: not looked for, {VOLCANO_VARIABLE} is off"
-        raise Unavailable({tool: [reason] for tool in VOLCANO_TOOLS}, "Volcano", [f"unset {VOLCANO_VARIABLE}"])
-    there, reasons = find_volcano(environment, cache, running)
-    if reasons:
-        pins, directory = VolcanoPins(Platform.here()), _volcano_directory(environment, cache)
-        refusal = _Refusal(directory / f"{pins.key}.refused.json")
-        refused = refusal.read(list(reasons), patience_seconds)
+    _unless_off(VOLCANO_VARIABLE, environment, VOLCANO_TOOLS, "Volcano")
+    found = find_volcano(environment, cache, running)
+    pins, directory = VolcanoPins(Platform.here()), _volcano_directory(environment, cache)
+    make = _Make(pins, directory, environment, origins or Origins(), progress, before_building, patience_seconds)
+    return make.rest(VOLCANO_TOOLS, *found, "Volcano", _enabling_volcano())
+
+
+def find_operator(
+    environment: Mapping[str, str] = os.environ,
+    cache: Path | None = None,
+    running: Mapping[str, Path] | None = None,
+) -> tuple[dict[str, Binary], dict[str, list[str]]]:
+    """The Training Operator, if it is on this machine, and otherwise why it is not taken. Asks nobody."""
+    pins, directory = OperatorPins(Platform.here()), _operator_directory(environment, cache)
+    answers = find.Answers(directory / "versions.json")
+    there, reasons = find.installed(OPERATOR_TOOLS, pins, environment, answers, running)
+    there |= find.cached(reasons, pins, directory / pins.key)
+    return there, {tool: tried for tool, tried in reasons.items() if tool not in there}
+
+
+def provide_operator(
+    *,
+    progress: Callable[[str], None],
+    environment: Mapping[str, str] = os.environ,
+    cache: Path | None = None,
+    running: Mapping[str, Path] | None = None,
+    patience_seconds: float = 0.0,
+) -> Mapping[str, Binary]:
+    """Kubeflow's Training Operator, found or built, as :func:`provide_volcano` does.
+
+    Raises:
+        Unavailable: it cannot be had.
+    """
+    whose = "The Training Operator"
+    _unless_off(OPERATOR_VARIABLE, environment, OPERATOR_TOOLS, whose)
+    found = find_operator(environment, cache, running)
+    pins, directory = OperatorPins(Platform.here()), _operator_directory(environment, cache)
+    make = _Make(pins, directory, environment, Origins(), progress, lambda: None, patience_seconds)
+    return make.rest(OPERATOR_TOOLS, *found, whose, [_GO, "leave v1 out of `gpuAddons.trainers`"])
+
+
+def _unless_off(variable: str, environment: Mapping[str, str], tools: Sequence[str], whose: str) -> None:
+    if environment.get(variable, "").lower() == "off":
+        reason = f"PATH: not looked for, {variable} is off"
+        raise Unavailable({tool: [reason] for tool in tools}, whose, [f"unset {variable}"])
+
+
+@dataclass(frozen=True)
+class _Make:
+    """How what is missing of a part is had that a local cloud can do without."""
+
+    pins: Release
+    directory: Path
+    environment: Mapping[str, str]
+    origins: Origins
+    progress: Callable[[str], None]
+    before_building: Callable[[], None]
+    patience_seconds: float
+
+    def rest(
+        self,
+        tools: Sequence[str],
+        there: dict[str, Binary],
+        reasons: Mapping[str, list[str]],
+        whose: str,
+        helps: Sequence[str],
+    ) -> Mapping[str, Binary]:
+        """All tools: those that are there, and the others, for which there are reasons."""
+        if not reasons:
+            return {tool: there[tool] for tool in tools}
+        refusal = _Refusal(self.directory / f"{self.pins.key}.refused.json")
+        refused = refusal.read(list(reasons), self.patience_seconds)
         if not refused:
-            supply = Supply(pins, directory, environment, origins or Origins(), progress, before_building)
+            supply = Supply(
+                self.pins, self.directory, self.environment, self.origins, self.progress, self.before_building
+            )
             made, refused = supply.make(list(reasons))
             there |= made
             # Who goes online wants to be asked again at once.
-            refusal.write({} if is_offline(environment) else refused)
+            refusal.write({} if is_offline(self.environment) else refused)
         if refused:
             tried = {tool: [*reasons[tool], *why] for tool, why in refused.items()}
-            raise Unavailable(tried, "Volcano", _enabling_volcano())
-    return {tool: there[tool] for tool in VOLCANO_TOOLS}
+            raise Unavailable(tried, whose, helps)
+        return {tool: there[tool] for tool in tools}
+
+
+def _operator_directory(environment: Mapping[str, str], cache: Path | None) -> Path:
+    return (cache or paths.cache(environment)) / "training-operator"
 
 
 def _volcano_directory(environment: Mapping[str, str], cache: Path | None) -> Path:
@@ -233,7 +316,7 @@ def _by_reason(reasons: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def _enabling(minor: str) -> list[str]:
     ways = []
     if minor == BUILDABLE_MINOR:
-        ways.append("install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)")
+        ways.append(_GO)
     else:
         ways.append(f"use Kubernetes {BUILDABLE_MINOR}, which can be built from source")
     ways.append("make dl.k8s.io, github.com, get.helm.sh and registry.k8s.io reachable (Linux)")
@@ -241,10 +324,13 @@ def _enabling(minor: str) -> list[str]:
     return ways
 
 
+_GO = "install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)"
+
+
 def _enabling_volcano() -> list[str]:
     major, minor = parsed(VOLCANO)
     return [
-        "install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)",
+        _GO,
         "make Docker Hub reachable: registry-1.docker.io, auth.docker.io, and the stores that it redirects to (Linux)",
         f"put the programs of Volcano {major}.{minor} on PATH",
     ]

@@ -1,4 +1,5 @@
-"""Building from Go modules: those that ``go.mod`` beside this file pins, and Volcano's in ``volcano/go.mod``.
+"""Building from Go modules: those that ``go.mod`` beside this file pins, and those of ``volcano`` and
+``training_operator``.
 
 Go checks every module against ``go.sum``. Its caches are the user's own (``GOCACHE``, ``GOMODCACHE``), so that a
 build that was killed goes on where it was.
@@ -18,7 +19,9 @@ from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINOR,
     HELM,
     KUBERNETES_RELEASES,
+    TRAINING_OPERATOR,
     VOLCANO,
+    OperatorPins,
     Pins,
     Release,
     VolcanoPins,
@@ -35,14 +38,26 @@ PACKAGES = {
     "vc-webhook-manager": "volcano.sh/volcano/cmd/webhook-manager",
     "vc-scheduler": "volcano.sh/volcano/cmd/scheduler",
     "vc-controller-manager": "volcano.sh/volcano/cmd/controller-manager",
+    "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1",
 }
 
-_MODULE = Path(__file__).parent
+_MODULES = {
+    "kubernetes": Path(__file__).parent,
+    "volcano": go_command.VOLCANO_MODULE,
+    "training-operator": go_command.OPERATOR_MODULE,
+}
 _OLDEST_GO = (1, 21)
 """The first that fetches a newer one by itself."""
-_COMPUTING_MINUTES = {"kubernetes": 14, "volcano": 9}
-"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano after Kubernetes
-takes a third of it: its go.mod has the same libraries."""
+_COMPUTING_MINUTES = {"kubernetes": 14, "volcano": 9, "training-operator": 5}
+"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano and the Training
+Operator take a third of it after Kubernetes: their go.mod have the same libraries."""
+
+_OPERATOR = "github.com/kubeflow/training-operator"
+_CERTIFICATES_FILE = "pkg/cert/cert.go"
+_CERTIFICATES_LINE = '\tcertDir                  = "/tmp/k8s-webhook-server/serving-certs"\n'
+_CERTIFICATES_VARIABLE = """
+var certDir = os.TempDir() + "/k8s-webhook-server/serving-certs"
+"""
 
 VOLCANO_APIS = "1.14.0"
 _ADDED_FILE = "pkg/apis/scheduling/v1beta1/added_for_volcano_1_15.go"
@@ -88,7 +103,7 @@ def build(
     """
     if isinstance(pins, Pins) and pins.minor != BUILDABLE_MINOR:
         raise go_command.GoFailed(f"only Kubernetes {BUILDABLE_MINOR} can be built, not {pins.minor}")
-    is_volcano = isinstance(pins, VolcanoPins)
+    release = _release_name(pins)
     go = go_command.found(environment)
     ours = go_command.go_environment(environment, offline)
     module = scratch / "module"
@@ -96,13 +111,15 @@ def build(
         # The package's own directory may be read-only, and Go looks for what is beside go.mod.
         module.mkdir()
         for name in ("go.mod", "go.sum"):
-            shutil.copyfile((go_command.VOLCANO_MODULE if is_volcano else _MODULE) / name, module / name)
+            shutil.copyfile(_MODULES[release] / name, module / name)
     except OSError as error:
         raise store.unwritable(scratch, error) from error
-    if is_volcano:
+    if release == "volcano":
         complete_volcano_apis(module / "apis", scratch, ours)
+    elif release == "training-operator":
+        complete_operator(module / "operator", scratch, ours)
     builder = _Builder(go, module, ours, Throttle(progress))
-    builder.build(tools, link_flags(pins), _COMPUTING_MINUTES["volcano" if is_volcano else "kubernetes"])
+    builder.build(tools, link_flags(pins), _COMPUTING_MINUTES[release])
     files = {tool: module / "out" / _file_name(PACKAGES[tool]) for tool in tools}
     missing = [tool for tool, file in files.items() if not file.is_file()]
     if missing:
@@ -136,8 +153,53 @@ def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, 
         raise store.unwritable(scratch, error) from error
 
 
+def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
+    """Puts the Training Operator's source where its go.mod expects it, with one line changed.
+
+    It waits for certificates in a directory of ``/tmp`` whatever ``TMPDIR`` says, while the webhook server beside it
+    obeys that. So all stacks of a machine would share one: see docs/decisions/0047-kubeflow-objects.md.
+
+    Args:
+        place: a directory that is made.
+        scratch: an existing directory.
+        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
+
+    Raises:
+        go_command.GoFailed: the module cannot be had, or is another one.
+        store.Unwritable: the directories cannot be written.
+    """
+    source = operator_source(scratch, environment)
+    try:
+        for part in ("cmd", "pkg"):
+            shutil.copytree(source / part, place / part, copy_function=shutil.copyfile)
+        shutil.copyfile(source / "go.mod", place / "go.mod")
+        for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
+            directory.chmod(0o755)
+        changed = place / _CERTIFICATES_FILE
+        text = changed.read_text(encoding="utf-8")
+        if text.count(_CERTIFICATES_LINE) != 1:
+            raise go_command.GoFailed(f"{source / _CERTIFICATES_FILE} is not the file that was to be changed")
+        changed.write_text(text.replace(_CERTIFICATES_LINE, "") + _CERTIFICATES_VARIABLE, encoding="utf-8")
+    except OSError as error:
+        raise store.unwritable(scratch, error) from error
+
+
+def operator_source(scratch: Path, environment: Mapping[str, str]) -> Path:
+    """The directory with the Training Operator's source, manifests included; see :func:`.go_command.source`."""
+    version = f"v{TRAINING_OPERATOR}"
+    return go_command.source(_OPERATOR, version, scratch, environment, go_command.OPERATOR_MODULE)
+
+
+def _release_name(pins: Release) -> str:
+    if isinstance(pins, VolcanoPins):
+        return "volcano"
+    return "training-operator" if isinstance(pins, OperatorPins) else "kubernetes"
+
+
 def link_flags(pins: Release) -> str:
     """What the projects' own builds write into their binaries: the version that they answer with."""
+    if isinstance(pins, OperatorPins):
+        return "-s -w"
     if not isinstance(pins, Pins):
         return f"-s -w -X volcano.sh/volcano/pkg/version.Version=v{VOLCANO}"
     major, minor = pins.minor.split(".")

@@ -25,6 +25,7 @@ from trainium_eks.local.toolchain.tools import (
     ETCD,
     HELM,
     KWOK_IMAGE_DIGEST,
+    OPERATOR_TOOLS,
     VOLCANO_IMAGE_DIGESTS,
     VOLCANO_TOOLS,
     Pins,
@@ -113,6 +114,9 @@ def source(tool: str, pins: Release, origins: Origins) -> File | Image | str:
     """Where a tool is published, or why it is not."""
     version, system, architecture = pins.version(tool), pins.platform.system, pins.platform.architecture
     where = str(pins.platform)
+    if tool in OPERATOR_TOOLS:
+        # Its image's program looks for its certificates in a directory of the whole machine (build.py).
+        return "there is none; it is built"
     if version is None:
         return f"no known release of Kubernetes {pins.minor}" if isinstance(pins, Pins) else "no known release"
     if system not in ("linux", "darwin") or architecture not in ("amd64", "arm64"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.toolchain import store
-from trainium_eks.local.toolchain.tools import VOLCANO_TOOLS, Binary, Origin, Release
+from trainium_eks.local.toolchain.tools import OPERATOR_TOOLS, VOLCANO_TOOLS, Binary, Origin, Release
 
 _ASK_SECONDS = 10.0
 
@@ -23,8 +23,11 @@ _QUESTIONS = {"kubectl": ("version", "--client"), "helm": ("version", "--short")
 
 _VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)")
 
-_VOLCANO_MODULE = re.compile(rb"\n(?:mod|dep)\tvolcano\.sh/volcano\tv(?!0\.0\.0)(\d+\.\d+\.\d+)")
+_MODULE_VERSION = r"\n(?:mod|dep)\t{}\tv(?!0\.0\.0)(\d+\.\d+\.\d+)"
 """What Go writes into a program of the modules that it was built from."""
+
+_MACHINES_DIRECTORY = b"/tmp/k8s-webhook-server/serving-certs"
+"""In a Training Operator that was built as it is: all of a machine would read one another's certificates there."""
 
 
 class Silent(Exception):  # noqa: N818 - reads as what it is where it is raised
@@ -130,11 +133,13 @@ def cached(tools: Iterable[str], pins: Release, directory: Path) -> dict[str, Bi
 
 
 def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
-    """The version that a tool says it has, such as ``1.35.4``.
+    """The version that a tool says it has, such as ``1.35.4``; the Training Operator has no such option.
 
     Raises:
         Silent: it cannot be run, fails, says no version or does not answer in time.
     """
+    if tool in OPERATOR_TOOLS:
+        return _operator_version(path)
     try:
         done = subprocess.run(
             [path, *_QUESTIONS.get(tool, ("--version",))],
@@ -156,16 +161,28 @@ def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
     match = _VERSION.search(done.stdout)
     if not match:
         # Volcano built without its Makefile says "Not provided"; Go has noted which source it was.
-        if tool in VOLCANO_TOOLS and (built_from := _volcano_module(path)):
+        if tool in VOLCANO_TOOLS and (built_from := _built_from("volcano.sh/volcano", path)):
             return built_from
         raise Silent(f"does not say its version: {done.stdout.strip()[:80]!r}")
     return match[1]
 
 
-def _volcano_module(path: Path) -> str:
+def _operator_version(path: Path) -> str:
+    found = _built_from("github.com/kubeflow/training-operator", path)
+    if not found:
+        raise Silent("is not built from the module github.com/kubeflow/training-operator")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content.find(_MACHINES_DIRECTORY) >= 0:
+            raise Silent(f"reads certificates in {_MACHINES_DIRECTORY.decode()}, which all stacks would share")
+    return found
+
+
+def _built_from(module: str, path: Path) -> str:
+    """The version of a Go module that a program was built from; empty where it does not say."""
+    pattern = re.compile(_MODULE_VERSION.format(re.escape(module)).encode())
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            found = _VOLCANO_MODULE.search(content)
+            found = pattern.search(content)
             return found[1].decode() if found else ""
     except (OSError, ValueError):
         return ""

@@ -11,6 +11,9 @@ from trainium_eks.local.toolchain import store
 VOLCANO_MODULE = Path(__file__).parent / "volcano"
 """Volcano's ``go.mod`` and ``go.sum``, and the checksums of the modules whose sources are read (``sources.sum``)."""
 
+OPERATOR_MODULE = Path(__file__).parent / "training_operator"
+"""The same for Kubeflow's Training Operator."""
+
 _SHOWN_LINES = 12
 
 _HINTS = (
@@ -57,7 +60,9 @@ def found(environment: Mapping[str, str]) -> str:
     return go
 
 
-def source(module: str, version: str, scratch: Path, environment: Mapping[str, str]) -> Path:
+def source(
+    module: str, version: str, scratch: Path, environment: Mapping[str, str], sums: Path = VOLCANO_MODULE
+) -> Path:
     """The directory with a module's source, which Go fetches if need be and checks against ``sources.sum``.
 
     Args:
@@ -65,6 +70,7 @@ def source(module: str, version: str, scratch: Path, environment: Mapping[str, s
         version: with the ``v``.
         scratch: an existing directory; gets one more in it.
         environment: as :func:`go_environment` gives it.
+        sums: directory of ``sources.sum``.
 
     Raises:
         GoFailed: it cannot be had.
@@ -75,7 +81,7 @@ def source(module: str, version: str, scratch: Path, environment: Mapping[str, s
     try:
         place.mkdir()
         (place / "go.mod").write_text(f"module source\n\ngo 1.21\n\nrequire {module} {version}\n")
-        shutil.copyfile(VOLCANO_MODULE / "sources.sum", place / "go.sum")
+        shutil.copyfile(sums / "sources.sum", place / "go.sum")
     except OSError as error:
         raise store.unwritable(scratch, error) from error
     try:

@@ -39,6 +39,12 @@ VOLCANO_IMAGE_DIGESTS: Mapping[str, str] = {}
 """Tool to the digest (``sha256:…``) of its image of that version, for all platforms, where somebody publishes it.
 Volcano does not, so its tags are trusted the first time: see docs/decisions/0034-volcano-for-everyone.md."""
 
+TRAINING_OPERATOR = "1.9.3"
+"""The version that the stacks install; a test compares them."""
+
+OPERATOR_TOOLS = ("training-operator",)
+"""What runs PyTorchJobs, for stacks that install it."""
+
 Origin = Literal["PATH", "KUBEBUILDER_ASSETS", "running", "cache", "download", "build"]
 
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -49,7 +55,7 @@ class Binary:
     """A tool that can be run."""
 
     name: str
-    """One of :data:`TOOLS` or :data:`VOLCANO_TOOLS`."""
+    """One of :data:`TOOLS`, :data:`VOLCANO_TOOLS` or :data:`OPERATOR_TOOLS`."""
     path: Path
     """Absolute."""
     origin: Origin
@@ -118,6 +124,27 @@ class VolcanoPins:
         ours = parsed(VOLCANO)
         fits = tool in VOLCANO_TOOLS and parsed(version) == ours
         return "" if fits else f"must be {ours[0]}.{ours[1]}, as the chart"
+
+
+@dataclass(frozen=True)
+class OperatorPins:
+    """The version of Kubeflow's Training Operator."""
+
+    platform: Platform
+
+    @property
+    def key(self) -> str:
+        """See :class:`Release`."""
+        return f"training-operator-{TRAINING_OPERATOR}_{self.platform}"
+
+    def version(self, tool: str) -> str | None:
+        """See :class:`Release`."""
+        return TRAINING_OPERATOR if tool in OPERATOR_TOOLS else None
+
+    def misfit(self, tool: str, version: str) -> str:
+        """See :class:`Release`."""
+        fits = tool in OPERATOR_TOOLS and version == TRAINING_OPERATOR
+        return "" if fits else f"must be {TRAINING_OPERATOR}, as the stacks install"
 
 
 @dataclass(frozen=True)

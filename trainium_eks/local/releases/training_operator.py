@@ -1,0 +1,283 @@
+"""Kubeflow's Training Operator as a real process, for a stack that installs it (``gpuAddons.trainers: [v1]``).
+
+On AWS it comes by a kustomization (decision 8). Of that a local cloud has what PyTorchJobs need: their definition and
+their webhook, out of the operator's own module. Its Deployment is this process. It makes its certificates itself, and
+they are put where it reads them, as the kubelet would.
+"""
+
+import base64
+import os
+import re
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.local import toolchain
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.control_plane.ports import free_port
+from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.toolchain import build, go_command, store
+from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.model import namespaces
+
+NAME = "training-operator"
+"""Of the process, of its Service and of what a stack's plan calls it at the end."""
+
+READY_SECONDS = 90.0
+"""How long it may take to answer: seconds on an idle machine."""
+
+_SECRET, _WEBHOOKS = f"{NAME}-webhook-cert", f"validator.{NAME}.kubeflow.org"
+_RESOURCE = "pytorchjobs"
+_OURS = {"trainium-eks/local": NAME}
+_CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What is needed to run it, or why it cannot be had."""
+
+    program: Path | None = None
+    manifests: tuple[Mapping[str, Any], ...] = ()
+    """The definition of PyTorchJobs, and the webhooks as upstream has them."""
+    missing: str = ""
+
+    @staticmethod
+    def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> "Operator":
+        """The one on PATH, the one that this stack runs, or what the toolchain can build.
+
+        Args:
+            paths: the stack's files.
+            progress: told when it takes time.
+            environment: of the caller.
+        """
+        if environment.get(toolchain.OPERATOR_VARIABLE, "").lower() == "off":
+            return Operator(missing=f"{toolchain.OPERATOR_VARIABLE} is off")
+        running = {each.name: Path(each.command[0]) for each in processes.running(paths) if each.name == NAME}
+        try:
+            found = toolchain.provide_operator(
+                progress=progress,
+                environment=environment,
+                running=running,
+                patience_seconds=toolchain.PATIENCE_SECONDS,
+            )
+            return Operator(found[NAME].path, manifests(environment))
+        except toolchain.Unavailable as error:
+            return Operator(missing=f"{NAME} could not be found or built ({error.last})")
+        except (go_command.GoFailed, store.Unwritable) as error:
+            return Operator(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
+
+
+def is_wanted(graph: Graph) -> bool:
+    """Whether a stack installs it."""
+    return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
+
+
+def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+    """What of upstream's manifests is made here, out of the Go module that the program is built from.
+
+    Raises:
+        go_command.GoFailed: Go or the module cannot be had.
+        store.Unwritable: there is no room for scratch files.
+    """
+    ours = go_command.go_environment(environment, is_offline(environment))
+    try:
+        with tempfile.TemporaryDirectory(prefix="trn-operator-") as scratch:
+            base = build.operator_source(Path(scratch), ours) / "manifests" / "base"
+        files = (base / "crds" / f"kubeflow.org_{_RESOURCE}.yaml", base / "webhook" / "manifests.yaml")
+        return tuple(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files)
+    except OSError as error:
+        raise store.unwritable(Path(tempfile.gettempdir()), error) from error
+
+
+class TrainingOperator:
+    """The operator of a stack. One thread at a time.
+
+    Args:
+        paths: the stack's files.
+        waiting: told, in a line, what takes longer than a moment.
+    """
+
+    def __init__(self, paths: Paths, waiting: Callable[[str], None]) -> None:
+        self._paths = paths
+        self._api = Api.connect(paths.kubeconfig)
+        self._waiting = waiting
+        self._home = paths.root / NAME
+
+    def run(self, operator: Operator) -> str:
+        """Makes what it needs, starts it where it does not run as it should, and waits until it answers.
+
+        Returns:
+            What to tell the user.
+
+        Raises:
+            LocalError: it ends or does not answer in time, with the end of its log.
+        """
+        if operator.program is None:
+            self.remove()
+            return f"PyTorchJobs are not run: {operator.missing}"
+        before = next((each for each in processes.running(self._paths) if each.name == NAME), None)
+        if before is not None and not self._is_current(before, operator.program):
+            processes.stop(self._paths, [NAME])
+            before = None
+        webhook = _port(before, "webhook-server-port") if before else free_port(set())
+        health = _port(before, "health-probe-bind-address") if before else free_port({webhook})
+        objects = Objects(self._api, self._waiting)
+        for manifest in _objects(operator.manifests, webhook):
+            objects.apply(manifest, timeout_seconds=READY_SECONDS)
+        process = before or self._start(operator.program, webhook, health)
+        self._await(process, health)
+        return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
+
+    def remove(self) -> None:
+        """Ends it, and takes away what was made for it."""
+        processes.stop(self._paths, [NAME])
+        home = ObjectReference("v1", "Namespace", "", namespaces.TRAINING_OPERATOR)
+        found = self._api.get(home)
+        if found is None or not _OURS.items() <= (found["metadata"].get("labels") or {}).items():
+            return
+        webhooks = "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"
+        self._api.delete(ObjectReference(*webhooks, "", _WEBHOOKS))
+        definition = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+        objects = Objects(self._api, self._waiting)
+        for each in (ObjectReference(*definition, "", f"{_RESOURCE}.kubeflow.org"), home):
+            objects.delete(each, timeout_seconds=READY_SECONDS)
+
+    def _is_current(self, running: Running, program: Path) -> bool:
+        return running.command[0] == str(program) and program.stat().st_mtime <= running.started
+
+    def _start(self, program: Path, webhook: int, health: int) -> Running:
+        arguments = [
+            f"--kubeconfig={self._paths.kubeconfig}",
+            "--gang-scheduler-name=volcano",
+            "--enable-scheme=pytorchjob",
+            f"--webhook-server-port={webhook}",
+            f"--health-probe-bind-address={HOST}:{health}",
+            "--metrics-bind-address=0",
+        ]
+        try:
+            (self._home / _CERTIFICATES).mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise unwritable(error, self._home) from error
+        environment = {"MY_POD_NAMESPACE": namespaces.TRAINING_OPERATOR, "TMPDIR": str(self._home)}
+        return processes.start(self._paths, NAME, [program, *arguments], environment)
+
+    # --- Waiting --------------------------------------------------------------------------------------------------
+
+    def _await(self, process: Running, health: int) -> None:
+        begun = time.monotonic()
+        told = False
+        while waits_for := self._not_ready(health):
+            if processes.exit_code(process) is not None or not psutil.pid_exists(process.pid):
+                raise LocalError(f"{NAME} has ended:\n{processes.last_lines(self._paths, NAME)}")
+            if time.monotonic() - begun > READY_SECONDS:
+                log = processes.last_lines(self._paths, NAME)
+                raise LocalError(f"{NAME} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
+            if not told and time.monotonic() - begun > 2.0:
+                self._waiting(waits_for)
+                told = True
+            time.sleep(_LOOK_SECONDS)
+
+    def _not_ready(self, health: int) -> str:
+        """What it waits for; empty when its webhook answers."""
+        if not self._mount():
+            return f"{NAME} has not made its certificates"
+        try:
+            with _straight().open(f"http://{HOST}:{health}/readyz", timeout=2) as answer:
+                if answer.status != 200:
+                    return f"{NAME} is not ready"
+        except (urllib.error.URLError, OSError):
+            return f"{NAME} is not ready"
+        try:
+            self._api.create(_PROBE, dry_run=True)
+        except ApiError as error:
+            return error.message
+        return ""
+
+    def _mount(self) -> bool:
+        """Puts the certificates of the Secret where a kubelet would: the operator waits for them."""
+        secret = self._api.get(ObjectReference("v1", "Secret", namespaces.TRAINING_OPERATOR, _SECRET))
+        data = (secret or {}).get("data") or {}
+        if not {"tls.crt", "tls.key"} <= data.keys():
+            return False
+        directory = self._home / _CERTIFICATES
+        try:
+            # The certificate last: it is looked for.
+            for name in ("tls.key", "tls.crt"):
+                content, file = base64.b64decode(data[name]), directory / name
+                if not file.exists() or file.read_bytes() != content:
+                    part = file.with_suffix(".part")
+                    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
+                        sink.write(content)
+                    part.replace(file)
+        except OSError as error:
+            raise unwritable(error, directory) from error
+        return True
+
+
+def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[str, Any]]:
+    """What is made, in this order."""
+    definition, webhooks = upstream
+    home = namespaces.TRAINING_OPERATOR
+    mine = [_answered_here(each, port) for each in webhooks["webhooks"] if each["rules"][0]["resources"] == [_RESOURCE]]
+    return [
+        dict(definition),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": dict(_OURS)}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _SECRET, "namespace": home}},
+        # The API server asks a webhook's Service by its name; this one leads to this machine's process.
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": NAME, "namespace": home},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        },
+        {
+            "apiVersion": webhooks["apiVersion"],
+            "kind": webhooks["kind"],
+            "metadata": {"name": _WEBHOOKS},
+            "webhooks": mine,
+        },
+    ]
+
+
+def _answered_here(webhook: Mapping[str, Any], port: int) -> dict[str, Any]:
+    service = webhook["clientConfig"]["service"]
+    moved = {**service, "name": NAME, "namespace": namespaces.TRAINING_OPERATOR, "port": port}
+    return {**webhook, "clientConfig": {"service": moved}}
+
+
+_PROBE = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "trn-probe", "namespace": "default"},
+    "spec": {
+        "pytorchReplicaSpecs": {
+            "Worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "pytorch", "image": "none"}]}}}
+        }
+    },
+}
+
+
+def _port(running: Running, flag: str) -> int:
+    found = next(re.search(r"(\d+)$", each) for each in running.command if each.startswith(f"--{flag}="))
+    assert found is not None, "it was started here"
+    return int(found[1])
+
+
+def _straight() -> urllib.request.OpenerDirector:
+    """A proxy of the environment does not reach this machine's own loopback."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
