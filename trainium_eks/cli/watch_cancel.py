@@ -15,7 +15,7 @@ from trainium_eks.cli import output, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
-from trainium_eks.launch.watched import WatchedJob
+from trainium_eks.launch.watched import WatchedJob, templates
 from trainium_eks.model.problems import nearest
 
 MARGIN_SECONDS = 30.0
@@ -92,7 +92,7 @@ def _agree(seat: Seat, session: Session, wanted: Sequence[WatchedJob]) -> None:
 
 def _end(session: Session, job: WatchedJob, seat: Seat) -> Ended:
     pods = watch_read.pods_of(session, job)
-    progress = watch_read.progress_of(session, job, pods) if pods and job.is_gang else None
+    progress = watch_read.progress_of(session, job, pods) if pods and job.trains else None
     grace = max((_grace_seconds(pod) for pod in pods), default=0)
     if pods and not seat.as_json:
         waits = f"{len(pods)} pod{'' if len(pods) == 1 else 's'} of {job.name} get SIGTERM and up to {grace} s"
@@ -126,10 +126,10 @@ def _await_end(session: Session, job: WatchedJob, seconds: float) -> int:
 
 def _output(session: Session, job: WatchedJob) -> str:
     """Where it writes: ``TRN_OUTPUT_DIR``, or where ``trn train`` sets it."""
-    if not job.is_gang or not session.namespace.claim:
+    if not session.namespace.claim:
         return ""
-    for task in job.source["spec"].get("tasks") or ():
-        for container in task["template"]["spec"].get("containers") or ():
+    for template in templates(job.source) if job.trains else ():
+        for container in template["spec"].get("containers") or ():
             for variable in container.get("env") or ():
                 if variable.get("name") == "TRN_OUTPUT_DIR" and variable.get("value"):
                     return str(variable["value"])

@@ -120,7 +120,7 @@ def choose(job: WatchedJob, options: LogOptions) -> Wanted:
     if options.previous and options.follow:
         raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
     query = _query(options)
-    if not job.is_gang:
+    if not job.names_its_pods:
         return Wanted(None, {}, None, query)
     launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     names = pod_names(job.source, launcher)

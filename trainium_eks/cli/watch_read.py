@@ -14,7 +14,7 @@ from trainium_eks.cli.session import Session, open_session, told
 from trainium_eks.launch.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
 from trainium_eks.launch.scene import Scene, scene
 from trainium_eks.launch.steps import Progress, parse_all, progress
-from trainium_eks.launch.watched import WatchedJob, watched
+from trainium_eks.launch.watched import WatchedJob, owner_of, watched
 from trainium_eks.local.changes import LocalError
 from trainium_eks.model.problems import nearest
 
@@ -177,13 +177,12 @@ def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Pr
 
 def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, Progress]:
     """Job to where its run is, for gangs that have begun."""
-    begun = [job for job in found if job.is_gang and job.state in ("Running", "Completed", "Failed")]
+    begun = [job for job in found if job.trains and job.state in ("Running", "Completed", "Failed")]
     if not begun:
         return {}
     pods: dict[str, list[Object]] = {}
     for pod in session.api.list("v1", "Pod", namespace=session.namespace.name):
-        owner = (pod["metadata"].get("labels") or {}).get("volcano.sh/job-name", "")
-        pods.setdefault(owner, []).append(pod)
+        pods.setdefault(owner_of(pod), []).append(pod)
     with ThreadPoolExecutor(THREADS) as pool:
         said = [*pool.map(lambda job: progress_of(session, job, pods.get(job.name, [])), begun)]
         return {job.name: where for job, where in zip(begun, said, strict=True) if where is not None}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.checks.cluster import Object, name_of
-from trainium_eks.launch.identity import REPLICA_LABEL, TASK_INDEX_LABEL, by_process_rank
+from trainium_eks.launch.identity import REPLICA_INDEX_LABEL, REPLICA_LABEL, TASK_INDEX_LABEL, by_process_rank
 
 _LOCAL_RANK = re.compile(r"\[(?:[A-Za-z][\w-]*?)?(\d+)\]:")
 """What torchrun puts before each line with ``--tee 3``: ``[default0]:``, or ``[0]:`` where the role has no name."""
@@ -55,10 +55,10 @@ def seconds(text: str) -> int | None:
 
 
 def pod_names(job: Object, launcher: str = "torchrun") -> list[str]:
-    """The names of a Volcano job's pods, whether they exist or not, that of rank 0 first.
+    """The names of a job's pods, whether they exist or not, that of rank 0 first.
 
     Args:
-        job: of either shape.
+        job: a Volcano job of either shape, or a PyTorchJob.
         launcher: see :func:`by_process_rank`.
     """
     return [name_of(pod) for pod in by_process_rank(_to_be(job), launcher)]
@@ -70,7 +70,11 @@ def node_ranks(job: Object, launcher: str = "torchrun") -> dict[str, int]:
 
 
 def _to_be(job: Object) -> Iterable[Mapping[str, Any]]:
-    """As much of each pod as tells its place. Volcano names them ``<job>-<task>-<index>``."""
+    """As much of each pod as tells its place. Volcano names them ``<job>-<task>-<index>``, the Training Operator
+    ``<job>-worker-<index>``."""
+    workers = (job["spec"].get("pytorchReplicaSpecs") or {}).get("Worker") or {"replicas": 0}
+    for index in range(int(workers.get("replicas", 1))):
+        yield {"metadata": {"name": f"{name_of(job)}-worker-{index}", "labels": {REPLICA_INDEX_LABEL: str(index)}}}
     for number, task in enumerate(job["spec"].get("tasks") or ()):
         template = (task.get("template") or {}).get("metadata") or {}
         shape = template.get("labels") or {}

@@ -61,16 +61,23 @@ def _template(job: TrainingJob, labels: dict[str, str]) -> dict[str, Any]:
     volcano_job.complete_pod(pod, job)
     spec = pod["spec"]
     del spec["restartPolicy"]  # the operator's, by the policy above
-    spec |= scheduling(job)
+    schedule(spec, job)
     container = spec["containers"][0]
     container["ports"][0]["name"] = PORT_NAME
     container["env"].append(from_label(NODE_RANK, REPLICA_INDEX_LABEL))
     return pod
 
 
-def scheduling(job: TrainingJob) -> dict[str, str]:
-    """Where a pod says itself what Volcano's controllers give to the pods of their jobs."""
-    return {"schedulerName": SCHEDULER, **({"priorityClassName": job.priority_class} if job.priority_class else {})}
+def schedule(spec: dict[str, Any], job: TrainingJob) -> None:
+    """Makes a pod's spec say itself what Volcano's controllers give to the pods of their jobs."""
+    spec["schedulerName"] = SCHEDULER
+    if job.priority_class:
+        spec["priorityClassName"] = job.priority_class
+    # The API server makes requests of limits in pods alone. What the PodGroup needs is summed up from the template's
+    # requests, and without its devices a gang would be let into a queue that has none for it.
+    resources = spec["containers"][0]["resources"]
+    devices = {name: resources["limits"][name] for name in job.resources.devices}
+    resources["requests"] = {**resources["requests"], **devices}
 
 
 def from_label(variable: str, label: str) -> dict[str, Any]:

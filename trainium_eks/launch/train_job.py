@@ -12,7 +12,7 @@ from trainium_eks.launch.command import ATTEMPT, NODE_RANK, place_by_label
 from trainium_eks.launch.environment import environment
 from trainium_eks.launch.identity import COMPLETION_INDEX_LABEL, KIND_LABEL, RESTART_LABEL, TRAINER_API
 from trainium_eks.launch.job import REFUSED, TrainingJob
-from trainium_eks.launch.pytorch_job import app_labels, from_label, scheduling
+from trainium_eks.launch.pytorch_job import app_labels, from_label, schedule
 from trainium_eks.model.admission import QUEUE_ANNOTATION
 
 NODE = "node"
@@ -83,7 +83,7 @@ def _template(job: TrainingJob) -> dict[str, Any]:
     pod = volcano_job.plain_pod(job, NODE, place, environment(job), app_labels(job))
     volcano_job.complete_pod(pod, job)
     spec = pod["spec"]
-    spec |= scheduling(job)
+    schedule(spec, job)
     spec["containers"][0]["env"] += [
         from_label(NODE_RANK, COMPLETION_INDEX_LABEL),
         from_label(ATTEMPT, RESTART_LABEL),

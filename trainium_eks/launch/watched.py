@@ -55,6 +55,16 @@ class WatchedJob:
         return f"{_POD_LABELS.get(str(self.source.get('apiVersion')), 'batch.kubernetes.io/job-name')}={self.name}"
 
     @property
+    def trains(self) -> bool:
+        """Whether it is a gang of any form, whose rank 0 tells where its run is."""
+        return self.source.get("apiVersion") in _POD_LABELS
+
+    @property
+    def names_its_pods(self) -> bool:
+        """Whether its pods' names tell their places; those of Kubernetes' own jobs, and so of JobSet, end by chance."""
+        return self.source.get("apiVersion") in (JOB_API, PYTORCH_API)
+
+    @property
     def is_gang(self) -> bool:
         """Whether it is a job of Volcano, with a queue and ranks."""
         return self.source.get("apiVersion") == JOB_API
@@ -99,6 +109,18 @@ def watched(
     found += [_of_pytorch(job) for job in pytorch]
     found += [_of_trainer(job) for job in trainer]
     return sorted(found, key=lambda job: (job.created, job.name), reverse=True)
+
+
+def owner_of(pod: Object) -> str:
+    """The name of the gang that a pod belongs to; empty for another pod."""
+    labels = labels_of(pod)
+    return next((str(labels[label]) for label in _POD_LABELS.values() if label in labels), "")
+
+
+def templates(job: Object) -> list[Object]:
+    """Of the pods of a Volcano job or a PyTorchJob; a TrainJob's stand in its runtime."""
+    parts = [*(job["spec"].get("tasks") or ()), *(job["spec"].get("pytorchReplicaSpecs") or {}).values()]
+    return [part["template"] for part in parts]
 
 
 def of(job: Object) -> WatchedJob:

@@ -33,8 +33,13 @@ def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
     wanted = _job(form, has_workspace=True, priority_class="training-high")
     pod, volcanos = _template(forms.objects(wanted)), volcano_job.manifest(wanted)["spec"]["tasks"][1]["template"]
     container, theirs = pod["spec"]["containers"][0], volcanos["spec"]["containers"][0]
-    same = ("image", "resources", "volumeMounts", "securityContext", "workingDir", "terminationMessagePolicy")
+    same = ("image", "volumeMounts", "securityContext", "workingDir", "terminationMessagePolicy")
     assert [container[field] for field in same] == [theirs[field] for field in same]
+    assert container["resources"]["limits"] == theirs["resources"]["limits"]
+    # With those alone that the API server would fill in, in pods: by them the PodGroup is reckoned.
+    devices = {name: theirs["resources"]["limits"][name] for name in wanted.resources.devices}
+    assert devices["nvidia.com/gpu"] == "8"
+    assert container["resources"]["requests"] == {**theirs["resources"]["requests"], **devices}
     same = ("volumes", "initContainers", "nodeSelector", "serviceAccountName", "securityContext")
     assert [pod["spec"][field] for field in same] == [volcanos["spec"][field] for field in same]
     assert pod["spec"]["terminationGracePeriodSeconds"] == wanted.grace_seconds

@@ -1,0 +1,158 @@
+"""PyTorchJobs by the real Training Operator and the real Volcano, submitted as a researcher on simulated p4d nodes."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from local_project import LocalProject
+
+from trainium_eks.local import toolchain
+from trainium_eks.model.versions import KUBERNETES
+
+GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
+SECONDS = 90.0
+SUM = ("train", "--as", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")
+
+
+class Team:
+    """A researcher of the stack's team."""
+
+    def __init__(self, project: LocalProject) -> None:
+        self.project = project
+        self._kubectl = str(toolchain.provide(KUBERNETES, progress=lambda _: None)["kubectl"].path)
+        self._kubeconfig = project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+
+    def trn(self, *arguments: str) -> str:
+        shown = self.project.trn(*arguments)
+        assert shown.returncode == 0, (arguments, shown.stderr, shown.stdout)
+        return shown.stdout
+
+    def submit(self, name: str, *arguments: str, options: tuple[str, ...] = ()) -> None:
+        self.trn(*SUM, "--name", name, "--detach", *options, "--", *arguments)
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        command = [self._kubectl, f"--kubeconfig={self._kubeconfig}", "-n", "training", *arguments]
+        shown = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+        assert shown.returncode == 0, shown.stderr
+        return shown.stdout
+
+    def get(self, *arguments: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", *arguments, "-o", "json"))["items"]
+        return found
+
+    def pods(self, job: str) -> dict[str, dict[str, Any]]:
+        found = self.get("pods", "-l", f"training.kubeflow.org/job-name={job}")
+        return {each["metadata"]["name"]: each for each in found}
+
+    def state(self, job: str) -> str:
+        return str(json.loads(self.project.trn("status", job, "--json").stdout)["job"]["state"])
+
+    def until(self, done: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + SECONDS
+        while not done():
+            assert time.monotonic() < deadline, f"within {SECONDS:.0f} s not: {what}"
+            time.sleep(0.3)
+
+
+@pytest.fixture(scope="module")
+def team(
+    binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Team]:
+    """A local cloud with Volcano and the operator. Built the first time, which takes a minute or two: that is shown."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def progress(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
+
+    _, missing = toolchain.find_volcano()
+    if missing:
+        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+    try:
+        toolchain.provide_operator(progress=progress)
+    except toolchain.Unavailable as error:
+        pytest.skip(f"no Training Operator: {error.last}")
+    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("operator"))
+    switches = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_TRAINING_OPERATOR": ""}
+    project = LocalProject(project.path, switches)
+    project.configure("local", nodeGroups=[GROUP])
+    try:
+        up = project.trn("local", "up")
+        assert up.returncode == 0, up.stderr[-3000:]
+        if "vc-scheduler" not in project.processes("local"):
+            pytest.skip("no Volcano on this machine")
+        assert "The Training Operator runs for real (started)" in up.stdout + up.stderr
+        yield Team(project)
+    finally:
+        project.trn("local", "down")
+        assert project.processes("local") == []
+
+
+def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
+    shown = team.trn(*SUM, "--name", "whole", "--", "--steps", "10")
+    assert "rank 1: the gradients' sum is 3; 2 of 2 ranks agree" in team.trn("logs", "whole", "--all")
+    assert '"step": 10' in shown
+    assert "10/10" in team.trn("jobs")
+    assert team.state("whole") == "Completed"
+    assert "has ended and is removed" in team.trn("cancel", "whole")
+    assert team.pods("whole") == {}
+
+
+def test_it_is_a_gang_in_its_queue_and_goes_on_after_a_rank_was_killed(team: Team) -> None:
+    team.submit("gang", "--steps", "100")
+    team.until(lambda: team.state("gang") == "Running", "the gang runs")
+    [group] = [each for each in team.get("podgroups.scheduling.volcano.sh") if each["metadata"]["name"] == "gang"]
+    assert (group["spec"]["queue"], group["spec"]["minMember"]) == ("test", 2)
+    assert group["spec"]["minResources"]["nvidia.com/gpu"] == "16"
+    before = team.pods("gang")
+    assert {each["spec"]["schedulerName"] for each in before.values()} == {"volcano"}
+    assert len({each["spec"]["nodeName"] for each in before.values()}) == 2
+    team.until(lambda: '"checkpoint_step": 10' in team.trn("logs", "gang"), "there is a checkpoint")
+    kill = "pkill -9 -f -- '-u -m [t]rainium_workloads.gradient_sum'"
+    team.project.trn("local", "exec", "gang-worker-1", "-n", "training", "--", "sh", "-c", kill)
+
+    def all_are_new() -> bool:
+        now = team.pods("gang")
+        return len(now) == 2 and all(now[name]["metadata"]["uid"] != before[name]["metadata"]["uid"] for name in now)
+
+    team.until(all_are_new, "the operator makes the pods anew")
+    team.until(lambda: team.state("gang") == "Completed", "the gang ends well")
+    assert "resumed from step" in team.trn("logs", "gang")
+
+
+def test_what_no_restart_mends_ends_it(team: Team) -> None:
+    team.submit("refused", options=("--data", "nothing/here"))
+    team.until(lambda: team.state("refused") == "Failed", "the job fails")
+    assert "nothing/here is not on the shared volume" in team.trn("logs", "refused")
+    # The other node, which waited for the first, does not wait on.
+    team.until(lambda: list(team.pods("refused")) == ["refused-worker-0"], "the other pod goes")
+
+
+def test_faults_are_counted(team: Team) -> None:
+    shown = team.project.trn(
+        *SUM[:3], "--module", "nothing.here", *SUM[5:], "--name", "faulty", "--retries", "2", "--wait"
+    )
+    assert shown.returncode == 1
+    assert "fault 2 of this node; --retries 2: the job ends" in team.trn("logs", "faulty", "--all")
+
+
+def test_nobody_goes_around_the_queues(team: Team) -> None:
+    """A PyTorchJob that names no queue, or another's, gets no PodGroup, and so no pods."""
+    made = yaml.safe_load(team.trn(*SUM, "--name", "stray", "--dry-run"))
+    for name, policy in (("none", {}), ("theirs", {"queue": "default"})):
+        made["metadata"]["name"] = name
+        made["spec"]["runPolicy"]["schedulingPolicy"] = policy
+        team.kubectl("create", "-f", "-", given=yaml.safe_dump(made))
+    log = team.project.path / ".local" / "local" / "logs" / "training-operator.log"
+    refusal = "spec.queue must be one of this namespace's queues: test"
+    team.until(lambda: log.read_text().count(refusal) >= 2, "the namespace refuses the PodGroups")
+    assert team.pods("none") == team.pods("theirs") == {}
+    made["metadata"]["name"] = "Not-A-Name"
+    with pytest.raises(AssertionError, match=r"admission webhook|Invalid value"):
+        team.kubectl("create", "-f", "-", given=yaml.safe_dump(made))
