@@ -110,7 +110,7 @@ def test_it_can_be_left_out(tmp_path: Path) -> None:
     paths = Paths.of(tmp_path, "local")
     found = Operator.provided(paths, lambda _: None, {"TRN_TRAINING_OPERATOR": "off", "PATH": ""})
     assert (found.program, found.missing) == (None, "TRN_TRAINING_OPERATOR is off")
-    assert not is_wanted(Graph(project="p", stack="s", resources=()))
+    assert not is_wanted(Graph(project="p", stack="s", resources=(), outputs={}))
 
 
 def test_what_is_missing_is_told_with_what_helps(tmp_path: Path) -> None:
