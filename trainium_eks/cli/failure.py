@@ -16,7 +16,7 @@ WRONG_USAGE = 2
 
 _COMMANDS = (
     *("cancel", "compile", "deploy", "image", "jobs", "kubeconfig", "local", "logs", "plan", "profile", "scale"),
-    *("predict", "serve", "stage", "status", "tensorboard", "top", "train", "verify"),
+    *("predict", "secret", "serve", "stage", "status", "tensorboard", "top", "train", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

@@ -63,6 +63,15 @@ Env = Annotated[
     list[str] | None,
     typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment variable.", rich_help_panel=_WHAT),
 ]
+HfSecret = Annotated[
+    str,
+    typer.Option(
+        "--hf-secret",
+        metavar="NAME[:KEY]",
+        help="Secret with a token of the Hugging Face Hub, as HF_TOKEN; see trn secret.",
+        rich_help_panel=_WHAT,
+    ),
+]
 
 Group = Annotated[
     str | None, typer.Option("--group", "-g", help="Node group; default: the stack's first.", rich_help_panel=_WHERE)
@@ -204,6 +213,7 @@ def train(
     image: Image = None,
     data: Data = None,
     env: Env = None,
+    hf_secret: HfSecret = "",
     group: Group = None,
     instance_type: InstanceType = None,
     nodes: Nodes = None,

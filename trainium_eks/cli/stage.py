@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,12 @@ from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
-from trainium_eks.launch import batch_jobs, staging
+from trainium_eks.launch import batch_jobs, staging, tokens
 from trainium_eks.launch.presets import PRESETS
 from trainium_eks.launch.staging import StageRequest
+from trainium_eks.launch.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.local.objects.api import ApiError
-from trainium_eks.model.problems import nearest
+from trainium_eks.model.problems import Problem, nearest
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints."""
@@ -61,6 +62,8 @@ def _run(options: StageOptions) -> int:
     with open_session(options.seat) as session:
         request = _request(options, is_local=session.is_local)
         found = staging.problems(request, session.namespace, is_local=session.is_local)
+        if not found:
+            request, found = _with_token(request, session)
         if found:
             raise Failure(FAILED, f"{options.source} cannot be staged", found, spell=str)
         if options.dry_run:
@@ -72,6 +75,17 @@ def _run(options: StageOptions) -> int:
         if not options.follow:
             return _submitted(options, session, name)
         return _follow(options, session, request, name, is_new=is_new)
+
+
+def _with_token(request: StageRequest, session: Session) -> tuple[StageRequest, list[Problem]]:
+    """The request with the Secret of the Hub's token: the one that is named, which must be there, or else the one that
+    `trn secret` makes, where it is there."""
+    name = request.token_secret.partition(":")[0] or DEFAULT_SECRET
+    if not request.token_secret and not request.source.startswith("hf:"):
+        return request, []
+    if tokens.is_there(session.api, session.namespace.name, name):
+        return replace(request, token_secret=request.token_secret or name), []
+    return request, [missing_secret(name)] if request.token_secret else []
 
 
 def _request(options: StageOptions, *, is_local: bool) -> StageRequest:

@@ -1,4 +1,4 @@
-"""The command that brings data to the shared volume: stage. The work is in :mod:`trainium_eks.cli.stage`."""
+"""Commands that bring data and tokens to a team: stage, secret. The work is in modules of their own."""
 
 from typing import Annotated
 
@@ -44,7 +44,12 @@ def stage(
     ] = False,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show how far it is until it ends.")] = True,
     token_secret: Annotated[
-        str, typer.Option("--hf-secret", metavar="NAME", help="Secret whose key `token` is for the Hugging Face Hub.")
+        str,
+        typer.Option(
+            "--hf-secret",
+            metavar="NAME[:KEY]",
+            help="Secret with a token of the Hugging Face Hub; default: hugging-face, if it is there (trn secret).",
+        ),
     ] = "",
     endpoint: Annotated[
         str, typer.Option("--endpoint", metavar="URL", help="An S3-compatible store, or a mirror of the Hub.")
@@ -85,3 +90,26 @@ def stage(
         dry_run=dry_run,
     )
     raise typer.Exit(command.run(asked))
+
+
+@app.command()
+@seated
+def secret(
+    name: Annotated[str, typer.Argument(help="Of the Secret.")] = "hugging-face",
+    from_aws: Annotated[
+        str, typer.Option("--from-aws", metavar="ID", help="Name or ARN of a secret of AWS Secrets Manager.")
+    ] = "",
+    json_key: Annotated[str, typer.Option("--json-key", help="Where that is a JSON object with several keys.")] = "",
+    delete: Annotated[bool, typer.Option("--delete", help="Take it away.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
+
+    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name.
+
+    Exit code: 0; 1 when it is refused; 2 when there is no token.
+    """
+    from trainium_eks.cli import secret as command
+
+    raise typer.Exit(command.run(command.SecretOptions(seat, name, from_aws, json_key, delete)))

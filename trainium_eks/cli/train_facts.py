@@ -6,10 +6,11 @@ import sys
 
 from trainium_eks.cli.session import Session
 from trainium_eks.cli.train_options import Asked
-from trainium_eks.launch import cluster_facts, planning
+from trainium_eks.launch import cluster_facts, planning, tokens
 from trainium_eks.launch.aws import Aws, AwsError
 from trainium_eks.launch.job import Form
 from trainium_eks.launch.requests import Facts
+from trainium_eks.launch.token_reference import NAME
 from trainium_eks.local.objects.api import ApiError, NoSuchKind
 from trainium_eks.local.pods import images
 from trainium_eks.model.outputs import NodeGroupOutput
@@ -43,6 +44,7 @@ def gather(asked: Asked, form: Form, session: Session) -> Facts:
         compiling=cluster_facts.compiling(jobs),
         staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
         may_submit=may_submit,
+        has_secret=_has_secret(asked, session),
         has_topology=not asked.topology or cluster_facts.has_topology(api),
         capacity_ends=_capacity_ends(asked, session),
     )
@@ -56,6 +58,11 @@ def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None,
         session: in which it is to run.
     """
     return _local_image(wanted) if session.is_local else _image(wanted, session)
+
+
+def _has_secret(asked: Asked, session: Session) -> bool:
+    name = asked.hf_secret.partition(":")[0]
+    return not NAME.fullmatch(name) or tokens.is_there(session.api, session.namespace.name, name)
 
 
 def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:

@@ -49,6 +49,7 @@ class Asked:
     rendezvous: str = ""
     env: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    hf_secret: str = ""
     detach: bool = False
     wait: bool = False
     dry_run: bool = False
@@ -93,6 +94,7 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
         rendezvous=_one_of("--rendezvous", asked.rendezvous or None, ("c10d", "etcd")) or "",
         env=_variables(asked.env),
         data=asked.data,
+        hf_secret=asked.hf_secret,
         has_workspace=workspace is not None,
         checkpoint_seconds=asked.checkpoint_seconds,
         state_gigabytes=asked.state_gb,

@@ -115,6 +115,8 @@ class TrainingJob:
     """Paths below :data:`DATA` that must be there before it starts."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Further variables, over those that the backend sets."""
+    hf_secret: str = ""
+    """Secret with a token for gated models, ``NAME`` or ``NAME:KEY``; empty for none."""
     retries: int = 50
     """Which fault ends the job: Volcano restarts the gang after each one before."""
     restarts_in_place: int = 0

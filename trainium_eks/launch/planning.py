@@ -115,6 +115,7 @@ def _job(
         claim=namespace.claim,
         data=request.data,
         env=request.env,
+        hf_secret=request.hf_secret,
         retries=retries,
         restarts_in_place=request.restarts_in_place,
         submission=facts.unique,

@@ -7,6 +7,12 @@ from trainium_eks.launch.examples import EXAMPLES, example_of
 from trainium_eks.launch.forms import KINDS
 from trainium_eks.launch.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.launch.requests import Facts, Request
+from trainium_eks.launch.token_reference import (
+    DEFAULT_SECRET,
+    TOKEN_VARIABLES,
+    missing_secret,
+    reference_problem,
+)
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.problems import Problem, Severity, nearest, nearest_number
 
@@ -47,6 +53,7 @@ def problems(
         *saving.problems(request),
         *_cache_problems(request, job, facts),
         *_data_problems(job, facts),
+        *_token_problems(request, facts),
     )
 
 
@@ -242,6 +249,24 @@ def _cache_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Pr
         if job.kind == "compile":
             fix += f"; or end it: trn cancel {writer}"
         found.append(Problem("--cache-set", reason, fix, value=request.cache_set))
+    return found
+
+
+def _token_problems(request: Request, facts: Facts) -> list[Problem]:
+    """A token is in a Secret alone: who may read jobs reads their variables."""
+    found = []
+    for name in request.env:
+        if name in TOKEN_VARIABLES:
+            reason = "it would stand in the job's object, where others read it"
+            fix = f"put it into a Secret: trn secret {DEFAULT_SECRET}; then --hf-secret {DEFAULT_SECRET}"
+            found.append(Problem("--env", reason, fix, value=name))
+    if not request.hf_secret:
+        return found
+    wrong = reference_problem(request.hf_secret)
+    if wrong is not None:
+        found.append(wrong)
+    elif not facts.has_secret:
+        found.append(missing_secret(request.hf_secret))
     return found
 
 

@@ -38,6 +38,7 @@ class Request:
     """``c10d``, ``etcd``, or empty for the stack's."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     data: tuple[str, ...] = ()
+    hf_secret: str = ""
     has_workspace: bool = False
     checkpoint_seconds: float | None = None
     """Training between two checkpoints; None for what is best, 0 for none by time."""
@@ -64,6 +65,8 @@ class Facts:
     """Path on the shared volume to the unfinished job that brings data there."""
     may_submit: bool = True
     """Whether the namespace lets the researcher create jobs of the form."""
+    has_secret: bool = True
+    """Whether the namespace has the Secret that is asked for."""
     has_topology: bool = True
     """Whether Volcano has found layers in the network of the nodes."""
     capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from trainium_eks.launch.token_reference import reference_problem, token_variable
 from trainium_eks.local.pods.plan import MACHINE_PATH
 from trainium_eks.model import lustre
 from trainium_eks.model.node_groups import POOL_LABEL
@@ -38,8 +39,6 @@ CODE = "/code"
 CONTAINER = "stage"
 LOCAL_IMAGE = "local/python"
 """On the local cloud: its pods run on this machine."""
-TOKEN_KEY = "token"
-"""Key of the Secret with the Hub's token."""
 
 RETRIES = 20
 """Pods that may fail for a passing reason. Each goes on where the last one was, and waits longer than it did."""
@@ -49,7 +48,6 @@ FOR_GOOD = (1, 2)
 """Exit codes of the copier after which another try would end the same way."""
 
 _SCHEMES = ("s3", "https", "http", "hf", "file")
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _REQUESTS = {"cpu": "1", "memory": "1Gi"}
 _LIMITS = {"memory": "2Gi"}
 """The copier holds a mebibyte for each of its workers, and the list of files: a million of them are half a gibibyte."""
@@ -73,7 +71,7 @@ class StageRequest:
     endpoint: str = ""
     """Another server of the source's kind: an S3-compatible store, a mirror of the Hub."""
     token_secret: str = ""
-    """Secret with the Hub's token."""
+    """Secret with the Hub's token, ``NAME`` or ``NAME:KEY``."""
     image: str = ""
     """Instead of the plain Python image."""
 
@@ -112,10 +110,8 @@ def problems(request: StageRequest, namespace: NamespaceOutput, *, is_local: boo
     elif any(part.startswith(".stage") for part in request.to.split("/")):
         reason = "names that begin with .stage are the copier's own"
         found.append(Problem("--to", reason, "choose another name", value=request.to))
-    if request.token_secret and not _NAME.fullmatch(request.token_secret):
-        reason = "not a Secret's name: letters in lower case, digits, dashes and dots"
-        found.append(Problem("--hf-secret", reason, value=request.token_secret, good="hugging-face"))
-    return found
+    wrong = reference_problem(request.token_secret) if request.token_secret else None
+    return [*found, *([wrong] if wrong else [])]
 
 
 def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
@@ -257,8 +253,7 @@ def _container(request: StageRequest, image: str, region: str) -> Json:
         env["HF_ENDPOINT" if request.source.startswith("hf:") else "AWS_ENDPOINT_URL_S3"] = request.endpoint
     variables: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
     if request.token_secret:
-        chosen = {"name": request.token_secret, "key": TOKEN_KEY}
-        variables.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": chosen}})
+        variables.append(token_variable(request.token_secret))
     return {
         "name": CONTAINER,
         "image": image,

@@ -14,6 +14,7 @@ from trainium_eks.launch.environment import environment
 from trainium_eks.launch.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE, annotation
 from trainium_eks.launch.job import DATA, REFUSED, WORKSPACE, TrainingJob
 from trainium_eks.launch.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU, Resources
+from trainium_eks.launch.token_reference import token_variable
 from trainium_eks.model.admission import SCHEDULER
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 
@@ -33,7 +34,7 @@ BEYOND_TORCHX = (
     "template.spec.volumes: dshm.sizeLimit, workspace, workspace-archive",
     "container.securityContext",
     "container.terminationMessagePolicy",
-    "container.env: TRN_ATTEMPT",
+    "container.env: TRN_ATTEMPT, HF_TOKEN",
     "container.workingDir",
     "container.volumeMounts: workspace",
 )
@@ -232,6 +233,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     container["securityContext"] = dict(_CONTAINER_SECURITY)
     # The last lines of a failed container stand in the pod's status, where they outlive the log.
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    if job.hf_secret:
+        container["env"].append(token_variable(job.hf_secret))
     if job.has_workspace:
         _add_workspace(spec, job)
 

@@ -23,7 +23,7 @@ from trainium_eks.launch.aws import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.launch.examples import EXAMPLES
 from trainium_eks.launch.identity import JOB_API, PYTORCH_API, TRAINER_API
 from trainium_eks.local.nodes import resizing
-from trainium_eks.local.objects.api_types import Kind, NoSuchKind, ObjectReference
+from trainium_eks.local.objects.api_types import ApiError, Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import images
 from trainium_eks.local.pods.images import LocalImage
@@ -46,6 +46,7 @@ class RememberingApi:
         self.nodes = 2
         self.served = {JOB_API, "v1", "batch/v1"}
         self.may_submit = True
+        self.secrets: set[str] = set()
 
     def list(self, api_version: str, kind: str, **_: str) -> list[dict[str, Any]]:
         if kind == "Node":
@@ -62,6 +63,8 @@ class RememberingApi:
         return {}
 
     def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        if manifest["kind"] == "Secret" and manifest["metadata"]["name"] in self.secrets:
+            raise ApiError(409, "AlreadyExists", "it already exists")
         if manifest["apiVersion"] not in self.served:
             raise NoSuchKind("nobody serves it")
         made = json.loads(json.dumps(manifest))
@@ -371,6 +374,34 @@ def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monk
 
 def test_the_component_is_there() -> None:
     assert Path(train_torchx.component()).is_file()
+
+
+# --- Tokens for gated models ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
+def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> None:
+    api.served |= {PYTORCH_API, TRAINER_API}
+    result = _trn(f"train --as {form} --module m --hf-secret hugging-face")
+    assert result.exit_code == 2
+    assert "trn secret hugging-face" in result.stderr
+    api.secrets.add("hugging-face")
+    shown = _trn(f"train --as {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
+    made = next(yaml.safe_load_all(shown))
+    variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
+    assert json.dumps(variables) in json.dumps(made)
+
+
+def test_a_token_is_never_a_plain_variable(api: RememberingApi) -> None:
+    result = _trn("train --module m --env HF_TOKEN=hf_aVerySecretWord")
+    assert result.exit_code == 2
+    assert "trn secret hugging-face; then --hf-secret hugging-face" in result.stderr
+    assert "hf_aVerySecretWord" not in result.output
+
+
+def test_torchx_gives_no_secret(api: RememberingApi) -> None:
+    api.secrets.add("s")
+    assert "TorchX gives a container no Secret" in _trn("train --module m --hf-secret s --torchx").stderr
 
 
 # --- The objects of Kubeflow's controllers ----------------------------------------------------------------------------

@@ -97,7 +97,11 @@ class _Repository(Access):
         status, headers, body = webs.text(self._web, url, self.headers)
         if status in (401, 403):
             # The Hub answers 401 for what is not there, too, so as not to tell what is private.
-            hint = "its token may not read it" if self._token else "a private or gated one needs a token: --hf-secret"
+            hint = (
+                "its token may not read it"
+                if self._token
+                else "a private or gated one needs a token: trn secret hugging-face"
+            )
             raise StageError(f"{self._source}: {what} is refused ({status}); there is no such repository, or {hint}")
         if status == 404:
             raise StageError(f"{self._source}: {what} is not there")
