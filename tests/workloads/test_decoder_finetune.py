@@ -1,6 +1,7 @@
 """Fine-tuning by several ranks: whatever divides the model, is killed or damaged, the losses are the same."""
 
 import itertools
+import json
 import os
 import random
 import re
@@ -8,6 +9,7 @@ import resource
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from gangs import Ended, Gang
+from safetensors.torch import load_file
 from trainium_workloads.checkpoint import Checkpoints
 from trainium_workloads.decoder import finetune, make_data, weights
 from trainium_workloads.decoder.configuration import CONFIGURATIONS
@@ -237,3 +240,39 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, request: pytes
         assert layout.facts(first.path) == {"step": 1}
     finally:
         backend.close()
+
+
+def test_a_run_with_nothing_left_to_train_exports(trainings: Trainings, whole: Ended) -> None:
+    """A gang that is restarted after its last step, because a node was lost while it exported."""
+    to = trainings.directory / "late"
+    ended = trainings("whole", "--batch-size", 4, "--export", to, ranks=2)
+    assert not ended.losses
+    assert json.loads((to / "trained.json").read_text())["step"] == STEPS
+    before = load_file(trainings.directory / "export" / "model.safetensors")
+    after = load_file(to / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_the_others_hear_of_rank_0_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finetune, "_SIGN_OF_LIFE_SECONDS", 0.01)
+    shared: list[str] = []
+
+    class Backend:
+        rank = 0
+
+        def share(self, text: str) -> str:
+            shared.append(text)
+            if len(shared) == 3:
+                done.set()
+            return text
+
+    done = threading.Event()
+
+    def make() -> Path:
+        assert done.wait(10)
+        return Path("made")
+
+    assert finetune._first(Backend(), make) == Path("made")  # type: ignore[arg-type]
+    assert shared[:3] == [""] * 3
+    assert "made" in shared[-1]

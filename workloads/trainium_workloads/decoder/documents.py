@@ -116,7 +116,7 @@ def _of_parquet(path: Path, column: str | None) -> Iterator[tuple[str, dict[str,
                 for value in batch.column(0).to_pylist():
                     row += 1
                     yield f"{path}, row {row}", {name: value}
-    except (pyarrow.ArrowInvalid, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise Refusal(f"{path} is damaged, or no Parquet file: {str(error).splitlines()[0]}") from None
 
 

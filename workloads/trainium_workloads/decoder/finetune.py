@@ -6,9 +6,13 @@
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,6 +41,9 @@ DEFAULTS = Options(
 
 _LENGTH = 2048
 """Tokens of an example, where the model takes so many."""
+_SIGN_OF_LIFE_SECONDS = 60.0
+"""While rank 0 works alone. A group that hears nothing for half an hour takes it for dead, and billions of tokens take
+longer to make."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,9 @@ def main() -> int:
     _weigh(task, asked, options, backend)
     outcome = train(task, options, backend, layout)
     if asked.export and outcome.is_complete:
-        facts = {"model": task.name, "step": outcome.step, "loss": outcome.loss, "data": task.data.digest}
+        facts: dict[str, Fact] = {"model": task.name, "step": outcome.step, "data": task.data.digest}
+        if math.isfinite(outcome.loss):  # a run that only had to export made no step
+            facts["loss"] = outcome.loss
         weights.export(outcome.model, task.configuration, asked.export, _tokenizer(asked), facts)
         if backend.rank == 0:
             print(f"exported to {asked.export}", flush=True)
@@ -228,16 +237,25 @@ def _tokenizer(asked: argparse.Namespace) -> Path | None:
 
 def _first(backend: Backend, make: Callable[[], Path]) -> Path:
     """What rank 0 makes, in all ranks; its refusal, too, so that all of them end alike."""
-    told = {}
-    if backend.rank == 0:
+
+    def told() -> str:
         try:
-            told = {"path": str(make())}
+            return json.dumps({"path": str(make())})
         except Refusal as refusal:
-            told = {"refusal": str(refusal)}
-    told = json.loads(backend.share(json.dumps(told)))
-    if "refusal" in told:
-        raise Refusal(told["refusal"])
-    return Path(told["path"])
+            return json.dumps({"refusal": str(refusal)})
+
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(told) if backend.rank == 0 else None
+        said = ""
+        while not said:
+            if making is not None:
+                with suppress(NotYet):
+                    said = making.result(timeout=_SIGN_OF_LIFE_SECONDS)
+            said = backend.share(said)
+    found = json.loads(said)
+    if "refusal" in found:
+        raise Refusal(found["refusal"])
+    return Path(found["path"])
 
 
 def _structure(sizes: Configuration) -> Configuration:
