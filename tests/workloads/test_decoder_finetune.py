@@ -116,7 +116,7 @@ def test_two_ranks_go_on_from_the_last_sound_checkpoint_of_four(
         assert f"{newest} is damaged" in resumed.out[0]
         assert f"resumed from step {trainings.checkpoints(killed)[-2].name[5:13].lstrip('0')} " in resumed.out[0]
     for step, loss in resumed.losses.items():
-        assert loss == pytest.approx(whole.losses[step], abs=1e-5)
+        assert loss == pytest.approx(whole.losses[step], abs=2e-6)
     assert max(resumed.losses) == STEPS
 
 
@@ -125,14 +125,14 @@ def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings: Trai
     tensor = trainings("tensor", *divided, "--batch-size", 4, "--steps-this-run", 4, ranks=4)
     assert list(tensor.losses) == [1, 2, 3, 4]
     for step, loss in tensor.losses.items():
-        assert loss == pytest.approx(whole.losses[step], abs=1e-5)
+        assert loss == pytest.approx(whole.losses[step], abs=2e-6)
         norms = {line["step"]: line["gradient_norm"] for line in (*whole.steps, *tensor.steps)}
-        assert norms[step] == pytest.approx(whole.steps[step - 1]["gradient_norm"], rel=1e-4)
+        assert norms[step] == pytest.approx(whole.steps[step - 1]["gradient_norm"], rel=1e-5)
     # Not divided, by one rank, and with gradients that travel after each micro-batch.
     alone = trainings("tensor", "--batch-size", 4, "--accumulate", 2, "--gradient-sync", "each", ranks=1)
     assert list(alone.losses) == [5, 6, 7, 8]
     for step, loss in alone.losses.items():
-        assert loss == pytest.approx(whole.losses[step], abs=1e-5)
+        assert loss == pytest.approx(whole.losses[step], abs=2e-6)
 
 
 def test_the_export_is_a_model_of_transformers(trainings: Trainings, whole: Ended) -> None:
