@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.model.instances import CATALOGUE
 
 WITHIN_SECONDS = 40.0
+_RBAC = "rbac.authorization.k8s.io"
 Body = dict[str, Any]
 Spec = Mapping[str, Any]
 
@@ -166,3 +167,38 @@ def a_namespace(api: Api) -> Iterator[Pods]:
             time.sleep(0.05)
     yield Pods(api, name)
     api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def team_objects(team: str, rules: Sequence[Body]) -> list[Body]:
+    """A team's namespace with its claim, `fsx-claim`, and what its researchers may do there."""
+    here = {"name": "team", "namespace": team}
+    subject = {"apiGroup": _RBAC, "kind": "Group", "name": f"{team}:researchers"}
+    size = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "training", "namespace": team}},
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": here, "rules": rules},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": here,
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "team"},
+            "subjects": [subject],
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": team},
+            "spec": {
+                **size,
+                "capacity": {"storage": "1Gi"},
+                "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "fsx-claim", "namespace": team},
+            "spec": {**size, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": team},
+        },
+    ]

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from cluster_snapshots import outputs
 from moto import mock_aws
-from running_pods import cpu_nodes, processes_of
+from running_pods import cpu_nodes, processes_of, team_objects
 from staging_servers import FileServer, file_server, moto_server
 
 from trainium_eks.cli.seat import Seat
@@ -29,44 +29,13 @@ RULES = [
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]},
 ]
-RBAC = "rbac.authorization.k8s.io"
 
 Stage = Callable[..., tuple[int, str, str]]
 
 
 def objects() -> list[dict[str, Any]]:
     """A team's namespace with its claim; the team's policies are tested in test_staging."""
-    here = {"name": "team", "namespace": TEAM}
-    subject = {"apiGroup": RBAC, "kind": "Group", "name": f"{TEAM}:researchers"}
-    size = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "training", "namespace": TEAM}},
-        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": here, "rules": RULES},
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": here,
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "team"},
-            "subjects": [subject],
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": TEAM},
-            "spec": {
-                **size,
-                "capacity": {"storage": "1Gi"},
-                "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "fsx-claim", "namespace": TEAM},
-            "spec": {**size, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": TEAM},
-        },
-    ]
+    return team_objects(TEAM, RULES)
 
 
 @pytest.fixture(scope="module")

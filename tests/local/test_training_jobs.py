@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
+from cluster_snapshots import group
 from training_jobs import job
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.graph.graph import Graph
-from trainium_eks.launch import cluster_facts, forms, submission, volcano_job
+from trainium_eks.launch import cluster_facts, forms, serving, submission, volcano_job
 from trainium_eks.launch.job import CompileCache, Program, Topology, TrainingJob
 from trainium_eks.launch.resources import local_share
+from trainium_eks.launch.serving import Batch, Place, Served
 from trainium_eks.launch.workspace import Workspace, pack
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.nodes import resizing
@@ -25,6 +27,7 @@ from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.admission import GROUP_ANNOTATION
 from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
 
 TEAM, QUEUE = "launching", "launchers"
 MADE = (
@@ -167,6 +170,23 @@ def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(
 ) -> None:
     with pytest.raises(ApiError, match=words):
         submission.validate(researcher, forms.objects(_job(**changes)))
+
+
+@pytest.mark.parametrize("instance_type", ["", "inf2.xlarge", "trn1.32xlarge", "p4d.24xlarge"])
+def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher: Api, instance_type: str) -> None:
+    team = NamespaceOutput(name=TEAM, queues=(QUEUE,), service_account="training", claim="fsx-claim")
+    where = Place()
+    if instance_type:
+        nodes = NodeGroupOutput.model_validate(group("ng", "", 0, 1, instanceType=instance_type), by_alias=True)
+        where = serving.place(nodes, CATALOGUE[instance_type], 1, is_local=False)
+    made = serving.objects(Served("serve-x", "output/x/model", "image", where, QUEUE), team)
+    batch = serving.job(Batch("predict-x", "m", "a.csv", "b.csv", "image", where, QUEUE), team)
+    for each in (*made, batch):
+        researcher.create(each, dry_run=True)
+    for each in (made[0], batch):
+        template = json.loads(json.dumps(each["spec"]["template"]))
+        template["metadata"] |= {"name": "pod", "namespace": TEAM}
+        researcher.create({"apiVersion": "v1", "kind": "Pod", **template}, dry_run=True)
 
 
 def test_rights_are_seen_before(researcher: Api) -> None:

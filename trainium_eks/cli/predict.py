@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from trainium_eks.cli.failure import FAILED, Failure
+from trainium_eks.cli.failure import FAILED, Failure, as_typed
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.serving import Wanted, find
@@ -69,7 +69,7 @@ def _submitted(session: Session, seat: Seat, batch: Batch) -> int:
     if seat.as_json:
         _write_json(session, batch, {"state": "submitted"})
     else:
-        write(f"Job {batch.name} in {session.namespace.name}; trn logs {batch.name} follows it\n")
+        write(as_typed(f"Job {batch.name} in {session.namespace.name}; trn logs {batch.name} follows it\n"))
     return 0
 
 
@@ -85,7 +85,7 @@ def _follow(session: Session, seat: Seat, batch: Batch) -> int:
             waiting=shown.waiting,
         )
     except KeyboardInterrupt:
-        sys.stderr.write(f"\nThe Job {batch.name} goes on; trn logs {batch.name} follows it\n")
+        sys.stderr.write(as_typed(f"\nThe Job {batch.name} goes on; trn logs {batch.name} follows it\n"))
         return INTERRUPTED
     if seat.as_json:
         state, message = ("complete" if end.succeeded else "failed"), "" if end.succeeded else shown.said or end.message

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.serving import Wanted, find
@@ -128,7 +128,7 @@ def _await(session: Session, seat: Seat, served: Served) -> int:
                 sys.stderr.write(f"-- {said}\n")
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        sys.stderr.write(f"\n{served.name} goes on; trn serve --stop {served.name} ends it\n")
+        sys.stderr.write(as_typed(f"\n{served.name} goes on; trn serve --stop {served.name} ends it\n"))
         return INTERRUPTED
 
 
@@ -176,7 +176,7 @@ def _tell(session: Session, seat: Seat, served: Served, state: str) -> int:
     else:
         lines.append(f"  from here: kubectl port-forward service/{served.name} {serving.PORT}")
     lines.append(f"  its end: trn serve --stop {served.name}")
-    write("\n".join(lines) + "\n")
+    write(as_typed("\n".join(lines)) + "\n")
     return 0
 
 

@@ -1,0 +1,139 @@
+"""`trn serve` and `trn predict` on the local cloud, as a team's researcher: pods run here, and really answer."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import outputs
+from running_pods import Pods, cpu_nodes, team_objects
+from typer.testing import CliRunner
+
+from components import _team_policies
+from trainium_eks.cli.app import app
+from trainium_eks.local.objects.api import Api, ObjectReference
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import images
+from trainium_eks.local.pods.images import LocalImage, workloads
+
+TEAM, JOB = "serving-runs", "polarity-abcde"
+SERVICE = f"serve-{JOB}"
+RULES = [
+    {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+    for group, resources, verbs in _team_policies.RESEARCHER_RULES
+]
+GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."
+
+Trn = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def torch_image() -> LocalImage:
+    """With all that the example needs."""
+    found = images.find("torch")
+    needed = ("torch", "tokenizers", "safetensors")
+    if found is None or not all(any(found.path.glob(f"lib*/python*/site-packages/{name}")) for name in needed):
+        pytest.skip("local/torch is not made: trn local images make torch")
+    return found
+
+
+@pytest.fixture(scope="module")
+def volume(api: Api, paths: Paths, torch_image: LocalImage) -> Iterator[Path]:
+    """The team's volume, as this machine has it, with the output of a training."""
+    made = team_objects(TEAM, RULES)
+    with cpu_nodes(api, labels={"trainium-eks/pool": "cpu"}):
+        for each in made:
+            api.create(each)
+        volume = paths.claims / TEAM / "fsx-claim"
+        _train(torch_image, volume / "output" / JOB)
+        yield volume
+        for each in reversed(made):
+            api.delete(api.reference(each), propagation="Background")
+
+
+def _train(image: LocalImage, output: Path) -> None:
+    small = ("--size", "tiny", "--length", "32", "--precision", "fp32", "--synthetic", "400", "--steps", "50")
+    command = [image.programs / "python", "-m", "trainium_workloads.polarity.train", *small, "--output", output]
+    environment = {**os.environ, "PYTHONPATH": str(workloads()), "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def trn(volume: Path, paths: Paths) -> Iterator[Trn]:
+    """Runs a command in the team's seat of the local cloud."""
+    team = {"name": TEAM, "queues": ["q"], "serviceAccount": "training", "claim": "fsx-claim"}
+    paths.outputs.write_text(outputs(namespaces=[team]).model_dump_json(by_alias=True))
+    report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": False}
+    paths.report.write_text(json.dumps(report))
+
+    def call(*words: str) -> tuple[int, str, str]:
+        seat = ("--stack", "shared", "--outputs", str(paths.outputs))
+        done = CliRunner().invoke(app, [*words, *seat], catch_exceptions=False)
+        return done.exit_code, done.stdout, done.stderr
+
+    yield call
+    paths.outputs.unlink()
+    paths.report.unlink()
+
+
+def test_a_trained_model_answers_over_its_service_and_is_ended(trn: Trn, api: Api) -> None:
+    code, out, err = trn("serve", JOB, "--json")
+    assert code == 0, err
+    served: dict[str, Any] = json.loads(out)
+    assert (served["name"], served["state"]) == (SERVICE, "ready")
+    ask = (
+        "import json, urllib.request as web\n"
+        f"body = json.dumps({{'texts': [{GOOD!r}, {BAD!r}]}}).encode()\n"
+        "opener = web.build_opener(web.ProxyHandler({}))\n"
+        f"print([each['label'] for each in json.load(opener.open({served['url']!r}, body))['predictions']])"
+    )
+    pods = Pods(api, TEAM)
+    asking = pods.make(name="asking", command=["python3", "-c", ask])
+    pods.ended(asking)
+    assert pods.log(asking).strip() == "['positive', 'negative']"
+    # The same again is there already.
+    assert trn("serve", JOB)[0] == 0
+    code, out, err = trn("serve", "--stop", SERVICE)
+    assert (code, out) == (0, f"{SERVICE} is ended\n"), err
+    deadline = time.monotonic() + 40
+    for kind, api_version in (("Deployment", "apps/v1"), ("Service", "v1")):
+        while api.get(ObjectReference(api_version, kind, TEAM, SERVICE)) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert "there is none" in trn("serve", "--stop", SERVICE)[2]
+
+
+def test_a_file_is_predicted_by_a_job(trn: Trn, volume: Path) -> None:
+    (volume / "in").mkdir()
+    (volume / "in/reviews.jsonl").write_text("".join(json.dumps({"text": each}) + "\n" for each in (GOOD, BAD)))
+    code, out, err = trn("predict", JOB, "/data/in/reviews.jsonl", "--to", "predicted/reviews.csv")
+    assert (code, out) == (0, "/data/predicted/reviews.csv: 2 predictions\n"), err
+    header, *rows = (volume / "predicted/reviews.csv").read_text().splitlines()
+    assert header == "row,label,score"
+    assert [row.split(",")[1] for row in rows] == ["positive", "negative"]
+    # What another try would not mend ends the Job at once, with the reason.
+    began = time.monotonic()
+    code, _, err = trn("predict", JOB, "in/reviews.jsonl", "--to", "predicted/reviews.csv")
+    assert code == 1
+    assert "reviews.csv is there already; --replace overwrites it" in err
+    assert time.monotonic() - began < 40
+
+
+def test_a_model_that_is_not_there_is_known_before_anything_is_made(trn: Trn, api: Api) -> None:
+    code, _, err = trn("serve", "polarity-none")
+    assert code == 2
+    assert "there is no model at /data/output/polarity-none/model" in err
+    assert api.list("apps/v1", "Deployment", namespace=TEAM, labels="trainium-eks/kind=serve") == []
+
+
+def test_a_model_that_cannot_be_read_says_why_and_is_not_waited_for(trn: Trn, volume: Path) -> None:
+    (volume / "models/other").mkdir(parents=True)
+    (volume / "models/other/config.json").write_text('{"model_type": "llama"}')
+    code, _, err = trn("serve", "/data/models/other")
+    assert code == 1
+    assert "is of a model of the type llama, not bert" in err
+    assert trn("serve", "--stop", "serve-other")[0] == 0
