@@ -91,20 +91,21 @@ class _Rate:
 
     def __init__(self, warm_up: int) -> None:
         self._warm_up = warm_up
-        self._count = 0
+        self.count = 0
+        """Micro-batches so far."""
         self._first = self._last = 0.0
 
     def tick(self) -> None:
         """A micro-batch begins."""
         self._last = time.monotonic()
-        if self._count == self._warm_up:
+        if self.count == self._warm_up:
             self._first = self._last
-        self._count += 1
+        self.count += 1
 
     @property
     def per_second(self) -> float | None:
         """None where there were too few to tell."""
-        counted = self._count - self._warm_up - 1
+        counted = self.count - self._warm_up - 1
         return counted / (self._last - self._first) if counted > 0 else None
 
 
@@ -144,6 +145,7 @@ def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Bac
         "evaluated": min(asked.evaluate or len(data.test), len(data.test)),
         "reviews": len(data.train),
         "steps": options.steps,
+        "steps_of_run": task.rate.count // options.accumulate,
         "iterations_per_second": round(rate / options.accumulate, 4) if rate else None,
         "warm_up_steps": asked.warm_up,
         "train_seconds": round(trained - begun, 2),
