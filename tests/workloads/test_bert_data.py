@@ -83,17 +83,25 @@ def test_an_example_is_the_same_whenever_it_is_asked_for(directory: Path, monkey
     assert torch.equal(for_a_worker.__getitems__([Position(2, 55)])["tokens"], in_order[55])
 
 
-def test_shards_are_read_once_an_epoch(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("together", "in_a_turn"), [(1, 1), (60, 2)])
+def test_shards_are_read_once_an_epoch_and_ahead(
+    directory: Path, together: int, in_a_turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = _open(directory)
     read: list[Path] = []
     content = wikicorpus._content
-    monkeypatch.setattr(wikicorpus, "_TOGETHER", 60)
+    monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
     monkeypatch.setattr(wikicorpus, "_content", lambda path: (read.append(path), content(path))[1])
     corpus._read.clear()
-    for index in range(0, 100, 4):
-        corpus.__getitems__([Position(0, each) for each in range(index, index + 4)])
-    assert len(read) == len(set(read)) == 3
-    assert len(corpus._read) <= 2  # of those that are taken together
+    at_once: list[int] = []
+    for epoch in range(3):
+        for index in range(0, 100, 2):
+            before = len(read)
+            corpus.__getitems__([Position(epoch, index), Position(epoch, index + 1)])
+            at_once.append(len(read) - before)
+            assert len(corpus._read) <= 2 * in_a_turn
+    assert max(at_once[1:]) == 1  # no micro-batch but the first waits for several files
+    assert 3 <= len(read) <= 3 * 3 + len(corpus._next.shards)
 
 
 def test_no_more_hidden_words_are_taken_than_asked_for(directory: Path) -> None:

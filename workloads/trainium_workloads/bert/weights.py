@@ -59,6 +59,8 @@ def _read(path: Path) -> dict[str, Tensor]:
     except ImportError as error:
         raise Refusal("the weights' format needs the package safetensors: add it to the image") from error
     file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise Refusal(f"{file} is not there: a training writes it once its last step is done")
     try:
         stored = load_file(file)
     except (OSError, SafetensorError) as error:

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ COLUMNS = {
 """By name: what their second dimension is."""
 
 _TOGETHER = 200_000
-"""Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each."""
+"""Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each,
+twice that with what is read ahead."""
 _SHOWN = 5
 """Problems that a refusal lists."""
 
@@ -74,7 +76,7 @@ class Corpus:
         self._length = sum(each.examples for each in shards)
         self.sequence, self.predictions = sequence, predictions
         self._vocabulary, self._seed = vocabulary, seed
-        self._turn = _Turn(-1, range(0), ())
+        self._turn = self._next = _Turn(-1, range(0), ())
         self._rows: Any = None
         self._read: OrderedDict[int, Columns] = OrderedDict()
 
@@ -92,7 +94,9 @@ class Corpus:
             Refusal: a shard cannot be read, or holds what no such data set does.
         """
         rows = [self._where(each) for each in positions]
-        return batch_of([(self._columns(shard), row) for shard, row in rows], self.predictions)
+        batch = batch_of([(self._columns(shard), row) for shard, row in rows], self.predictions)
+        self._read_ahead(positions[-1])
+        return batch
 
     def check(self) -> None:
         """Reads the first shard.
@@ -105,7 +109,8 @@ class Corpus:
     def _where(self, position: Position) -> tuple[int, int]:
         """Shard and row of an example."""
         if position.epoch != self._turn.epoch or position.index not in self._turn.places:
-            self._turn = next(each for each in self._turns(position.epoch) if position.index in each.places)
+            turns = [*self._turns(position.epoch), self._turns(position.epoch + 1)[0]]
+            self._turn, self._next = next(pair for pair in pairwise(turns) if position.index in pair[0].places)
             seed = [self._seed, position.epoch, self._turn.places.start]
             self._rows = np.random.default_rng(seed).permutation(len(self._turn.places))
         row = int(self._rows[position.index - self._turn.places.start])
@@ -127,11 +132,19 @@ class Corpus:
                 first, count, shards = first + count, 0, []
         return turns
 
+    def _read_ahead(self, position: Position) -> None:
+        """Reads a shard of the next turn, if it is time: one after the other, spread over this turn, so that no
+        micro-batch waits for all of them."""
+        done = (position.index - self._turn.places.start) / len(self._turn.places)
+        due = self._next.shards[: int(done * (len(self._next.shards) + 1))]
+        if missing := [shard for shard in due if shard not in self._read]:
+            self._columns(missing[0])
+
     def _columns(self, shard: int) -> Columns:
         if shard in self._read:
             self._read.move_to_end(shard)
         else:
-            while len(self._read) >= max(len(self._turn.shards), 1):
+            while len(self._read) >= max(len({*self._turn.shards, *self._next.shards}), 1):
                 self._read.popitem(last=False)
             self._read[shard] = _checked(_content(self._shards[shard].path), self._shards[shard].path, self._vocabulary)
         return self._read[shard]
