@@ -236,7 +236,7 @@ def test_weights_of_another_model_are_refused(sizes: Configuration, said: str, d
 
 
 def test_how_to_stage_a_gated_model_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"trn stage hf://meta-llama/Llama-2-7b-hf .*--hf-secret NAME.*licence"):
+    with pytest.raises(Refusal, match=r"trn stage hf://meta-llama/Llama-2-7b-hf .*gated: .*trn secret first"):
         weights.Published(tmp_path / "llama-2-7b", CONFIGURATIONS["llama-2-7b"])
 
 

@@ -37,9 +37,9 @@ def fetch(source: str, below: Path, environment: Mapping[str, str] = os.environ)
     token = token_of(environment)
     if name in GATED and not token:
         raise Refusal(
-            f"{source} is gated: accept its licence at https://huggingface.co/{name} and give the job a token of that "
-            f"account (HF_TOKEN, or a file that HF_TOKEN_PATH names), or stage it before "
-            f"(trn stage {source} --to DIRECTORY --hf-secret NAME) and pass --weights DIRECTORY"
+            f"{source} is gated: accept its licence at https://huggingface.co/{name}, put a token of that account into "
+            "the namespace (trn secret) and name it (trn train --hf-secret hugging-face; in a container of yours "
+            "HF_TOKEN, or a file that HF_TOKEN_PATH names)"
         )
     directory = below / "--".join(["models", *name.split("/"), *([revision.replace("/", "-")] if revision else [])])
     directory.parent.mkdir(parents=True, exist_ok=True)

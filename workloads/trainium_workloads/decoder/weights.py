@@ -284,9 +284,8 @@ def _how_to_stage(directory: Path) -> str:
     """The command, where the name tells which model is meant."""
     for name, repository in REPOSITORIES.items():
         if name in directory.name.lower() or repository.rpartition("/")[2].lower() in directory.name.lower():
-            secret = " --hf-secret NAME" if repository in GATED else ""
-            why = ", whose licence must be accepted with the token's account" if repository in GATED else ""
-            return f"trn stage hf://{repository} --to {directory}{secret} puts them there{why}"
+            gate = "; it is gated: accept its licence on the Hub, and trn secret first" if repository in GATED else ""
+            return f"trn stage hf://{repository} --to {directory} puts them there{gate}"
     return "trn stage hf://<organization>/<model> --to DIRECTORY puts them there"
 
 
