@@ -16,7 +16,8 @@ from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.graph.graph import Graph
 from trainium_eks.launch import cluster_facts, forms, serving, submission, volcano_job
-from trainium_eks.launch.job import CompileCache, Program, Topology, TrainingJob
+from trainium_eks.launch.identity import TRAINER_API
+from trainium_eks.launch.job import CompileCache, Form, Program, Topology, TrainingJob
 from trainium_eks.launch.resources import local_share
 from trainium_eks.launch.serving import Batch, Place, Served
 from trainium_eks.launch.workspace import Workspace, pack
@@ -25,6 +26,9 @@ from trainium_eks.local.nodes import resizing
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.toolchain import build, go_command
+from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.model import versions
 from trainium_eks.model.admission import GROUP_ANNOTATION
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
@@ -115,6 +119,40 @@ def researcher(team: None, paths: Paths) -> Api:
     return Api.connect(researchers.kubeconfig(paths, TEAM))
 
 
+TRAINER = "github.com/kubeflow/trainer/v2"
+TRAINER_SUMS = (
+    f"{TRAINER} v2.3.0 h1:Je+e7zvTLzB4qW09J1fB7pZrqvPtWuGng2NqdN5p5QU=\n"
+    f"{TRAINER} v2.3.0/go.mod h1:7R2Eib9BHAbPniXQR11CuMAF72/847Ogznj7od5q6DY=\n"
+)
+
+
+@pytest.fixture(scope="module")
+def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The definitions of PyTorchJobs, TrainJobs and runtimes, as their projects have them at the stacks' versions."""
+    scratch = tmp_path_factory.mktemp("modules")
+    (scratch / "sums").mkdir()
+    (scratch / "sums" / "sources.sum").write_text(TRAINER_SUMS)
+    environment = go_command.go_environment(os.environ, is_offline(os.environ))
+    version = f"v{versions.CHARTS['kubeflow-trainer'].version}"
+    try:
+        operator = build.operator_source(scratch, environment)
+        trainer = go_command.source(TRAINER, version, scratch, environment, scratch / "sums")
+    except go_command.GoFailed as error:
+        pytest.skip(f"Kubeflow's Go modules are not here: {str(error).splitlines()[0]}")
+    names = ("trainer.kubeflow.org_trainjobs", "trainer.kubeflow.org_trainingruntimes")
+    files = [
+        operator / "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+        *(trainer / f"manifests/base/crds/{name}.yaml" for name in names),
+    ]
+    objects = Objects(api, waiting=lambda _: None)
+    definitions = [yaml.safe_load(file.read_text()) for file in files]
+    for definition in definitions:
+        objects.apply(definition, timeout_seconds=60)
+    yield
+    for definition in definitions:
+        objects.delete(api.reference(definition), timeout_seconds=60)
+
+
 def _until_refused(api: Api, manifest: Mapping[str, Any]) -> None:
     """A policy is in force a moment after it is there."""
     import time
@@ -147,6 +185,39 @@ def test_the_job_is_admitted(researcher: Api, name: str) -> None:
 def test_its_pods_are_admitted(researcher: Api, name: str) -> None:
     """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
     researcher.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
+
+
+@pytest.mark.parametrize("form", ["pytorchjob", "trainjob"])
+@pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
+def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow: None, researcher: Api, name: str, form: Form) -> None:
+    """Their definitions judge each field, by rules of their own, too; the namespace's policies judge the pods."""
+    made = forms.objects(replace(JOBS[name], form=form, hf_secret="hugging-face:hub", retries=3))
+    for each in made:
+        assert researcher.create(each, dry_run=True)["spec"].keys() >= each["spec"].keys()
+    if form == "pytorchjob":
+        template = made[0]["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    else:
+        [nodes] = made[0]["spec"]["template"]["spec"]["replicatedJobs"]
+        template = nodes["template"]["spec"]["template"]
+    pod = json.loads(json.dumps(template))
+    pod["metadata"] |= {"name": "pod", "namespace": TEAM}
+    pod["metadata"]["annotations"][GROUP_ANNOTATION] = "group"
+    researcher.create({"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
+
+
+def test_a_runtime_belongs_to_its_trainjob(kubeflow: None, researcher: Api) -> None:
+    wanted = _job(name="trained", form="trainjob")
+    made = submission.submit(researcher, wanted, forms.objects(wanted))
+    runtime = researcher.get(ObjectReference(TRAINER_API, "TrainingRuntime", TEAM, "trained"))
+    assert runtime is not None
+    [owner] = runtime["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("TrainJob", made["metadata"]["uid"])
+    assert cluster_facts.jobs(researcher, TEAM) == {"trained": "Submitted"}
+    # The same name again leaves the first one's runtime alone.
+    with pytest.raises(ApiError, match="already exists"):
+        submission.submit(researcher, wanted, forms.objects(wanted))
+    assert researcher.get(ObjectReference(TRAINER_API, "TrainingRuntime", TEAM, "trained")) == runtime
+    researcher.delete(ObjectReference(TRAINER_API, "TrainJob", TEAM, "trained"))
 
 
 @pytest.mark.parametrize("name", ["two nodes", "a compilation"])

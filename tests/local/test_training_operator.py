@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ import yaml
 from local_project import LocalProject
 
 from trainium_eks.local import toolchain
+from trainium_eks.local.pods import images
 from trainium_eks.model.versions import KUBERNETES
 
 GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
@@ -102,6 +104,20 @@ def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
     assert team.state("whole") == "Completed"
     assert "has ended and is removed" in team.trn("cancel", "whole")
     assert team.pods("whole") == {}
+
+
+def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
+    if images.find("torch") is None:
+        pytest.skip("no local/torch here: `trn local images make torch`")
+    small = ("--model", "tiny", "--seq-len", "64", "--synthetic", "256", "--steps", "12", "--warmup-steps", "2")
+    shown = team.trn(
+        *("train", "--as", "pytorchjob", "--example", "finetune", "--image", "local/torch", "--name", "tuned"),
+        *("--", *small, "--learning-rate", "0.003"),
+    )
+    losses = [float(found) for found in re.findall(r'"step": \d+.*?"loss": ([\d.]+)', shown)]
+    assert len(losses) == 12
+    assert losses[-1] < losses[0]
+    assert "2 ranks on cpu" in shown
 
 
 def test_it_is_a_gang_in_its_queue_and_goes_on_after_a_rank_was_killed(team: Team) -> None:
