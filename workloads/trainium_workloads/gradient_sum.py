@@ -167,7 +167,7 @@ class _Saver:
 
     def told(self) -> dict[str, float]:
         """For the step's line."""
-        return {"checkpoint_step": self._step, **self._last}
+        return {**self._last, "checkpoint_step": self._step}
 
 
 if __name__ == "__main__":
