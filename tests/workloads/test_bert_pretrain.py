@@ -112,10 +112,10 @@ QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passe
     ("given", "tolerance", "counter"),
     [
         (("--precision", "fp32"), 1e-4, "CompileTime"),
-        (("--precision", "bf16"), 2e-2, "CompileTime"),
-        (("--precision", "fp32", "--eager"), 1e-4, "EagerOpCompileTime"),
+        # Each operation by itself, which compiles in a third of the time.
+        (("--precision", "bf16", "--eager"), 2e-2, "EagerOpCompileTime"),
     ],
-    ids=["fp32", "bf16", "eager"],
+    ids=["fp32", "bf16-eager"],
 )
 def test_xla_computes_the_same_with_few_graphs(
     gang: Gang, tmp_path: Path, given: tuple[str, ...], tolerance: float, counter: str
@@ -126,7 +126,8 @@ def test_xla_computes_the_same_with_few_graphs(
     arguments = (*MADE_UP, "--steps", 10, "--batch-size", 8, "--dropout", 0)
     cpu = gang("on_cpu", *arguments, "--output", "cpu", ranks=1)
     on_cpu = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": QUICKLY}
-    xla = gang("on_xla", *arguments, "--backend", "xla", *given, "--output", "xla", ranks=1, environment=on_cpu)
+    on_xla = (*arguments, "--backend", "xla", *given, "--output", "xla")
+    xla = gang("on_xla", *on_xla, ranks=1, environment=on_cpu, seconds=200)
     assert xla.losses == pytest.approx(cpu.losses, rel=tolerance)
     graphs = [line["graphs"] for line in xla.steps]
     assert graphs[1:] == [graphs[1]] * 9, f"a step after the second compiled again: {graphs}"
