@@ -1,14 +1,15 @@
 """BERT-tiny learns which reviews are good: in a gang, killed and resumed, and as SageMaker would run it."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from gangs import Gang
+from gangs import WORKLOADS, Gang
 from trainium_workloads.bert.model import SIZES
-from trainium_workloads.polarity import make_data, sagemaker, saved, train
+from trainium_workloads.polarity import make_data, sagemaker, saved
 from trainium_workloads.polarity.model import Polarity
 from trainium_workloads.polarity.train import RESULT
 from trainium_workloads.polarity.wordpieces import learn
@@ -164,8 +165,10 @@ def test_sagemaker_runs_the_same_script_as_one_process(
 ) -> None:
     for name, value in channels(data, tmp_path / "ml").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sys.argv", [TRAIN, *APPENDED])
-    assert train.main() == 0
+    monkeypatch.setattr("sys.argv", ["train.py", *APPENDED])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(WORKLOADS.parent / "examples" / "sagemaker" / "train.py"), run_name="__main__")
+    assert ended.value.code == 0
     _check_sagemaker(tmp_path / "ml", ranks=1)
 
 

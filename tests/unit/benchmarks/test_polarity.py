@@ -91,3 +91,16 @@ def test_the_price_is_the_catalogues(
     assert "| 24.725 | 6.00 | 0.980 | 6000 | 41.21 |" in capsys.readouterr().out
     file.write_text(json.dumps(result(steps_of_run=1)))
     assert call("--instance-type", "trn1.32xlarge") == 1
+
+
+def test_the_page_has_the_costs_that_follow_from_the_catalogue(polarity: ModuleType) -> None:
+    page = (ROOT / "docs" / "examples-polarity.md").read_text()
+    for row in polarity.PUBLISHED:
+        price = CATALOGUE[row.where.removeprefix("ml.")].hourly_usd
+        assert price is not None
+        assert f"${price * row.seconds / 3600:.2f}" in page
+        assert " | ".join(row.cells) in page
+        assert f"| {price:.3f} |" in page
+    small = CATALOGUE["inf2.xlarge"].hourly_usd
+    assert small is not None
+    assert f"| {small:.2f} | ${small * 730:.0f} a month |" in page
