@@ -157,6 +157,18 @@ def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Ended)
         assert rounded.losses[2] != whole.losses[2]
 
 
+def test_xla_computes_the_same_in_a_whole_model(trainings: Trainings, whole: Ended) -> None:
+    """What there is on Trn1: small models, whose weight that two layers share must stay one when it moves there."""
+    arguments = ("--backend", "xla", "--sharding", "none", "--activation-checkpointing", "--steps-this-run", 1)
+    # XLA:CPU takes longer to make a graph fast than all its runs here take.
+    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    environment = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly}
+    traced = trainings("xla", *arguments, "--batch-size", 8, ranks=1, environment=environment, seconds=240)
+    for name in ("loss", "gradient_norm"):
+        assert traced.steps[0][name] == pytest.approx(whole.steps[0][name], rel=1e-5)
+    assert "106,880 parameters" in traced.out[0]
+
+
 def test_a_checkpoint_that_was_not_sharded_is_refused(trainings: Trainings, whole: Ended) -> None:
     refused = trainings("whole", "--sharding", "none", "--batch-size", 8, ranks=1, code=78)
     assert "refused: " in refused.err[0]

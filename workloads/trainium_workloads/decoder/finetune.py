@@ -88,7 +88,6 @@ class FineTuning:
         if self.is_sharded:
             return model
         model.to_empty(device="cpu")
-        model.tie()
         with torch.no_grad():
             self.fill(model)
         return model

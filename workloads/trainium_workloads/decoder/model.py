@@ -6,7 +6,7 @@ so that weights are read and written without a table of names.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -102,10 +102,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
         """``[batch, sequence, hidden]``."""
         if self.recompute and torch.is_grad_enabled():
-            # Within the block, so that FSDP, which wraps it, gathers its weights once for both passes over it. Nothing
-            # in it is random.
-            result: Tensor = checkpoint(self._layer, x, turns, use_reentrant=False, preserve_rng_state=False)
-            return result
+            # Within the block, so that FSDP, which wraps it, gathers its weights before both passes over it.
+            return recomputed(self._layer, x, turns)
         return self._layer(x, turns)
 
     def _layer(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
@@ -137,12 +135,18 @@ class Decoder(nn.Module):
         self.configuration = configuration
         self.model = Body(configuration, recompute=recompute)
         self.lm_head = nn.Linear(configuration.hidden, configuration.vocabulary, bias=False)
-        self.tie()
+        self._tie()
 
-    def tie(self) -> None:
-        """Makes the output layer's weight the embedding's again, where it is: what replaces weights unties them."""
+    def _tie(self) -> None:
+        """Makes the output layer's weight the embedding's, where it is."""
         if self.configuration.tied:
             self.lm_head.weight = self.model.embed_tokens.weight
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Decoder":
+        """What ``to`` and ``to_empty`` do: on XLA and from ``meta`` they give each layer a parameter of its own."""
+        super()._apply(fn, recurse)
+        self._tie()
+        return self
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
         """Logits, or the loss.
@@ -168,9 +172,7 @@ class Decoder(nn.Module):
         total = x.new_zeros((), dtype=torch.float32)
         for start in range(0, len(targets), LOSS_POSITIONS):
             part = slice(start, start + LOSS_POSITIONS)
-            total = total + checkpoint(
-                self._summed, x[part], targets[part], use_reentrant=False, preserve_rng_state=False
-            )
+            total = total + recomputed(self._summed, x[part], targets[part])
         return total / (targets >= 0).sum().clamp(min=1)
 
     def _summed(self, x: Tensor, targets: Tensor) -> Tensor:
@@ -215,7 +217,19 @@ class Decoder(nn.Module):
                 module.weight = nn.Parameter(
                     DTensor.from_local(module.weight.data, mesh, [Replicate()], run_check=False)
                 )
-        self.tie()
+        self._tie()
+
+
+def recomputed(function: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
+    """The function's result, of which only the arguments are kept for the backward pass. Nothing in it is random."""
+    if x.device.type == "xla":
+        # PyTorch's own does not know this device, and without barriers the compiler keeps what it sees computed twice.
+        from torch_xla.utils.checkpoint import checkpoint as with_barriers
+
+        kept: Tensor = with_barriers(function, x, *others, preserve_rng_state=False)
+        return kept
+    result: Tensor = checkpoint(function, x, *others, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 def angles(configuration: Configuration, length: int, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,10 +54,6 @@ class Shardable(Protocol):
         """
         ...
 
-    def tie(self) -> None:
-        """Makes what shares a weight share it again."""
-        ...
-
 
 class Sharded:
     """A part of the model in each rank.
@@ -112,7 +108,6 @@ class Sharded:
         for module in (*model.blocks(), model):
             fully_shard(module, mesh=mesh["data"], mp_policy=policy)
         model.to_empty(device=backend.device)
-        model.tie()
         with torch.no_grad():
             self._fill(model)
         return model
