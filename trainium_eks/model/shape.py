@@ -72,7 +72,8 @@ def _whole(value: object) -> object:
 
 
 def _amount(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    text = isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?", value)
+    if isinstance(value, bool) or not (text or isinstance(value, int | float)):
         raise ValueError("expected a number")
     return value
 
@@ -87,7 +88,7 @@ Whole = Annotated[int, pydantic.BeforeValidator(_whole)]
 """An integer. Other languages and YAML send 3 as 3.0, which is accepted; 2.5, true and "3" are not."""
 
 Amount = Annotated[float, pydantic.BeforeValidator(_amount)]
-"""A number, whole or not."""
+"""A number, whole or not. ``pulumi config set --path`` stores 2.5 as text, which is accepted."""
 
 Flag = Annotated[bool, pydantic.Field(strict=True)]
 """true or false, and not a word that looks like it."""

@@ -115,6 +115,7 @@ FULL: dict[str, Any] = {
             "priorityClasses": ["training-normal"],
         }
     ],
+    "training": {"checkpointGigabytes": 24.5, "failuresPerNodeYear": 2.4},
     "imageRepository": {
         "name": "team/images",
         "keptImages": 5,
@@ -309,6 +310,7 @@ AS_DEFAULT = {
 WRONG: dict[Kind, tuple[Any, ...]] = {
     Kind.STRING: ([1], {"a": 1}, 2.5),
     Kind.INTEGER: ("three", True, 2.5, [1], "3"),
+    Kind.NUMBER: ("three", "nan", True, [1], "1e9"),
     Kind.BOOLEAN: ("maybe", 1, [True], "false"),
     Kind.ARRAY: ("text", 5, {"a": 1}),
     Kind.OBJECT: ("text", 5, [1]),
@@ -421,6 +423,8 @@ BAD: list[tuple[str, Any]] = [
     ("imageRepository.keptImages", 0),
     ("imageRepository.untaggedDays", 0),
     ("imageRepository.baseImages", {"trn2": "torchneuron"}),
+    ("training.checkpointGigabytes", -1),
+    ("training.failuresPerNodeYear", -0.5),
     ("waivers", {"R99": "x"}),
 ]
 
@@ -573,3 +577,10 @@ class TestBesideABrokenSection:
 
     def test_defaults_are_not_judged_in_place_of_what_is_broken(self) -> None:
         assert self.told(region="nowhere", owner="me", network="1") == ["region"]
+
+
+@pytest.mark.parametrize(("written", "read"), [("2.5", 2.5), ("3", 3), (3, 3), (2.5, 2.5), ("0.", 0)])
+def test_a_number_that_the_cli_stored_as_text_is_one(written: Any, read: float) -> None:
+    """``pulumi config set --path training.failuresPerNodeYear 2.5``."""
+    config = load(text(FULL | {"training": {"failuresPerNodeYear": written}}))
+    assert config.training.failures_per_node_year == read

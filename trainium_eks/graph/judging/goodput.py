@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.resource_types import eks, fsx
@@ -10,8 +10,8 @@ from trainium_eks.graph.resource_types.resource_type import whole
 from trainium_eks.model import goodput, lustre
 from trainium_eks.model.goodput import FailureRate, Goodput
 from trainium_eks.model.instances import CATALOGUE, Catalogue
-
-N = TypeVar("N", int, None)
+from trainium_eks.model.shape import ShapeError, read
+from trainium_eks.model.training import TrainingConfig, problems
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ def expect(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Training | None:
     if isinstance(entries, Mapping) and entries:
         catalogue = catalogue.with_entries(entries)
     megabytes = max((_megabytes_per_second(each) for each in graph.of_type(fsx.FILE_SYSTEM.token)), default=0.0)
-    state = _told(graph, "checkpointGigabytes", goodput.DEFAULT_STATE_GIGABYTES)
-    failures = _told(graph, "failuresPerNodeYear", None)
+    told = _told(graph)
+    state = told.checkpoint_gigabytes
     gangs = [
         gang
         for group in graph.of_type(eks.NODE_GROUP.token)
         if eks.is_accelerator_group(group) and megabytes
-        for gang in _gangs(graph, group, catalogue, failures, state, megabytes)
+        for gang in _gangs(graph, group, catalogue, told.failures_per_node_year, state, megabytes)
     ]
     return Training(state, megabytes, tuple(gangs)) if gangs else None
 
@@ -117,11 +117,14 @@ def _gangs(
         yield Gang(group.name, name, nodes, rate, goodput.expect(run), hourly, is_spot)
 
 
-def _told(graph: Graph, key: str, default: N) -> float | N:
-    """A number of the config's ``training``; a program of another kind may have anything there."""
+def _told(graph: Graph) -> TrainingConfig:
+    """What the config says under ``training``; a program of another kind may have anything there."""
     section = graph.config.get("training")
-    value = section.get(key) if isinstance(section, Mapping) else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else default
+    try:
+        told = read(TrainingConfig, section) if isinstance(section, Mapping) else TrainingConfig()
+    except ShapeError:
+        return TrainingConfig()
+    return TrainingConfig() if problems(told) else told
 
 
 def _megabytes_per_second(file_system: Resource) -> float:

@@ -50,7 +50,7 @@ def test_the_configured_rate_is_used() -> None:
     calm = _expected(_with({"failuresPerNodeYear": 0})).gangs[0]
     assert calm.to_json()["secondsBetweenFaults"] is None  # JSON has no infinity
     assert calm.to_json()["failuresAssumed"] is False
-    often = _expected(_with({"failuresPerNodeYear": 365.25})).gangs[0]
+    often = _expected(_with({"failuresPerNodeYear": "365.25"})).gangs[0]
     assert often.expected.run.seconds_between_faults == 43_200
 
 
@@ -78,6 +78,9 @@ def test_nothing_is_expected_without_something_to_save_on_or_accelerators() -> N
     assert goodput.expect(without(environment(), "trn1")) is None
 
 
-@pytest.mark.parametrize("training", ["often", {"checkpointGigabytes": "[unknown]", "failuresPerNodeYear": True}])
+@pytest.mark.parametrize(
+    "training",
+    ["often", {"checkpointGigabytes": -1}, {"checkpointGigabytes": "[unknown]", "failuresPerNodeYear": True}],
+)
 def test_a_foreign_programs_own_training_key_does_no_harm(training: Any) -> None:
     assert _expected(_with(training)) == _expected(environment())
