@@ -25,11 +25,14 @@ def test_the_loss_goes_down(gang: Gang, ranks: int) -> None:
     assert sum(values[-5:]) < sum(values[:5]) / 2
 
 
-@pytest.mark.parametrize(("ranks", "victim", "workers"), [(1, None, 1), (2, 0, 0), (4, None, 0)])
+@pytest.mark.parametrize(
+    ("ranks", "victim", "options"),
+    [(1, None, ["--workers", 1]), (2, 0, ["--precision", "bf16", "--stochastic-rounding"]), (4, None, [])],
+)
 def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(
-    gang: Gang, ranks: int, victim: int | None, workers: int
+    gang: Gang, ranks: int, victim: int | None, options: list[object]
 ) -> None:
-    common = ("--steps", 30, "--checkpoint-every", 4, "--accumulate", 2, "--workers", workers)
+    common = ("--steps", 30, "--checkpoint-every", 4, "--accumulate", 2, *options)
     whole = gang(TOY, "--output", "whole", *common, ranks=ranks)
     at = KILL.randrange(5, 28)
     killed = gang(TOY, "--output", "cut", *common, "--pause", 0.01, ranks=ranks, kill_at=at, kill_rank=victim)

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from trainium_workloads.training.optimizing import (
     Lamb,
-    StochasticallyRounded,
+    UpdatedInFp32,
     clip,
+    load_state,
     optimizer_of,
     rate_factor,
     round_stochastically,
@@ -38,7 +39,7 @@ def test_small_updates_add_up_only_when_they_are_rounded_by_chance() -> None:
     for by_chance in (False, True):
         parameter = nn.Parameter(torch.ones(2000, dtype=torch.bfloat16))
         optimizer: torch.optim.Optimizer = torch.optim.SGD([parameter], lr=1e-4)
-        updater = StochasticallyRounded(optimizer) if by_chance else optimizer
+        updater = UpdatedInFp32(optimizer, round_stochastically) if by_chance else optimizer
         for _ in range(500):
             parameter.grad = torch.ones_like(parameter)
             updater.step()
@@ -46,6 +47,31 @@ def test_small_updates_add_up_only_when_they_are_rounded_by_chance() -> None:
         ends[by_chance] = parameter.float().mean().item()
     assert ends[False] == 1.0
     assert ends[True] == pytest.approx(0.95, abs=0.002)
+
+
+def test_second_moments_of_parameters_in_bf16_do_not_stand_still() -> None:
+    parameter = nn.Parameter(torch.ones(8, dtype=torch.bfloat16))
+    optimizer = torch.optim.AdamW([parameter], lr=1e-3)
+    updater = UpdatedInFp32(optimizer, torch.Tensor.bfloat16)
+    for _ in range(500):
+        parameter.grad = torch.ones_like(parameter) if not optimizer.state else torch.zeros_like(parameter)
+        updater.step()
+    moment = optimizer.state[parameter]["exp_avg_sq"]
+    assert (moment.dtype, parameter.dtype) == (torch.float32, torch.bfloat16)
+    assert moment[0].item() == pytest.approx(0.001 * 0.999**499, rel=1e-3)
+
+
+def test_the_state_comes_back_as_it_was_saved() -> None:
+    parameters = [nn.Parameter(torch.ones(3, dtype=torch.bfloat16)) for _ in range(2)]
+    optimizers = [torch.optim.AdamW([each], lr=1e-3) for each in parameters]
+    parameters[0].grad = torch.full_like(parameters[0], 1 / 3)
+    UpdatedInFp32(optimizers[0], torch.Tensor.bfloat16).step()
+    load_state(optimizers[1], optimizers[0].state_dict())
+    for name in ("exp_avg", "exp_avg_sq"):
+        saved, loaded = (each.state[of][name] for each, of in zip(optimizers, parameters, strict=True))
+        assert loaded.dtype is torch.float32
+        assert torch.equal(saved, loaded)
+    assert optimizers[1].state[parameters[1]]["step"] == 1
 
 
 def test_clipping_is_that_of_pytorch() -> None:

@@ -118,7 +118,7 @@ class Replicated:
     def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
         state = _read(checkpoint)
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        optimizing.load_state(optimizer, state["optimizer"])
 
 
 def _read(checkpoint: Path) -> Mapping[str, Any]:

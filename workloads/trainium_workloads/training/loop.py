@@ -21,6 +21,8 @@ from trainium_workloads.training.progress import ONLY_COMPILES, Progress, finger
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Batch, Task, parameter_count
 
+_EVERY_RANK = -1
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -68,7 +70,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     scaler = precision.scaler(options)
     progress = Progress(options, layout, backend, fingerprint(task.identity, order))
     done = progress.resume(model, optimizer, scaler)
-    last = min(options.steps, done + options.steps_this_run) if options.steps_this_run else options.steps
+    last = min(options.steps, done + options.steps_this_run) if options.steps_this_run > 0 else options.steps
     if backend.rank == 0:
         _introduce(task, options, backend, model, order, done)
     if options.compile:
@@ -174,8 +176,8 @@ class _Run:
         self._updater: Optimizer = optimizer
         if scaler.is_enabled():
             self._updater = _Scaled(optimizer, scaler)
-        elif precision.rounds_here(options):
-            self._updater = optimizing.StochasticallyRounded(optimizer)
+        elif precision.parameter_type(options) is torch.bfloat16 and isinstance(layout, Replicated):
+            self._updater = optimizing.UpdatedInFp32(optimizer, precision.rounding(options))
         self.rate = 0.0
         """Of the last update."""
 
@@ -197,6 +199,8 @@ class _Run:
         norm = self._layout.clip(model, options.clip)
         self.rate = options.learning_rate * optimizing.rate_factor(step, options)
         optimizing.set_rate(self._optimizer, self.rate)
+        # Ranks have to round alike: each of them updates a whole model.
+        self._backend.seed(step_seed(options.seed, step, _EVERY_RANK))
         self._backend.step(self._updater)
         self._optimizer.zero_grad(set_to_none=True)
         return _Values({**sums, "gradient_norm": norm})

@@ -1,7 +1,8 @@
 """Optimizers, the rate's schedule, clipping, and updates that are rounded by chance."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -116,11 +117,18 @@ def round_stochastically(values: Tensor, dtype: torch.dtype = torch.bfloat16) ->
     return torch.where(torch.isfinite(values), rounded, values).to(dtype)
 
 
-class StochasticallyRounded:
-    """Updates parameters in BF16 in FP32 and rounds them by chance. The optimizer's state stays in FP32."""
+class UpdatedInFp32:
+    """Updates parameters in BF16: in FP32, as is the optimizer's state, and then rounded.
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._optimizer = optimizer
+    In BF16 a second moment would stand still: 0.999 of it is rounded back to what it was.
+
+    Args:
+        optimizer: of the parameters.
+        rounded: FP32 values in BF16.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, rounded: Callable[[Tensor], Tensor]) -> None:
+        self._optimizer, self._rounded = optimizer, rounded
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self) -> None:
@@ -133,4 +141,15 @@ class StochasticallyRounded:
         self._optimizer.step()
         for each in changed:
             each.grad = None
-            each.data = round_stochastically(each.data)
+            each.data = self._rounded(each.data)
+
+
+def load_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """``optimizer.load_state_dict``, which would make BF16 of a state in FP32 because the parameters are."""
+    optimizer.load_state_dict(state)
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    for parameter, number in zip(parameters, numbers, strict=True):
+        for name, value in state["state"].get(number, {}).items():
+            if isinstance(value, Tensor) and value.dtype != optimizer.state[parameter][name].dtype:
+                optimizer.state[parameter][name] = value.to(parameter.device)

@@ -32,7 +32,7 @@ class Options:
     steps: int = 1000
     """Updates of the whole training: the length of the schedule."""
     steps_this_run: int = 0
-    """Ends well after so many; 0 for all. A compilation needs few."""
+    """Ends well after so many; 0 or -1 for all. A compilation needs few."""
     batch_size: int = 8
     """Examples of a micro-batch, in each rank."""
     accumulate: int = 1
@@ -74,7 +74,7 @@ class Options:
 
 _HELP: Mapping[str, str] = {
     "steps": "updates of the whole training",
-    "steps_this_run": "end well after so many; 0: all",
+    "steps_this_run": "end well after so many; 0 or -1: all",
     "batch_size": "examples of a micro-batch, in each rank",
     "accumulate": "micro-batches of an update",
     "learning_rate": "at the end of the warm-up",
@@ -140,7 +140,7 @@ def _problems(options: Options) -> list[str]:
         f"{_spellings(name)[0]} must be {least} or more, not {getattr(options, name)}"
         for name, least in (
             *(("steps", 1), ("batch_size", 1), ("accumulate", 1), ("keep", 1), ("log_every", 1), ("seed", 0)),
-            *(("steps_this_run", 0), ("warmup_steps", 0), ("weight_decay", 0), ("clip", 0), ("workers", 0)),
+            *(("steps_this_run", -1), ("warmup_steps", 0), ("weight_decay", 0), ("clip", 0), ("workers", 0)),
             *(("checkpoint_every", 0), ("checkpoint_seconds", 0)),
         )
         if not getattr(options, name) >= least  # of a float that is no number, too

@@ -10,13 +10,17 @@ fp16      GPU: autocast, scaled loss               PyTorch/XLA: matrix products 
 fp8       none                                     PyTorch/XLA: matrix products in FP8 (``fp8_e4m3``)
 ========  =======================================  ======================================================
 
-With ``--stochastic-rounding`` parameters are in BF16 everywhere; where the hardware does not round by chance, we do.
+Optimizers compute in FP32. With ``--stochastic-rounding`` parameters are in BF16 everywhere; where the hardware does
+not round by chance, we do.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from torch import Tensor
 
+from trainium_workloads.training.optimizing import round_stochastically
 from trainium_workloads.training.options import Options
 
 
@@ -27,9 +31,11 @@ def parameter_type(options: Options) -> torch.dtype:
     return torch.bfloat16 if is_bf16 else torch.float32
 
 
-def rounds_here(options: Options) -> bool:
-    """Whether we round stochastically, because the hardware does not."""
-    return options.stochastic_rounding and options.backend in ("cpu", "cuda")
+def rounding(options: Options) -> Callable[[Tensor], Tensor]:
+    """How updated parameters become BF16: by chance, where it is asked for, and by the hardware where it can."""
+    if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
+        return round_stochastically
+    return Tensor.bfloat16
 
 
 def autocast(options: Options, device: torch.device) -> AbstractContextManager[object]:
