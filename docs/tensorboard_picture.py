@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,21 @@ IS_DRAWN = "Boolean(document.querySelector('scalar-card line-chart canvas, scala
 # All points, also the first ones, which are far above the others; then the settings go.
 ARRANGE = """
 const named = (kind, words) => [...document.querySelectorAll(kind)].find((each) => each.textContent.includes(words));
-for (const words of ['Ignore outliers', 'Enable step selection']) named('mat-checkbox', words)?.querySelector('input')?.click();
-named('metrics-dashboard button, button', 'Settings').click();
+for (const words of ['Ignore outliers', 'Enable step selection'])
+  named('mat-checkbox', words)?.querySelector('input')?.click();
+named('button', 'Settings').click();
 document.querySelector('scalar-card [aria-label*="full size"], scalar-card [title*="full size"]')?.click();
 """
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 class Browser:
     """A tab of a Chromium of its own."""
 
     def __init__(self, home: Path) -> None:
-        program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+        program = next(
+            filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+        )
         if program is None:
             sys.exit("neither chromium nor google-chrome is on PATH")
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
@@ -74,12 +79,13 @@ class Browser:
         return self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def close(self) -> None:
+        """Ends it."""
         self._socket.close()
         self._process.terminate()
         self._process.wait()
 
 
-def _until(holds: Any, otherwise: str) -> None:
+def _until(holds: Callable[[], object], otherwise: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         if time.monotonic() > deadline:
@@ -88,6 +94,7 @@ def _until(holds: Any, otherwise: str) -> None:
 
 
 def main(url: str, tag: str, picture: Path) -> None:
+    """Writes the picture of a TensorBoard's curve."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:  # its helpers end a moment later
         browser = Browser(Path(home))
         try:

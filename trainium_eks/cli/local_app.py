@@ -155,6 +155,14 @@ def make_image(
     raise typer.Exit(local_images.make(name, requirements))
 
 
+@images_app.command("path")
+def image_path(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` a certain one.")]) -> None:
+    """Print an image's directory: its programs, `python` first among them, are in `bin` there."""
+    from trainium_eks.cli import local_images
+
+    raise typer.Exit(local_images.path(name))
+
+
 @images_app.command("remove")
 def remove_image(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` only that one.")]) -> None:
     """Remove an image from the cache."""

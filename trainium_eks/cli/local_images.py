@@ -56,6 +56,19 @@ def make(name: str, requirements: Path | None) -> int:
     return told(act)
 
 
+def path(name: str) -> int:
+    """``trn local images path``; the exit code."""
+
+    def act() -> int:
+        image = images.find(name)
+        if image is None:
+            raise Failure(WRONG_USAGE, f"there is no image {name}: {images.how_to_make(name)}")
+        sys.stdout.write(f"{images.ensure(image).path}\n")
+        return 0
+
+    return told(act)
+
+
 def remove(name: str) -> int:
     """``trn local images remove``; the exit code."""
 

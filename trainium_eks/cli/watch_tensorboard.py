@@ -1,8 +1,10 @@
 """``trn tensorboard``: TensorBoard of a job's logs on this machine's loopback, until Ctrl-C."""
 
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -198,28 +200,49 @@ def _here(seat: Seat, session: Session, name: str, directory: str, port: int) ->
     logs = claim / directory.removeprefix(f"{DATA}/")
     program = _program()
     if program is None:
-        title = (
-            "no tensorboard on PATH, nor in a local image: install it (pip install tensorboard), or make an image with "
-            "it: trn local images make board --requirements FILE"
-        )
+        title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"
         raise Failure(WRONG_USAGE, title)
     if not logs.is_dir():
         raise Failure(FAILED, f"{name} has written no TensorBoard logs: there is no {directory}")
     port = port or tensorboard.PORT
-    command = [str(program), "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        time.sleep(LOOK_SECONDS)
-        if process.poll() is not None:
-            words = (process.stderr.read() if process.stderr else "").strip().rpartition("\n")[2]
-            raise Failure(FAILED, f"{program} ended: {words}")
-        _serve(seat, f"http://127.0.0.1:{port}", directory, "")
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        process.terminate()
-        process.wait()
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
+    url = f"http://127.0.0.1:{port}"
+    command = [str(program), "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]
+    # Not a pipe: nobody reads it while TensorBoard runs, and a full one would stop it.
+    with tempfile.TemporaryFile("w+") as words:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
+        try:
+            if not _answers(process, url):
+                words.seek(0)
+                raise Failure(FAILED, f"{program} ended: {words.read().strip().rpartition(chr(10))[2]}")
+            _serve(seat, url, directory, "")
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            process.terminate()
+            process.wait()
     return 0
+
+
+def _answers(process: "subprocess.Popen[bytes]", url: str) -> bool:
+    """Whether it came so far; it needs seconds to begin.
+
+    Raises:
+        Failure: it runs and does not answer.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return True
+        except (urllib.error.URLError, OSError):
+            if time.monotonic() > deadline:
+                raise Failure(FAILED, f"TensorBoard does not answer at {url}") from None
+        time.sleep(LOOK_SECONDS / 5)
+    return False
 
 
 def _program() -> Path | None:

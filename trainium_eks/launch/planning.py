@@ -9,6 +9,7 @@ from typing import cast
 
 from trainium_eks.launch import refusals, resources, saving
 from trainium_eks.launch.compile_key import cache_key, compiler_of, graph_options
+from trainium_eks.launch.examples import example_of
 from trainium_eks.launch.job import C10D, CompileCache, Precision, Program, TrainingJob, backend_of
 from trainium_eks.launch.requests import Facts, Plan, Request
 from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
@@ -132,7 +133,10 @@ def _job(
 
 
 def _app_name(program: Program) -> str:
-    """From what is run: ``trainium_workloads.gradient_sum`` is ``gradient-sum``, ``src/Train.py`` is ``train``."""
+    """From what is run: an example's name; else ``src/Train.py`` is ``train``, and ``team.models.pretrain`` is
+    ``pretrain``."""
+    if example := example_of(program.module):
+        return example.name
     stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:32].strip("-")
     return name if refusals.NAME.fullmatch(name) else "train"

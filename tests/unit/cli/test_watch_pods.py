@@ -2,11 +2,14 @@
 
 import json
 import os
+import socket
+import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +21,8 @@ from stub_channels import Channel, answer_http, run_command
 from watched_team import Call
 
 from trainium_eks.cli import watch_profile, watch_read, watch_tensorboard, watch_top
+from trainium_eks.cli.failure import Failure
+from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.watch_top import bars
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
@@ -240,6 +245,57 @@ def test_a_port_that_is_taken_is_said(call: Call, api: StubApi) -> None:
     code, out = call("tensorboard", "alpha", "--port", taken)
     assert code == 2
     assert f"port {taken} of this machine cannot be had: Address already in use" in out
+
+
+TENSORBOARD = """#!{python}
+import http.server, sys, time
+sys.stderr.write("a warning\\n" * 20_000)  # more than a pipe holds
+if "{ends}":
+    sys.exit("{ends}")
+time.sleep(0.5)
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"curves")
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Page).serve_forever()
+"""
+
+
+def _on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str = "") -> Any:
+    """A session of a local stack, and a program `tensorboard`."""
+    program = tmp_path / "bin" / "tensorboard"
+    program.parent.mkdir()
+    program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    (tmp_path / "claims" / "team" / "claim" / "output" / "alpha" / "tensorboard").mkdir(parents=True)
+    paths = SimpleNamespace(claims=tmp_path / "claims")
+    namespace = SimpleNamespace(name="team", claim="claim")
+    return SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
+
+
+def test_on_a_local_stack_its_address_is_shown_once_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = serve_once(monkeypatch)
+    session = _on_this_machine(tmp_path, monkeypatch)
+    directory = "/data/output/alpha/tensorboard"
+    assert watch_tensorboard._here(Seat(), session, "alpha", directory, _free_port()) == 0
+    assert seen == [("curves", directory)]
+
+
+def test_on_a_local_stack_what_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = _on_this_machine(tmp_path, monkeypatch, ends="no module tensorflow")
+    with pytest.raises(Failure, match=r"tensorboard ended: no module tensorflow$"):
+        watch_tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", _free_port())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(Failure, match="Address already in use"):
+            watch_tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", taken)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 # --- profile ----------------------------------------------------------------------------------------------------------

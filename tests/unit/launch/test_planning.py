@@ -135,6 +135,8 @@ def test_the_end_of_the_capacity_block_comes_from_ec2() -> None:
     [
         (Program("src/Train_BERT.py"), "train-bert"),
         (Program(module="trainium_workloads.gradient_sum"), "gradient-sum"),
+        (Program(module="trainium_workloads.bert.pretrain"), "bert"),
+        (Program(module="team.models.pretrain"), "pretrain"),
         (Program("/opt/1st.py"), "train"),
         (Program("/opt/" + "long" * 20 + ".py"), "long" * 8),
     ],

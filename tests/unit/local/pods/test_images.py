@@ -277,6 +277,9 @@ def test_the_commands(wheel: Path, tmp_path: Path) -> None:
         ("local/python", False),
     ]
     assert "local/mine" in trn(app, ["local", "images", "list"]).stdout
+    path = Path(trn(app, ["local", "images", "path", "local/mine"]).stdout.strip())
+    assert (path / "bin" / "python").exists()
+    assert "trn local images make no" in trn(app, ["local", "images", "path", "no"]).output
     missing = trn(app, ["local", "images", "make", "mine", "--requirements", str(tmp_path / "none")])
     assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
     assert trn(app, ["local", "images", "remove", "mine"]).exit_code == 0
