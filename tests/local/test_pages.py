@@ -135,9 +135,9 @@ def test_models_train_as_the_page_says(project: LocalProject, torch: None) -> No
     _follow(project, MODELS)
     curve = _curve(project, "bert-tiny", "loss")
     steps = [step for _, step, _ in curve]
-    assert steps == list(range(1, 301)), "each step once, though a rank was killed"
+    assert steps == list(range(1, 151)), "each step once, though a rank was killed"
     losses = [loss for _, _, loss in curve]
-    assert sum(losses[-10:]) / 10 < 0.5 * losses[0]
+    assert sum(losses[-10:]) / 10 < 0.7 * losses[0]
 
 
 def _curve(project: LocalProject, job: str, tag: str) -> list[list[float]]:
