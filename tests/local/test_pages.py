@@ -149,7 +149,7 @@ def _curve(project: LocalProject, job: str, tag: str) -> list[list[float]]:
             url = json.loads(process.stdout.readline())["url"]
             return _points(url, tag)
         finally:
-            process.send_signal(2)
+            process.terminate()
 
 
 def _points(url: str, tag: str) -> list[list[float]]:

@@ -1,6 +1,7 @@
 """``trn tensorboard``: TensorBoard of a job's logs on this machine's loopback, until Ctrl-C."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trainium_eks.cli import output, watch_read
@@ -212,7 +215,7 @@ def _here(seat: Seat, session: Session, name: str, directory: str, port: int) ->
     url = f"http://127.0.0.1:{port}"
     command = [str(program), "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]
     # Not a pipe: nobody reads it while TensorBoard runs, and a full one would stop it.
-    with tempfile.TemporaryFile("w+") as words:
+    with tempfile.TemporaryFile("w+") as words, _ended_like_ctrl_c():
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
         try:
             if not _answers(process, url):
@@ -225,6 +228,16 @@ def _here(seat: Seat, session: Session, name: str, directory: str, port: int) ->
             process.terminate()
             process.wait()
     return 0
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM, which would leave TensorBoard running, is taken as Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _answers(process: "subprocess.Popen[bytes]", url: str) -> bool:

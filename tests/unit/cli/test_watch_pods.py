@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -281,6 +282,18 @@ def test_on_a_local_stack_its_address_is_shown_once_it_answers(tmp_path: Path, m
     directory = "/data/output/alpha/tensorboard"
     assert watch_tensorboard._here(Seat(), session, "alpha", directory, _free_port()) == 0
     assert seen == [("curves", directory)]
+
+
+def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr(watch_tensorboard, "_serve", serve)
+    session, port = _on_this_machine(tmp_path, monkeypatch), _free_port()
+    assert watch_tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", port) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
 def test_on_a_local_stack_what_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
