@@ -163,6 +163,26 @@ def test_what_is_no_model_is_refused(model: Path, tmp_path: Path) -> None:
         saved.load(tmp_path)
 
 
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_model_is_put_into_a_mount_and_replaces_one_that_was_there(
+    model: Path, tmp_path: Path, was_there: bool
+) -> None:
+    """SageMaker's /opt/ml/model is there before, and empty."""
+    found = saved.load(model)
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "kept").touch()
+    if was_there:
+        saved.publish(found.model.state_dict(), found.model.sizes, found.pieces, 8, place)
+        assert saved.load(place).length == 8
+        assert (place / "kept").exists()
+    saved.publish(found.model.state_dict(), found.model.sizes, found.pieces, 16, place)
+    assert saved.load(place).length == 16
+    assert (place / "kept").exists() is not was_there
+    assert [each.name for each in tmp_path.iterdir()] == ["model"]
+    assert not [each.name for each in place.iterdir() if each.name.startswith(".")]
+
+
 # --- Over HTTP --------------------------------------------------------------------------------------------------------
 
 

@@ -116,6 +116,46 @@ def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, argument
     assert words in "".join(ended.err)
 
 
+JUDGED = """
+import json, sys
+from pathlib import Path
+import torch
+import torch_xla.debug.metrics as measured
+from trainium_workloads.bert.model import Sizes
+from trainium_workloads.polarity import encoded, evaluation, synthetic, wordpieces
+from trainium_workloads.polarity.model import Polarity
+from trainium_workloads.training import backends
+from trainium_workloads.training.options import Options
+
+pieces = wordpieces.learn((text for chunk in synthetic.chunks(0, 60) for text in chunk.texts), 512)
+reviews = encoded.encode(synthetic.chunks(0, 60), pieces, 16, Path("encoded"))
+torch.manual_seed(0)
+model = Polarity(Sizes(layers=1, hidden=16, heads=2, intermediate=32, vocabulary=512, positions=16))
+found = {}
+for name in ("xla", "cpu"):
+    options = Options(backend=name, precision="fp32")
+    backend = backends.start(options)
+    model.to(backend.device)
+    found[name] = [
+        evaluation.accuracy(model, reviews, backend, options, size, most)
+        for size, most in ((8, 0), (8, 13), (8, 60))
+    ]
+    found.setdefault("graphs", measured.metric_data("CompileTime")[0])
+    backend.close()
+print(json.dumps(found))
+"""
+
+
+def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang: Gang, tmp_path: Path) -> None:
+    (tmp_path / "judged.py").write_text(JUDGED)
+    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    ended = gang("judged", ranks=1, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly}, seconds=120)
+    found = json.loads(ended.out[0].splitlines()[-1])
+    assert found["xla"] == found["cpu"]
+    assert found["xla"][0] == found["xla"][2] != found["xla"][1]
+    assert found["graphs"] == 2
+
+
 # --- SageMaker --------------------------------------------------------------------------------------------------------
 
 

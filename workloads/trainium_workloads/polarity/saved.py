@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -74,8 +75,11 @@ def publish(
             put one by one, ``config.json`` last.
         facts: how it was trained; they go into ``training.json``.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    # A directory that is there and no model's is a mount, beside which there may be no room.
+    stays = directory.is_dir() and (os.path.ismount(directory) or not (directory / CONFIG).is_file())
+    above = directory if stays else directory.parent
+    above.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=above))
     try:
         # Whoever serves it computes in its own precision.
         weights.export({name: tensor.float() for name, tensor in state.items()}, sizes, part)
@@ -92,18 +96,17 @@ def publish(
         (part / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         pieces.save(part, length)
         (part / "training.json").write_text(json.dumps(dict(facts or {}), indent=2) + "\n", encoding="utf-8")
-        _put(part, directory)
+        if stays:
+            for file in sorted(part.iterdir(), key=lambda each: each.name == CONFIG):
+                os.replace(file, directory / file.name)
+        else:
+            _put(part, directory)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def _put(part: Path, directory: Path) -> None:
     part.chmod(0o755)
-    if directory.exists() and not (directory / CONFIG).is_file():
-        # A mount, which cannot be replaced.
-        for file in sorted(part.iterdir(), key=lambda each: each.name == CONFIG):
-            shutil.move(file, directory / file.name)
-        return
     before = directory.with_name(f".{directory.name}.before")
     shutil.rmtree(before, ignore_errors=True)
     if directory.exists():
