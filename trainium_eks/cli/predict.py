@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainium_eks.cli.failure import FAILED, Failure, as_typed
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
-from trainium_eks.cli.serving import Wanted, find
+from trainium_eks.cli.serving import Wanted, find, warn_of_no_nodes
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.launch import batch_jobs, serving, serving_refusals
 from trainium_eks.launch.serving import Batch
@@ -56,6 +56,7 @@ def run(seat: Seat, wanted: Wanted, files: Files, *, follow: bool, dry_run: bool
             if dry_run:
                 write_json(job)
                 return 0
+            warn_of_no_nodes(session, found.place)
             try:
                 batch_jobs.submit(session.api, job, ())
             except ApiError as error:

@@ -8,7 +8,7 @@ from typing import Any
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
-from trainium_eks.cli.serving import Wanted, find
+from trainium_eks.cli.serving import Wanted, find, warn_of_no_nodes
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.launch import batch_jobs, serving
 from trainium_eks.launch.identity import KIND_LABEL
@@ -37,6 +37,7 @@ def run(seat: Seat, wanted: Wanted, *, replicas: int, wait: bool, dry_run: bool)
             if dry_run:
                 write_json({"apiVersion": "v1", "kind": "List", "items": list(objects)})
                 return 0
+            warn_of_no_nodes(session, found.place)
             try:
                 _apply(session.api, *objects)
             except ApiError as error:

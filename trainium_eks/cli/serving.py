@@ -1,10 +1,11 @@
 """What ``trn serve`` and ``trn predict`` share: which model is meant, and where it can run."""
 
 import secrets
+import sys
 from dataclasses import dataclass
 
 from trainium_eks.cli import train_facts, watch_read
-from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.failure import WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.session import Session
 from trainium_eks.launch import cluster_facts, planning, serving, serving_refusals
 from trainium_eks.launch.profiling import output_of
@@ -86,6 +87,14 @@ def find(session: Session, wanted: Wanted, kind: str, more: tuple[Problem, ...] 
         done = "served" if kind == serving.SERVE else "used"
         raise Failure(WRONG_USAGE, f"{wanted.model or 'the model'} cannot be {done}", problems, spell=str)
     return Found(name, model, where, queue, image)
+
+
+def warn_of_no_nodes(session: Session, where: Place) -> None:
+    """Says on stderr where pods would wait for ever: nothing but a person scales a node group for them."""
+    if where.group is None or cluster_facts.nodes_of(session.api, where.group):
+        return
+    name = where.group.name
+    sys.stderr.write(as_typed(f"warning: {name} has no nodes, and its pods wait until it has: trn scale {name} 1\n"))
 
 
 def _nodes(session: Session, wanted: Wanted) -> tuple[NodeGroupOutput | None, InstanceType | None, list[Problem]]:

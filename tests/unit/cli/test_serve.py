@@ -36,6 +36,7 @@ class Cluster:
         self.objects: dict[tuple[str, str], Json] = {}
         self.patches: list[Json] = []
         self.is_allowed = True
+        self.has_nodes = True
         self.pods: list[Json] = []
         self.ready = True
         self.log = '{"predict": "complete", "rows": 3}\n'
@@ -44,6 +45,8 @@ class Cluster:
     def list(self, api_version: str, kind: str, **_: str) -> list[Json]:
         if api_version.startswith(("batch.volcano", "kubeflow", "trainer")):
             raise NoSuchKind("nobody serves it")
+        if kind == "Node":
+            return [{"metadata": {"name": "n"}}] if self.has_nodes else []
         return self.pods if kind == "Pod" else [each for (of, _), each in self.objects.items() if of == kind]
 
     def get(self, reference: ObjectReference) -> Json | None:
@@ -141,6 +144,14 @@ def test_a_dry_run_makes_nothing(cluster: Cluster) -> None:
     done = trn("serve /data/models/mine --group inf --dry-run")
     assert [each["kind"] for each in json.loads(done.stdout)["items"]] == ["Deployment", "Service"]
     assert cluster.objects == {}
+
+
+def test_a_group_without_nodes_is_told_of(cluster: Cluster) -> None:
+    assert "no nodes" not in trn("serve one --group inf").stderr
+    cluster.has_nodes = False
+    for command in ("serve two --group inf --no-wait", "predict one a.csv --to b.csv --group inf --no-follow"):
+        assert "inf has no nodes, and its pods wait until it has: trn scale inf 1" in trn(command).stderr
+    assert "no nodes" not in trn("serve three").stderr
 
 
 def test_another_model_takes_the_place_of_the_first(cluster: Cluster) -> None:
