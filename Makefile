@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch test-engine test-engine-full mutants format docs golden preview up destroy clean
+.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch test-engine test-engine-full mutants format docs golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,10 @@ docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 
+check: $(VENV)/.local ## Ask AWS whether an `up` of STACK would get what it needs; reads only
+	@$(BIN)/python -m trainium_eks.cli check --stack $(STACK) $(ARGS)
+
+up: $(VENV)/.local
 preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after checking the tools it needs
 	@$(BIN)/python -m trainium_eks.cli deploy $@ --stack $(STACK) $(if $(ARGS),-- $(ARGS))
 

@@ -1,51 +1,26 @@
-"""What AWS asks of the role that deploys, by resource type: the requests of a creation, a change and a deletion.
+"""What AWS asks of the role that deploys, in the account of the tests; the table is the library's."""
 
-Actions are those that the AWS provider calls for a type, with the actions that AWS' service authorization reference
-lists as dependent on them; the resources and condition keys are those that IAM sees with each.
-"""
+from collections.abc import Sequence
 
-from collections.abc import Mapping, Sequence
-
-from iam_evaluation import Request
+from trainium_eks.preflight import deploy_rights
+from trainium_eks.preflight.deploy_rights import Place, Request
 
 ACCOUNT = "123456789012"
 STATE_BUCKET = "acme-pulumi-state"
 STATE_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/11111111-1111-1111-1111-111111111111"
 DATA_BUCKET = "acme-data"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/trn-boundary"
-
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/trn-dev-cluster-node-0a1b2c3"
-KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/22222222-2222-2222-2222-222222222222"
-BUCKET = "arn:aws:s3:::trn-prod-fsx-data-bucket-0a1b2c3"
-_EKS = f"arn:aws:eks:us-west-2:{ACCOUNT}"
-_CLUSTER = "trn-dev-cluster-eks-0a1b2c3"
-_SERVICE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role"
+PLACE = Place(ACCOUNT, "us-west-2", "aws", "trn-dev", BOUNDARY)
 
 
 def asks(resource: str, *actions: str, **context: str | Sequence[str]) -> tuple[Request, ...]:
     """The actions on one resource. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
-    keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
-    return tuple(Request(each, resource, {"aws:PrincipalAccount": ACCOUNT, **keys}) for each in actions)
+    return deploy_rights.filled(deploy_rights.asks(resource, *actions, **context), PLACE)
 
 
-def passes(service: str) -> tuple[Request, ...]:
-    """A role of the stack given to a service, which is read first."""
-    return asks(ROLE, "iam:PassRole", iam__PassedToService=service) + asks(ROLE, "iam:GetRole")
-
-
-def linked(service: str) -> tuple[Request, ...]:
-    """The service's own role, which the account's first use of the service makes."""
-    role = f"{_SERVICE_ROLE}/{service}/AWSServiceRole"
-    return asks(role, "iam:CreateServiceLinkedRole", iam__AWSServiceName=service) + asks(role, "iam:GetRole")
-
-
-def encrypts() -> tuple[Request, ...]:
-    """A service that is told to use the stack's key, and gets a grant for it."""
-    return asks(KEY, "kms:CreateGrant", "kms:DescribeKey", aws__ResourceTag___Name="trn-dev-key")
-
-
-_TAGS = asks("*", "ec2:CreateTags", "ec2:DeleteTags")
-_RULES = asks("*", "ec2:DescribeSecurityGroupRules", "ec2:ModifySecurityGroupRules") + _TAGS
+ROLE, KEY = (
+    asks(resource, "sts:GetCallerIdentity")[0].resource for resource in (deploy_rights.ROLE, deploy_rights.KEY)
+)
 
 STATE: tuple[Request, ...] = (
     *asks(f"arn:aws:s3:::{STATE_BUCKET}", "s3:ListBucket"),
@@ -56,187 +31,6 @@ STATE: tuple[Request, ...] = (
 )
 """What Pulumi itself asks: ``login``, ``stack init --secrets-provider=awskms`` and the state of every update."""
 
-PROVIDER: tuple[Request, ...] = asks("*", "sts:GetCallerIdentity")
-"""What the provider asks before all else, and what ``aws eks get-token`` signs."""
-
-NEEDS: Mapping[str, tuple[Request, ...]] = {
-    "aws:cloudwatch/logGroup:LogGroup": asks(
-        f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:/aws/eks/{_CLUSTER}/cluster",
-        "logs:CreateLogGroup", "logs:PutRetentionPolicy", "logs:AssociateKmsKey", "logs:DisassociateKmsKey",
-        "logs:DeleteLogGroup", "logs:ListTagsForResource", "logs:TagResource", "logs:UntagResource",
-    ) + asks("*", "logs:DescribeLogGroups"),
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": asks(
-        "*", "ec2:DescribeSecurityGroups", "ec2:RevokeSecurityGroupIngress", "ec2:RevokeSecurityGroupEgress"
-    ) + _TAGS,
-    "aws:ec2/eip:Eip": asks(
-        "*", "ec2:AllocateAddress", "ec2:DescribeAddresses", "ec2:DescribeAddressesAttribute",
-        "ec2:DisassociateAddress", "ec2:ReleaseAddress",
-    ) + _TAGS,
-    "aws:ec2/flowLog:FlowLog": asks(
-        "*", "ec2:CreateFlowLogs", "ec2:DescribeFlowLogs", "ec2:DeleteFlowLogs", "logs:CreateLogDelivery",
-        "logs:DeleteLogDelivery",
-    ) + _TAGS + passes("vpc-flow-logs.amazonaws.com"),
-    "aws:ec2/internetGateway:InternetGateway": asks(
-        "*", "ec2:CreateInternetGateway", "ec2:AttachInternetGateway", "ec2:DescribeInternetGateways",
-        "ec2:DetachInternetGateway", "ec2:DeleteInternetGateway",
-    ) + _TAGS,
-    "aws:ec2/launchTemplate:LaunchTemplate": asks(
-        "*", "ec2:CreateLaunchTemplate", "ec2:CreateLaunchTemplateVersion", "ec2:DescribeLaunchTemplates",
-        "ec2:DescribeLaunchTemplateVersions", "ec2:ModifyLaunchTemplate", "ec2:DeleteLaunchTemplate",
-    ) + _TAGS,
-    "aws:ec2/natGateway:NatGateway": asks(
-        "*", "ec2:CreateNatGateway", "ec2:DescribeNatGateways", "ec2:DeleteNatGateway"
-    ) + _TAGS,
-    "aws:ec2/placementGroup:PlacementGroup": asks(
-        "*", "ec2:CreatePlacementGroup", "ec2:DescribePlacementGroups", "ec2:DeletePlacementGroup"
-    ) + _TAGS,
-    "aws:ec2/route:Route": asks(
-        "*", "ec2:CreateRoute", "ec2:ReplaceRoute", "ec2:DescribeRouteTables", "ec2:DeleteRoute"
-    ),
-    "aws:ec2/routeTable:RouteTable": asks(
-        "*", "ec2:CreateRouteTable", "ec2:DescribeRouteTables", "ec2:DeleteRouteTable"
-    ) + _TAGS,
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": asks(
-        "*", "ec2:AssociateRouteTable", "ec2:ReplaceRouteTableAssociation", "ec2:DisassociateRouteTable"
-    ),
-    "aws:ec2/securityGroup:SecurityGroup": asks(
-        "*", "ec2:CreateSecurityGroup", "ec2:DescribeSecurityGroups", "ec2:RevokeSecurityGroupEgress",
-        "ec2:DescribeNetworkInterfaces", "ec2:DeleteSecurityGroup",
-    ) + _TAGS,
-    "aws:ec2/subnet:Subnet": asks(
-        "*", "ec2:CreateSubnet", "ec2:DescribeSubnets", "ec2:ModifySubnetAttribute", "ec2:DeleteSubnet"
-    ) + _TAGS,
-    "aws:ec2/vpc:Vpc": asks(
-        "*", "ec2:CreateVpc", "ec2:DescribeVpcs", "ec2:DescribeVpcAttribute", "ec2:DescribeNetworkAcls",
-        "ec2:ModifyVpcAttribute", "ec2:DeleteVpc",
-    ) + _TAGS,
-    "aws:ec2/vpcEndpoint:VpcEndpoint": asks(
-        "*", "ec2:CreateVpcEndpoint", "ec2:DescribeVpcEndpoints", "ec2:DescribePrefixLists", "ec2:ModifyVpcEndpoint",
-        "ec2:DeleteVpcEndpoints",
-    ) + _TAGS
-    # Private DNS is a hosted zone of the service's, tied to the VPC.
-    + asks("arn:aws:route53:::hostedzone/Z0123456789", "route53:AssociateVPCWithHostedZone"),
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": asks(
-        f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-dev/training",
-        "ecr:PutLifecyclePolicy", "ecr:GetLifecyclePolicy", "ecr:DeleteLifecyclePolicy",
-    ),
-    "aws:ecr/repository:Repository": asks(
-        f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-dev/training",
-        "ecr:CreateRepository", "ecr:DescribeRepositories", "ecr:PutImageTagMutability",
-        "ecr:PutImageScanningConfiguration", "ecr:DeleteRepository", "ecr:ListTagsForResource", "ecr:TagResource",
-        "ecr:UntagResource",
-    ) + encrypts() + asks(KEY, "kms:RetireGrant", aws__ResourceTag___Name="trn-dev-key"),
-    "aws:eks/accessEntry:AccessEntry": asks(
-        f"{_EKS}:cluster/{_CLUSTER}", "eks:CreateAccessEntry"
-    ) + asks(
-        f"{_EKS}:access-entry/{_CLUSTER}/role/{ACCOUNT}/ops/0123",
-        "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource",
-        "eks:UntagResource",
-    ),
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": asks(
-        f"{_EKS}:access-entry/{_CLUSTER}/role/{ACCOUNT}/ops/0123",
-        "eks:AssociateAccessPolicy", "eks:ListAssociatedAccessPolicies", "eks:DisassociateAccessPolicy",
-    ),
-    "aws:eks/addon:Addon": asks(f"{_EKS}:cluster/{_CLUSTER}", "eks:CreateAddon") + asks(
-        f"{_EKS}:addon/{_CLUSTER}/vpc-cni/0123",
-        "eks:DescribeAddon", "eks:UpdateAddon", "eks:DescribeUpdate", "eks:DeleteAddon", "eks:TagResource",
-        "eks:UntagResource",
-    ),
-    "aws:eks/cluster:Cluster": asks("*", "eks:CreateCluster") + asks(
-        f"{_EKS}:cluster/{_CLUSTER}",
-        "eks:DescribeCluster", "eks:UpdateClusterConfig", "eks:UpdateClusterVersion", "eks:DescribeUpdate",
-        "eks:DeleteCluster", "eks:TagResource", "eks:UntagResource",
-    ) + passes("eks.amazonaws.com") + linked("eks.amazonaws.com") + encrypts(),
-    "aws:eks/nodeGroup:NodeGroup": asks(f"{_EKS}:cluster/{_CLUSTER}", "eks:CreateNodegroup") + asks(
-        f"{_EKS}:nodegroup/{_CLUSTER}/trn-dev-cluster-cpu-nodes-0a1b2c3/0123",
-        "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig", "eks:UpdateNodegroupVersion", "eks:DescribeUpdate",
-        "eks:DeleteNodegroup", "eks:TagResource", "eks:UntagResource",
-    ) + passes("eks.amazonaws.com") + passes("ec2.amazonaws.com") + linked("eks-nodegroup.amazonaws.com")
-    + linked("autoscaling.amazonaws.com") + linked("spot.amazonaws.com")
-    # EKS tries the caller's launch template before it makes the group (EKS user guide, launch templates).
-    + asks("*", "ec2:RunInstances", "ec2:CreateTags", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSubnets")
-    + asks(ROLE, "iam:ListAttachedRolePolicies"),
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": asks(
-        f"{_EKS}:cluster/{_CLUSTER}", "eks:CreatePodIdentityAssociation", "eks:ListPodIdentityAssociations"
-    ) + asks(
-        f"{_EKS}:podidentityassociation/{_CLUSTER}/a-0123",
-        "eks:DescribePodIdentityAssociation", "eks:UpdatePodIdentityAssociation", "eks:DeletePodIdentityAssociation",
-        "eks:TagResource", "eks:UntagResource",
-    ) + passes("pods.eks.amazonaws.com"),
-    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": asks(
-        "*", "fsx:CreateDataRepositoryAssociation", "fsx:DescribeDataRepositoryAssociations",
-        "fsx:UpdateDataRepositoryAssociation", "fsx:DeleteDataRepositoryAssociation", "fsx:TagResource",
-        "fsx:UntagResource", "fsx:ListTagsForResource",
-    ) + linked("s3.data-source.lustre.fsx.amazonaws.com") + asks(
-        f"{_SERVICE_ROLE}/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-0123",
-        "iam:AttachRolePolicy", "iam:PutRolePolicy",
-    ),
-    "aws:fsx/lustreFileSystem:LustreFileSystem": asks(
-        # A deletion takes the last backup.
-        "*", "fsx:CreateFileSystem", "fsx:DescribeFileSystems", "fsx:UpdateFileSystem", "fsx:DeleteFileSystem",
-        "fsx:CreateBackup", "fsx:TagResource", "fsx:UntagResource", "fsx:ListTagsForResource",
-        "ec2:GetSecurityGroupsForVpc", "ec2:DescribeNetworkInterfaces",
-    ) + linked("fsx.amazonaws.com") + encrypts(),
-    "aws:iam/role:Role": asks(
-        ROLE, "iam:CreateRole", "iam:PutRolePermissionsBoundary", iam__PermissionsBoundary=BOUNDARY
-    ) + asks(
-        ROLE,
-        "iam:GetRole", "iam:ListRolePolicies", "iam:ListAttachedRolePolicies", "iam:ListInstanceProfilesForRole",
-        "iam:UpdateRole", "iam:UpdateRoleDescription", "iam:UpdateAssumeRolePolicy", "iam:DeleteRole", "iam:TagRole",
-        "iam:UntagRole",
-    ),
-    "aws:iam/rolePolicy:RolePolicy": asks(
-        ROLE, "iam:PutRolePolicy", "iam:DeleteRolePolicy", iam__PermissionsBoundary=BOUNDARY
-    ) + asks(ROLE, "iam:GetRolePolicy"),
-    # The policies' names come from the plans.
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": asks(
-        ROLE, "iam:DetachRolePolicy", iam__PermissionsBoundary=BOUNDARY
-    ) + asks(ROLE, "iam:ListAttachedRolePolicies"),
-    "aws:kms/alias:Alias": asks(
-        f"arn:aws:kms:us-west-2:{ACCOUNT}:alias/trn-dev-key-alias-0a1b2c3",
-        "kms:CreateAlias", "kms:UpdateAlias", "kms:DeleteAlias",
-    ) + asks(
-        KEY, "kms:CreateAlias", "kms:UpdateAlias", "kms:DeleteAlias", aws__ResourceTag___Name="trn-dev-key"
-    ) + asks("*", "kms:ListAliases"),
-    "aws:kms/key:Key": asks("*", "kms:CreateKey", "kms:TagResource", aws__RequestTag___Name="trn-dev-key") + asks(
-        KEY,
-        "kms:DescribeKey", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:EnableKeyRotation",
-        "kms:UpdateKeyDescription", "kms:ListResourceTags", "kms:TagResource", "kms:UntagResource",
-        "kms:ScheduleKeyDeletion",
-        aws__ResourceTag___Name="trn-dev-key",
-    ),
-    "aws:kms/keyPolicy:KeyPolicy": asks(
-        KEY, "kms:PutKeyPolicy", "kms:GetKeyPolicy", aws__ResourceTag___Name="trn-dev-key"
-    ),
-    "aws:s3/bucket:Bucket": asks(
-        BUCKET,
-        "s3:CreateBucket", "s3:ListBucket", "s3:DeleteBucket", "s3:GetAccelerateConfiguration", "s3:GetBucketAcl",
-        "s3:GetBucketCORS", "s3:GetBucketLocation", "s3:GetBucketLogging", "s3:GetBucketObjectLockConfiguration",
-        "s3:GetBucketPolicy", "s3:GetBucketRequestPayment", "s3:GetBucketTagging", "s3:GetBucketVersioning",
-        "s3:GetBucketWebsite", "s3:GetEncryptionConfiguration", "s3:GetLifecycleConfiguration",
-        "s3:GetReplicationConfiguration", "s3:ListTagsForResource", "s3:PutBucketTagging", "s3:TagResource",
-        "s3:UntagResource",
-    ),
-    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": asks(
-        BUCKET, "s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"
-    ),
-    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": asks(
-        BUCKET, "s3:GetBucketOwnershipControls", "s3:PutBucketOwnershipControls"
-    ),
-    "aws:s3/bucketPolicy:BucketPolicy": asks(
-        BUCKET, "s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"
-    ),
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": asks(
-        BUCKET, "s3:GetBucketPublicAccessBlock", "s3:PutBucketPublicAccessBlock"
-    ),
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": asks(
-        BUCKET, "s3:GetEncryptionConfiguration", "s3:PutEncryptionConfiguration"
-    ),
-    "aws:s3/bucketVersioning:BucketVersioning": asks(BUCKET, "s3:GetBucketVersioning", "s3:PutBucketVersioning"),
-    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": asks(
-        "*", "ec2:AuthorizeSecurityGroupEgress", "ec2:RevokeSecurityGroupEgress"
-    ) + _RULES,
-    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": asks(
-        "*", "ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"
-    ) + _RULES,
-}  # fmt: skip
+PROVIDER = deploy_rights.filled(deploy_rights.PROVIDER, PLACE)
+CHECKS = deploy_rights.filled(deploy_rights.CHECKS, PLACE)
+NEEDS = {type_: deploy_rights.filled(requests, PLACE) for type_, requests in deploy_rights.NEEDS.items()}

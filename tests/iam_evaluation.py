@@ -8,25 +8,14 @@ understanding. The logic is IAM's (IAM user guide, policy evaluation logic; cond
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
+from trainium_eks.preflight.deploy_rights import Request
+
 Document = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Request:
-    """One action on one resource; an API call that touches several is several of them."""
-
-    action: str
-    resource: str = "*"
-    context: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Condition keys that AWS sends with it, values as text."""
-    principal: str = ""
-    """ARN, or the name of a service; only resource policies look at it."""
 
 
 def allowed(request: Request, policies: Iterable[Document], boundary: Document | None = None) -> bool:

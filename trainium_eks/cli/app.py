@@ -104,6 +104,23 @@ def plan(
     raise typer.Exit(command.run(asked))
 
 
+@app.command()
+def check(
+    stack: Stack = "dev",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
+    directory: Directory = None,
+) -> None:
+    """Ask AWS whether an `up` would get what it needs: quotas, capacity, versions, rights, names. Only reads.
+
+    Exit code: 0, also with warnings and with what could not be asked; 1 when something fails; 2 for wrong usage.
+    """
+    from trainium_eks.cli import check as command
+
+    asked = command.CheckOptions(stack, as_json=as_json, no_color=no_color, directory=directory)
+    raise typer.Exit(command.run(asked))
+
+
 @app.command(context_settings={"ignore_unknown_options": True})
 def deploy(
     operation: Annotated[Operation, typer.Argument(help="preview, up or destroy.")],
@@ -113,7 +130,8 @@ def deploy(
 ) -> None:
     """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
 
-    `up` does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
+    `up` first asks AWS what `trn check` asks (not with --skip-check) and, at a terminal, whether it may cost that much.
+    It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
     """
     from trainium_eks.cli import plan as command
 

@@ -132,6 +132,44 @@ WAIT = "--wait-for-pods"
 """Of ``up``: wait until no pod holds a claim that goes. Ours, not pulumi's."""
 
 
+SKIP_CHECK = "--skip-check"
+"""Of ``up``: begin without asking AWS whether the stack gets what it needs. Ours, not pulumi's."""
+
+CONFIRMED = ("--yes", "-y", "--non-interactive")
+"""Arguments with which pulumi asks nothing, and so we do not."""
+
+
+def check_account(graph: Graph) -> None:
+    """Stops before an update that AWS would let fail; what is good to know is shown.
+
+    Raises:
+        SystemExit: 1 with what fails and what mends it.
+    """
+    from trainium_eks.cli import check, render_check
+
+    try:
+        found = check.look(graph)
+    except Failure:
+        return  # a program without a region makes nothing in AWS
+    render_check.show_troubles(found)
+    if found.failed:
+        _stop(f"Mend what fails, or go on all the same with {SKIP_CHECK} (make up ARGS={SKIP_CHECK}).")
+
+
+def confirm_cost(graph: Graph, arguments: Sequence[str]) -> None:
+    """Asks whether the environment may cost what it does; only where pulumi would ask, too: at a terminal.
+
+    Raises:
+        SystemExit: 1 when it may not.
+    """
+    told = os.environ.get("PULUMI_SKIP_CONFIRMATIONS", "").lower() in ("1", "true")
+    if told or any(each in CONFIRMED for each in arguments) or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    hourly = cost.estimate(graph).hourly_usd
+    if not typer.confirm(f"{graph.stack} costs about ${hourly:,.2f} an hour from now on. Begin?"):
+        _stop("Nothing was changed.")
+
+
 def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patient: bool) -> None:
     """Stops before an update that pods would hold up half-way; with ``patient``, waits for them.
 
@@ -170,7 +208,8 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
         SystemExit: 1 with what is missing on this machine, or why the operation is refused.
     """
     patient = WAIT in arguments
-    arguments = [each for each in arguments if each != WAIT]
+    unchecked = SKIP_CHECK in arguments
+    arguments = [each for each in arguments if each not in (WAIT, SKIP_CHECK)]
     missing = complaints()
     if missing:
         _stop("\n".join(missing))
@@ -180,7 +219,10 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
     if (refused := refusal(operation, graph, arguments)) is not None:
         _stop(refused)
     if operation == "up":
+        if not unchecked:
+            check_account(graph)
         spare_jobs(graph, directory, arguments, patient=patient)
+        confirm_cost(graph, arguments)
     command = ["pulumi", operation, "--stack", graph.stack, *arguments]
     if not any(argument.startswith(("--parallel", "-p")) for argument in arguments):
         command += ["--parallel", str(PARALLEL)]

@@ -15,7 +15,20 @@ WRONG_USAGE = 2
 """The command cannot begin: no project, no such stack, file or commit."""
 
 _COMMANDS = (
-    *("cancel", "compile", "deploy", "image", "jobs", "kubeconfig", "local", "logs", "plan", "profile", "scale"),
+    *(
+        "cancel",
+        "check",
+        "compile",
+        "deploy",
+        "image",
+        "jobs",
+        "kubeconfig",
+        "local",
+        "logs",
+        "plan",
+        "profile",
+        "scale",
+    ),
     *("predict", "secret", "serve", "stage", "status", "tensorboard", "top", "train", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")

@@ -140,7 +140,7 @@ def address_problems(
     for zone, subnet in subnets.items():
         if ranges.read(subnet) is None:
             continue
-        demand = dict(_demand(config, catalogue, zones, zone))
+        demand = address_demand(config, catalogue, zones, zone)
         total, have = sum(demand.values()), addresses.usable(subnet)
         if total <= have:
             continue
@@ -157,6 +157,18 @@ def address_problems(
         fix = "use smaller groups, or `interface_layout` efa-only" if good is None else "or use smaller groups"
         found.append(Problem("network.cidr_block", reason, fix, value=config.network.cidr_block, good=good))
     return found
+
+
+def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> dict[str, int]:
+    """What takes addresses in one zone with every group at its largest, and how many.
+
+    Args:
+        config: the environment's.
+        catalogue: the types that there are.
+        zones: zone ids of the private subnets, the accelerator zone first.
+        zone: one of them.
+    """
+    return dict(_demand(config, catalogue, zones, zone))
 
 
 def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> Iterator[tuple[str, int]]:

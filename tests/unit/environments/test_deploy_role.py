@@ -14,6 +14,7 @@ import pytest
 from deploy_needs import (
     ACCOUNT,
     BOUNDARY,
+    CHECKS,
     DATA_BUCKET,
     KEY,
     NEEDS,
@@ -75,7 +76,7 @@ def attaches() -> tuple[Request, ...]:
 
 
 def every_need() -> tuple[Request, ...]:
-    return (*STATE, *PROVIDER, *attaches(), *(request for type_ in TYPES for request in NEEDS[type_]))
+    return (*STATE, *PROVIDER, *CHECKS, *attaches(), *(request for type_ in TYPES for request in NEEDS[type_]))
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -83,8 +84,8 @@ def test_the_role_can_do_all_that_a_type_of_the_plans_needs(type_: str) -> None:
     assert [each for each in NEEDS[type_] if not allowed(each, [DEPLOYER])] == []
 
 
-def test_the_role_keeps_the_state_and_attaches_the_policies_of_the_plans() -> None:
-    assert [each for each in (*STATE, *PROVIDER, *attaches()) if not allowed(each, [DEPLOYER])] == []
+def test_the_role_keeps_the_state_asks_the_checks_and_attaches_the_policies_of_the_plans() -> None:
+    assert [each for each in (*STATE, *PROVIDER, *CHECKS, *attaches()) if not allowed(each, [DEPLOYER])] == []
 
 
 def test_the_role_can_do_nothing_that_no_type_needs() -> None:
@@ -173,6 +174,7 @@ ESCALATIONS: dict[str, tuple[Request, ...]] = {
     "other buckets": asks(
         "arn:aws:s3:::payroll", "s3:ListBucket", "s3:PutBucketPolicy", "s3:DeleteBucket", "s3:GetBucketPolicy"
     ) + asks("arn:aws:s3:::payroll/x", "s3:GetObject"),
+    "secrets of the account": asks(f"arn:aws:ssm:us-west-2:{ACCOUNT}:parameter/payroll", "ssm:GetParameters"),
     "the state bucket opened": asks(f"arn:aws:s3:::{STATE_BUCKET}", "s3:PutBucketPolicy", "s3:DeleteBucket"),
 }  # fmt: skip
 

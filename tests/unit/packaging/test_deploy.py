@@ -1,11 +1,14 @@
 """`make preview|up|destroy` and `trn deploy`: what they check and say before they hand over to pulumi."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from trainium_eks.cli import deploy
+from trainium_eks.cli import check, deploy
 from trainium_eks.graph.graph import Graph, Options, Resource
+from trainium_eks.preflight.finding import Finding, Outcome
+from trainium_eks.preflight.run import Preflight
 
 
 def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:
@@ -139,3 +142,98 @@ def test_destroy_of_an_unprotected_stack_is_handed_over(path: Path, monkeypatch:
     monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
     deploy.run("destroy", Graph("p", "dev", (Resource("u", "aws:ec2/vpc:Vpc", "v"),), {}), path, [])
     assert handed == [["pulumi", "destroy", "--stack", "dev", "--parallel", "32"]]
+
+
+PROVIDER = Resource(
+    "urn:pulumi:dev::p::pulumi:providers:aws::aws", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"}
+)
+
+
+@pytest.fixture
+def handed(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What pulumi was called with."""
+    _tool(path, "pulumi", "v3.260.0")
+    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
+    commands: list[list[str]] = []
+    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: commands.append(command))
+    return commands
+
+
+def answered(outcome: Outcome) -> Preflight:
+    return Preflight("dev", "us-west-2", "1", (Finding("quotas/L-1", "VPCs", outcome, "1 needed", "ask for more"),))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "arguments", "begins"),
+    [
+        (Outcome.PASS, [], True),
+        (Outcome.WARN, [], True),
+        (Outcome.NOT_CHECKED, [], True),
+        (Outcome.FAIL, [], False),
+        (Outcome.FAIL, ["--yes"], False),
+        (Outcome.FAIL, ["--skip-check"], True),
+    ],
+)
+def test_up_begins_unless_a_check_fails(
+    path: Path,
+    handed: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    outcome: Outcome,
+    arguments: list[str],
+    begins: bool,
+) -> None:
+    monkeypatch.setattr(check, "look", lambda _: answered(outcome))
+    graph = Graph("p", "dev", (PROVIDER,), {})
+    if begins:
+        deploy.run("up", graph, path, arguments)
+        assert handed == [["pulumi", "up", "--stack", "dev", "--parallel", "32"]]
+        return
+    with pytest.raises(SystemExit) as stopped:
+        deploy.run("up", graph, path, arguments)
+    assert (stopped.value.code, handed) == (1, [])
+    shown = capsys.readouterr()
+    assert "ask for more" in shown.out
+    assert "--skip-check" in shown.err
+
+
+def test_only_up_is_checked(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "look", lambda _: answered(Outcome.FAIL))
+    deploy.run("preview", Graph("p", "dev", (PROVIDER,), {}), path, [])
+    deploy.run("destroy", Graph("p", "dev", (PROVIDER,), {}), path, [])
+    assert [command[1] for command in handed] == ["preview", "destroy"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "arguments", "variable", "asked"),
+    [
+        (True, [], "", True),
+        (True, ["--yes"], "", False),
+        (True, ["-y"], "", False),
+        (True, [], "true", False),
+        (False, [], "", False),
+    ],
+)
+def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
+    path: Path,
+    handed: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    arguments: list[str],
+    variable: str,
+    asked: bool,
+) -> None:
+    questions: list[str] = []
+    monkeypatch.setattr(check, "look", lambda _: answered(Outcome.PASS))
+    monkeypatch.setattr(deploy.typer, "confirm", lambda text: questions.append(text) or False)
+    monkeypatch.setattr(deploy.sys, "stdin", SimpleNamespace(isatty=lambda: terminal))
+    monkeypatch.setattr(deploy.sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", variable)
+    graph = Graph("p", "dev", (PROVIDER,), {})
+    if asked:
+        with pytest.raises(SystemExit):
+            deploy.run("up", graph, path, arguments)
+    else:
+        deploy.run("up", graph, path, arguments)
+    assert [bool(questions), bool(handed)] == [asked, not asked]
+    assert all("$0.00 an hour" in question for question in questions)

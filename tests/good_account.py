@@ -1,0 +1,140 @@
+"""An account in which nothing stands in the way of the environments, for tests of the preflight."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aws_double import Answer, AwsDouble, AwsError
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.preflight.account import Account
+from trainium_eks.preflight.finding import Finding
+from trainium_eks.preflight.run import Preflight, look
+
+ROOT = Path(__file__).resolve().parents[3]
+NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+ACCOUNT = "111122223333"
+DEPLOYER = f"arn:aws:sts::{ACCOUNT}:assumed-role/training-deployer/ci"
+BLOCK = "cr-0123456789abcdef0"
+
+QUOTAS = {
+    "L-1216C47A": 64,
+    "L-2C3B7624": 1024,
+    "L-F678F1CE": 5,
+    "L-0263D0A3": 5,
+    "L-DF5E4CA3": 5000,
+    "L-7A658B76": 50,
+    "L-8F1B9C74": 100800,
+}
+
+
+def changed(graph: Graph, name: str, **inputs: Any) -> Graph:
+    """The graph with other inputs of one resource."""
+    resources = tuple(
+        replace(each, inputs={**each.inputs, **inputs}) if each.name == name else each for each in graph.resources
+    )
+    assert resources != graph.resources, f"no resource {name}, or nothing changed"
+    return replace(graph, resources=resources)
+
+
+def quota(asked: Mapping[str, Any]) -> Answer:
+    return {"Quota": {"Value": float(QUOTAS[asked["QuotaCode"]])}}
+
+
+def simulated(asked: Mapping[str, Any]) -> Answer:
+    return {"EvaluationResults": [{"EvalActionName": each, "EvalDecision": "allowed"} for each in asked["ActionNames"]]}
+
+
+def addon(asked: Mapping[str, Any]) -> Answer:
+    return {
+        "addons": [{"addonName": asked["addonName"], "addonVersions": [{"addonVersion": PINNED[asked["addonName"]]}]}]
+    }
+
+
+PINNED: dict[str, str] = {}
+"""Versions of the add-ons, from the recorded program."""
+
+
+def parameters(asked: Mapping[str, Any]) -> Answer:
+    return {
+        "Parameters": [
+            {"Name": name, "Value": "1.35.6-20260818" if name.endswith("release_version") else "ami-0123"}
+            for name in asked["Names"]
+        ]
+    }
+
+
+def offerings(asked: Mapping[str, Any]) -> Answer:
+    return {"InstanceTypeOfferings": [{"Location": zone} for zone in ("usw2-az1", "usw2-az4")]}
+
+
+def reservation(**other: Any) -> dict[str, Any]:
+    return {
+        "CapacityReservationId": BLOCK,
+        "ReservationType": "capacity-block",
+        "InstanceType": "trn1.32xlarge",
+        "AvailabilityZoneId": "usw2-az4",
+        "AvailabilityZone": "us-west-2d",
+        "TotalInstanceCount": 8,
+        "AvailableInstanceCount": 8,
+        "State": "active",
+        "StartDate": datetime(2026, 11, 20, 11, 30, tzinfo=UTC),
+        "EndDate": datetime(2026, 12, 1, 11, 30, tzinfo=UTC),
+        **other,
+    }
+
+
+GOOD: dict[str, Answer] = {
+    "sts:GetCallerIdentity": {"Account": ACCOUNT, "Arn": DEPLOYER},
+    "ec2:DescribeRegions": {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "opt-in-not-required"}]},
+    "iam:GetRole": lambda asked: {
+        "Role": {
+            "Path": "/ci/",
+            "RoleName": asked["RoleName"],
+            "RoleId": "AROA0123456789012345",
+            "Arn": f"arn:aws:iam::{ACCOUNT}:role/ci/{asked['RoleName']}",
+            "CreateDate": NOW,
+        }
+    },
+    "iam:SimulatePrincipalPolicy": simulated,
+    "service-quotas:GetServiceQuota": quota,
+    "ec2:DescribeInstances": {"Reservations": []},
+    "ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation()]},
+    "ec2:DescribeVpcs": {"Vpcs": [{"VpcId": "vpc-1"}]},
+    "ec2:DescribeAddresses": {"Addresses": []},
+    "ec2:DescribeNetworkInterfaces": {"NetworkInterfaces": []},
+    "ec2:DescribeVolumes": {"Volumes": []},
+    "fsx:DescribeFileSystems": {"FileSystems": []},
+    "ec2:DescribeInstanceTypeOfferings": offerings,
+    "eks:ListClusters": {"clusters": []},
+    "eks:DescribeClusterVersions": {
+        "clusterVersions": [
+            {
+                "clusterVersion": version,
+                "versionStatus": "STANDARD_SUPPORT",
+                "endOfStandardSupportDate": datetime(2027, 3, 27, tzinfo=UTC),
+            }
+            for version in ("1.36", "1.35", "1.34")
+        ]
+    },
+    "eks:DescribeAddonVersions": addon,
+    "ssm:GetParameters": parameters,
+    "ecr:DescribeRepositories": AwsError("RepositoryNotFoundException"),
+    "logs:DescribeLogGroups": {"logGroups": []},
+}
+"""An account in which the environments would come up."""
+
+
+def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Preflight:
+    """Asks a good account, in which some answers are others."""
+    for each in graph.of_type("aws:eks/addon:Addon"):
+        PINNED[each.inputs["addonName"]] = each.inputs["addonVersion"]
+    double = AwsDouble({**GOOD, **(other or {})})
+    return look(graph, Account("us-west-2", double.session()), lambda: NOW)
+
+
+def of(found: Preflight, id_: str) -> Finding:
+    [finding] = [each for each in found.findings if each.id == id_]
+    return finding

@@ -1,0 +1,1 @@
+"""What ``trn check`` asks of AWS before anything is built: quotas, capacity, versions, rights. It only reads."""
