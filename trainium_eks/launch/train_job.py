@@ -29,7 +29,7 @@ def manifests(job: TrainingJob) -> list[dict[str, Any]]:
         "name": job.name,
         "namespace": job.namespace,
         "labels": {**app_labels(job), KIND_LABEL: job.kind},
-        "annotations": volcano_job.annotations(job),
+        "annotations": {**volcano_job.annotations(job), QUEUE_ANNOTATION: job.queue},
     }
     trainer = {"numNodes": job.nodes, "numProcPerNode": job.ranks_per_node}
     reference = {"apiGroup": TRAINER_API.partition("/")[0], "kind": "TrainingRuntime", "name": job.name}
@@ -73,6 +73,8 @@ def _job_set(job: TrainingJob) -> dict[str, Any]:
     return {
         # The nth fault ends a Volcano job: one restart less.
         "failurePolicy": {"maxRestarts": job.retries - 1, "rules": rules},
+        # JobSet's defaults, said here because the nodes meet by them: names of pods, known before they are ready.
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "replicatedJobs": [{"name": NODE, "template": {"metadata": {"labels": dict(_ANCESTOR)}, "spec": nodes}}],
     }
 

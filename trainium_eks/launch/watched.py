@@ -9,6 +9,7 @@ from typing import Any
 from trainium_eks.checks.cluster import Object, labels_of, name_of
 from trainium_eks.launch.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API, annotation
 from trainium_eks.launch.scene import ENDED, moment, wanted_pods
+from trainium_eks.model.admission import QUEUE_ANNOTATION
 
 _TORCHX_LABEL = "app.kubernetes.io/managed-by"
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ]+(\d+)")
@@ -218,7 +219,7 @@ def _of_pytorch(job: Object) -> WatchedJob:
 
 
 def _of_trainer(job: Object) -> WatchedJob:
-    """A TrainJob. Its queue and its restarts stand in the objects that Trainer makes from it."""
+    """A TrainJob. Its restarts stand in its JobSet, and its queue in its runtime: ``trn`` notes it."""
     status, trainer = job.get("status") or {}, job["spec"].get("trainer") or {}
     true = [each for each in status.get("conditions") or () if each.get("status") == "True"]
     last = next((each for each in true if each["type"] in _TRAINER_STATES), None)
@@ -229,7 +230,7 @@ def _of_trainer(job: Object) -> WatchedJob:
     return WatchedJob(
         name_of(job),
         "trainjob",
-        "",
+        str((job["metadata"].get("annotations") or {}).get(QUEUE_ANNOTATION) or ""),
         state,
         nodes,
         processes if isinstance(processes, int) else None,

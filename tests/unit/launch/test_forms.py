@@ -83,6 +83,7 @@ def test_every_form_is_watched(form: Form) -> None:
     made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
     seen = of(made)
     assert (seen.name, seen.state, seen.nodes, seen.ranks_per_node) == ("bert-x7k2f", "Submitted", 2, 8)
+    assert seen.queue == "test"
     assert seen.pod_selector.endswith("=bert-x7k2f")
     assert made["metadata"]["annotations"]["trainium-eks/launcher"] == "torchrun"
 
