@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -142,7 +143,9 @@ def test_models_train_as_the_page_says(project: LocalProject, torch: None) -> No
 
 def _curve(project: LocalProject, job: str, tag: str) -> list[list[float]]:
     """Time, step and value of each point, as TensorBoard tells a browser."""
-    command = project.command("tensorboard", job, "--port", "16106", "--json")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = project.command("tensorboard", job, "--port", str(port), "--json")
     with subprocess.Popen(command, cwd=project.path, env=project.surroundings(), stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

@@ -134,8 +134,10 @@ def _install_first(recipe: Recipe, place: Path, progress: Progress) -> None:
             progress(f"{recipe.first_index} does not have {recipe.first}, or is not reachable; trying pip's own index")
     if code:
         code, said = _pip(place, recipe.first, (), progress)
-    if code:
+    if code and any("No matching distribution" in line for line in said):  # so it says of an index it cannot reach, too
         raise NotOffered(_failed(recipe, code, said))
+    if code:
+        raise LocalError(_failed(recipe, code, said))
 
 
 def _pip(place: Path, requirements: str, options: Sequence[str], progress: Progress) -> tuple[int, list[str]]:

@@ -165,6 +165,10 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(
     with pytest.raises(LocalError, match="no-such") as caught:
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "torch==1.0"))
     assert not isinstance(caught.value, NotOffered)
+    (tmp_path / "w1" / "torch-1.0-py3-none-any.whl").write_bytes(b"cut off")
+    with pytest.raises(LocalError, match="torch") as caught:
+        images.make(Recipe("mine", "torch==1.0\n", "torch==1.0"))
+    assert not isinstance(caught.value, NotOffered)
 
 
 def test_what_only_adds_to_an_older_image_takes_over_its_packages(
