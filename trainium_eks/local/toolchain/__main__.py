@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from trainium_eks.local.toolchain import Binary, Unavailable, provide, provide_volcano
+from trainium_eks.local.toolchain import Binary, Unavailable, provide, provide_operator, provide_volcano
 from trainium_eks.model.versions import KUBERNETES
 
 
@@ -23,6 +23,11 @@ def main() -> int:
         dest="attempt",
         help="show only progress, and exit with 0 even if something is missing",
     )
+    parser.add_argument(
+        "--training-operator",
+        action="store_true",
+        help="also Kubeflow's Training Operator, which only stacks with GPU nodes run",
+    )
     asked = parser.parse_args()
     minor = asked.kubernetes
     if not re.fullmatch(r"1\.\d+", minor):
@@ -30,6 +35,8 @@ def main() -> int:
     began = time.monotonic()
     try:
         binaries, why_no_volcano = _provided(minor)
+        if asked.training_operator:
+            binaries += provide_operator(progress=_say).values()
     except Unavailable as error:
         if asked.attempt:
             return 0
