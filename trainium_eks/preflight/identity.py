@@ -125,10 +125,10 @@ class _Looked:
             return passed(f"all {actions} actions that the stack's types ask for are allowed")
         shown = ", ".join(missing[:_MOST_SHOWN])
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
-        return failed(
-            f"{len(missing)} of {actions} actions are denied: {shown}{more}",
-            "give the deployer docs/deploy-role-policy.json (docs/deploying.md, step 2)",
-        )
+        remedy = "give the deployer docs/deploy-role-policy.json (docs/deploying.md, step 2)"
+        if not place.boundary and "iam:CreateRole" in missing:
+            remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
+        return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
 
     def _principal(self) -> str:
         """ARN that IAM simulates: the user's, or that of the role, whose path a session does not tell."""

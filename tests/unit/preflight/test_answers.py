@@ -1,0 +1,342 @@
+"""What each other question makes of AWS' answers."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aws_double import Answer, AwsDouble, AwsError
+from deploy_needs import PLACE
+from good_account import ACCOUNT, DEPLOYER, GOOD, NOW, ask, changed, of
+from iam_evaluation import Request, allowed
+
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.preflight.account import Account
+from trainium_eks.preflight.deploy_rights import needed
+from trainium_eks.preflight.finding import Finding, Outcome
+from trainium_eks.preflight.needs import Needs
+from trainium_eks.preflight.run import look
+
+OWN = {"Environment": "prod", "ManagedBy": "pulumi"}
+CLUSTER = "trn-prod-cluster-eks-0a1b2c3"
+TRN_NODES = "trn-prod-cluster-trn1-base-nodes"
+
+
+def judged(graph: Graph, id_: str, **answers: Answer) -> tuple[str, str, str]:
+    """Outcome, detail and remedy; operations are given with ``__`` for ``:`` and ``_`` for ``-``."""
+    names = {key.replace("__", ":").replace("service_", "service-"): answer for key, answer in answers.items()}
+    told = of(ask(graph, names), id_)
+    return told.outcome.value, told.detail, told.remedy
+
+
+# Account -------------------------------------------------------------------------------------------------------------
+
+
+def test_another_account_than_the_config_allows(prod: Graph) -> None:
+    other: dict[str, Answer] = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
+    told = of(ask(prod, other), "account/id")
+    assert told.outcome is Outcome.FAIL
+    assert told.detail == f"the credentials are of 999999999999, the config allows {ACCOUNT}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        ({"Regions": [{"RegionName": "us-west-2", "OptInStatus": "not-opted-in"}]}, "not enabled in this account"),
+        (AwsError("InvalidParameterValue"), "AWS knows no region us-west-2"),
+    ],
+)
+def test_a_region_that_is_off_or_unknown(prod: Graph, answer: Answer, detail: str) -> None:
+    outcome, told, _ = judged(prod, "account/region", ec2__DescribeRegions=answer)
+    assert (outcome, detail in told) == ("fail", True)
+
+
+@pytest.mark.parametrize(
+    ("caller", "outcome"),
+    [
+        # A session does not tell its role's path.
+        (f"arn:aws:sts::{ACCOUNT}:assumed-role/ml-platform-oncall/me", "fail"),
+        (f"arn:aws:sts::{ACCOUNT}:assumed-role/pretraining-researchers/me", "fail"),
+        (f"arn:aws:sts::{ACCOUNT}:assumed-role/ml-platform/me", "pass"),
+        (f"arn:aws:iam::{ACCOUNT}:user/ml-platform-oncall", "pass"),
+    ],
+)
+def test_the_deployer_must_not_be_given_a_second_access_entry(prod: Graph, caller: str, outcome: str) -> None:
+    answer = {"Account": ACCOUNT, "Arn": caller}
+    assert judged(prod, "account/deployer", sts__GetCallerIdentity=answer)[0] == outcome
+
+
+def test_denied_actions_are_named_and_counted(prod: Graph) -> None:
+    def simulate(asked: Mapping[str, Any]) -> Answer:
+        denied = ("iam:CreateRole", "fsx:CreateFileSystem")
+        return {
+            "EvaluationResults": [
+                {"EvalActionName": each, "EvalDecision": "implicitDeny" if each in denied else "allowed"}
+                for each in asked["ActionNames"]
+            ]
+        }
+
+    outcome, detail, remedy = judged(prod, "account/rights", iam__SimulatePrincipalPolicy=simulate)
+    assert outcome == "fail"
+    assert detail.endswith("actions are denied: fsx:CreateFileSystem, iam:CreateRole")
+    assert "deploy-role-policy.json" in remedy
+    assert "permissionsBoundary" not in remedy, "prod sets it"
+
+
+def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions(prod: Graph) -> None:
+    double = AwsDouble(GOOD)
+    look(prod, Account("us-west-2", double.session()), lambda: NOW)
+    asked = [parameters for name, parameters in double.asked if name == "iam:SimulatePrincipalPolicy"]
+    assert {each["PolicySourceArn"] for each in asked} == {f"arn:aws:iam::{ACCOUNT}:role/ci/training-deployer"}
+    [create] = [each for each in asked if "iam:CreateRole" in each["ActionNames"]]
+    assert create["ResourceArns"] == [f"arn:aws:iam::{ACCOUNT}:role/trn-prod-cluster-node-0a1b2c3"]
+    keys = {each["ContextKeyName"]: each["ContextKeyValues"] for each in create["ContextEntries"]}
+    assert keys["iam:PermissionsBoundary"] == [f"arn:aws:iam::{ACCOUNT}:policy/trn-boundary"]
+    assert keys["aws:PrincipalAccount"] == [ACCOUNT]
+    assert len(asked) < 60, "each takes IAM a second"
+
+
+def test_an_administrator_needs_no_boundary(dev: Graph) -> None:
+    needs = Needs(dev)
+    asked = needed(needs.types, needs.attached_policies, replace(PLACE, boundary=""))
+    assert len(asked) > 150
+    everything = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
+    assert [each for each in asked if not allowed(each, [everything])] == []
+    assert not [each for each in asked if "iam:PermissionsBoundary" in each.context]
+    assert all(isinstance(each, Request) and "{" not in each.resource for each in asked)
+
+
+def test_the_root_user_cannot_be_simulated(prod: Graph) -> None:
+    root = {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:root"}
+    assert judged(prod, "account/rights", sts__GetCallerIdentity=root)[0] == "not checked"
+
+
+def test_a_service_without_its_role_is_a_warning(prod: Graph) -> None:
+    outcome, _, remedy = judged(prod, "account/AWSServiceRoleForAmazonFSx", iam__GetRole=AwsError("NoSuchEntity"))
+    assert outcome == "warn"
+    assert remedy == "aws iam create-service-linked-role --aws-service-name fsx.amazonaws.com"
+
+
+# Capacity ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_zone_without_the_type(prod: Graph) -> None:
+    def offers(asked: Mapping[str, Any]) -> Answer:
+        return {"InstanceTypeOfferings": [{"Location": zone} for zone in ("usw2-az1", "usw2-az2")]}
+
+    outcome, detail, remedy = judged(prod, "capacity/trn1.32xlarge", ec2__DescribeInstanceTypeOfferings=offers)
+    assert (outcome, detail) == ("fail", "not offered in usw2-az4; offered in usw2-az1, usw2-az2")
+    assert remedy == "pulumi config set --path 'nodeGroups[0].zoneId' usw2-az1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (AwsError("InvalidPlacementGroup.Unknown"), "fail"),
+        ({"PlacementGroups": [{"GroupName": "mine", "Strategy": "spread"}]}, "warn"),
+        ({"PlacementGroups": [{"GroupName": "mine", "Strategy": "cluster"}]}, "pass"),
+    ],
+)
+def test_an_existing_placement_group(prod: Graph, answer: Answer, outcome: str) -> None:
+    placed = changed(prod, "trn-prod-cluster-trn1-base-template", placement={"groupName": "mine"})
+    assert judged(placed, "capacity/mine", ec2__DescribePlacementGroups=answer)[0] == outcome
+
+
+# Versions ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("versions", "outcome", "part"),
+    [
+        ({"1.35": "STANDARD_SUPPORT"}, "pass", "standard support until 2027-03-27"),
+        ({"1.35": "EXTENDED_SUPPORT"}, "warn", "0.60 USD an hour"),
+        ({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT"}, "fail", "EKS has no 1.35 in us-west-2; it has 1.36"),
+        ({"1.34": "STANDARD_SUPPORT"}, "fail", "it has 1.34"),
+    ],
+)
+def test_the_kubernetes_version(prod: Graph, versions: dict[str, str], outcome: str, part: str) -> None:
+    ends = datetime(2027, 3, 27, tzinfo=UTC)
+    every = [
+        {"clusterVersion": name, "versionStatus": status, "endOfStandardSupportDate": ends}
+        for name, status in versions.items()
+    ]
+    told = judged(prod, "versions/kubernetes", eks__DescribeClusterVersions={"clusterVersions": every})
+    assert (told[0], part in told[1]) == (outcome, True)
+
+
+def test_an_addon_version_that_the_region_lacks(prod: Graph) -> None:
+    versions = [
+        {"addonVersion": "v1.24.0-eksbuild.1"},
+        {"addonVersion": "v1.22.0-eksbuild.1", "compatibilities": [{"defaultVersion": True}]},
+    ]
+    answer = {"addons": [{"addonName": "vpc-cni", "addonVersions": versions}]}
+    outcome, detail, remedy = judged(prod, "versions/vpc-cni", eks__DescribeAddonVersions=answer)
+    assert outcome == "fail"
+    assert "EKS has no v1.23.0-eksbuild.1 for 1.35 here; its default is v1.22.0-eksbuild.1" in detail
+    assert remedy == "pulumi config set --path cluster.addons.vpc-cni.version v1.22.0-eksbuild.1"
+
+
+@pytest.mark.parametrize(
+    ("published", "outcome"),
+    [
+        ({"v20260818/image_id": "ami-1", "release_version": "1.35.7-20261001"}, "pass"),
+        ({"release_version": "1.35.6-20260818"}, "pass"),
+        ({"release_version": "1.35.7-20261001"}, "fail"),
+        ({}, "fail"),
+    ],
+)
+def test_the_ami_release(prod: Graph, published: dict[str, str], outcome: str) -> None:
+    asked_for: list[str] = []
+
+    def parameters(asked: Mapping[str, Any]) -> Answer:
+        asked_for.extend(asked["Names"])
+        return {
+            "Parameters": [
+                {"Name": name, "Value": value}
+                for name in asked["Names"]
+                for end, value in published.items()
+                if name.endswith(end)
+            ]
+        }
+
+    id_ = "versions/AL2023_x86_64_NEURON/1.35.6-20260818"
+    told = judged(prod, id_, ssm__GetParameters=parameters)
+    assert told[0] == outcome
+    root = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/neuron"
+    assert f"{root}/amazon-eks-node-al2023-x86_64-neuron-1.35-v20260818/image_id" in asked_for
+    assert f"{root}/recommended/release_version" in asked_for
+    if published and outcome == "fail":
+        assert told[2] == "pulumi config set --path 'nodeGroups[0].releaseVersion' 1.35.7-20261001"
+
+
+# Names, images, subnets ----------------------------------------------------------------------------------------------
+
+
+def repository(tags: dict[str, str]) -> dict[str, Answer]:
+    arn = f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-prod/training"
+    return {
+        "ecr__DescribeRepositories": {"repositories": [{"repositoryArn": arn}]},
+        "ecr__ListTagsForResource": {"tags": [{"Key": key, "Value": value} for key, value in tags.items()]},
+    }
+
+
+def test_the_name_of_an_image_repository(prod: Graph) -> None:
+    id_ = "names/trainium-eks-prod/training"
+    assert judged(prod, id_, **repository({"Environment": "dev", "ManagedBy": "pulumi"}))[0] == "fail"
+    left = judged(prod, id_, **repository(OWN))
+    assert (left[0], "left of an earlier run" in left[1]) == ("warn", True)
+    cluster = {"cluster": {"name": CLUSTER, "version": "1.35", "tags": OWN}}
+    clusters = {"eks__ListClusters": {"clusters": [CLUSTER]}, "eks__DescribeCluster": cluster}
+    assert judged(prod, id_, **clusters, **repository(OWN))[:2] == ("pass", "this stack's")
+
+
+def test_a_cluster_that_an_interrupted_run_left(prod: Graph) -> None:
+    names = {"clusters": [CLUSTER, "trn-prod-cluster-eks-9999999", "trn-prod-cluster-eks-extra"]}
+
+    def describe(asked: Mapping[str, Any]) -> Answer:
+        return {"cluster": {"name": asked["name"], "version": "1.35", "tags": OWN}}
+
+    outcome, detail, remedy = judged(prod, "names/cluster", eks__ListClusters=names, eks__DescribeCluster=describe)
+    assert outcome == "warn"
+    assert detail.startswith("trn-prod-cluster-eks-9999999 is there")
+    assert "pulumi stack export --stack prod" in remedy
+
+
+IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/mirror/volcano:v1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ({"imageDetails": []}, "pass"),
+        (AwsError("ImageNotFoundException"), "fail"),
+        (AwsError("AccessDenied"), "not checked"),
+    ],
+)
+def test_a_private_image_that_the_program_names(prod: Graph, answer: Answer, outcome: str) -> None:
+    job = next(each for each in prod.resources if each.type == "kubernetes:batch/v1:Job")
+    named = changed(prod, job.name, spec={"template": {"spec": {"containers": [{"image": IMAGE}]}}})
+    assert judged(named, f"images/{IMAGE}", ecr__DescribeImages=answer)[0] == outcome
+
+
+SUBNET = "subnet-0a1b2c3d4e5f60711"
+ADOPTED = {
+    "vpcId": "vpc-0a1b2c3d4e5f60718",
+    "cidrBlock": "10.64.0.0/16",
+    "privateSubnets": [
+        {"id": SUBNET, "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
+        {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
+    ],
+}
+
+
+def subnet(**other: Any) -> Answer:
+    described = {
+        "SubnetId": SUBNET,
+        "VpcId": ADOPTED["vpcId"],
+        "AvailabilityZoneId": "usw2-az4",
+        "CidrBlock": "10.64.0.0/18",
+        "AvailableIpAddressCount": 16000,
+        **other,
+    }
+    return {"Subnets": [described]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "part"),
+    [
+        (subnet(), "pass", "16,000 addresses free, "),
+        (subnet(AvailableIpAddressCount=20), "fail", "20 addresses free, "),
+        (subnet(VpcId="vpc-9"), "fail", "its VPC is vpc-9"),
+        (subnet(AvailabilityZoneId="usw2-az2"), "fail", "its zone is usw2-az2, not usw2-az4"),
+        (subnet(CidrBlock="10.64.0.0/20"), "fail", "its range is 10.64.0.0/20"),
+        (AwsError("InvalidSubnetID.NotFound"), "fail", "there is none in us-west-2"),
+    ],
+)
+def test_an_adopted_subnet(prod: Graph, answer: Answer, outcome: str, part: str) -> None:
+    adopting = replace(prod, config={**prod.config, "existingNetwork": ADOPTED})
+    told = judged(adopting, f"network/{SUBNET}", ec2__DescribeSubnets=answer)
+    assert (told[0], part in told[1]) == (outcome, True), told
+
+
+# Quotas --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_quota_that_the_account_never_changed_has_aws_default(prod: Graph) -> None:
+    answers: dict[str, Answer] = {
+        "service_quotas__GetServiceQuota": AwsError("NoSuchResourceException"),
+        "service_quotas__GetAWSDefaultServiceQuota": {"Quota": {"Value": 5.0}},
+    }
+    assert judged(prod, "quotas/L-F678F1CE", **answers)[1] == "1 needed, quota 5, others use 1"
+
+
+def test_storage_of_volumes_and_file_systems(prod: Graph) -> None:
+    volumes = {"Volumes": [{"Size": 51000}, {"Size": 9999, "Tags": [{"Key": k, "Value": v} for k, v in OWN.items()]}]}
+    outcome, detail, remedy = judged(prod, "quotas/L-7A658B76", ec2__DescribeVolumes=volumes)
+    assert (outcome, detail) == ("fail", "2.5 TiB needed, quota 50 TiB, others use 49.8 TiB")
+    assert "--service-code ebs --quota-code L-7A658B76 --desired-value 53" in remedy
+    lustre = {"StorageCapacity": 96000, "LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}}
+    scratch = {"StorageCapacity": 96000, "LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}
+    answer = {"FileSystems": [lustre, scratch]}
+    outcome, detail, _ = judged(prod, "quotas/L-8F1B9C74", fsx__DescribeFileSystems=answer)
+    assert (outcome, detail) == ("fail", "9,600 GiB needed, quota 100,800 GiB, others use 96,000 GiB")
+
+
+def test_spot_counts_against_the_spot_quota(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    spot = changed(prod, TRN_NODES, capacityType="SPOT")
+    monkeypatch.setitem(__import__("good_account").QUOTAS, "L-6B0D517C", 0)
+    running = [{"InstanceId": "i-1", "InstanceType": "trn1.2xlarge", "InstanceLifecycle": "spot"}]
+    found = ask(spot, {"ec2:DescribeInstances": {"Reservations": [{"Instances": running}]}})
+    told: Finding = of(found, "quotas/L-6B0D517C")
+    assert told.outcome is Outcome.FAIL
+    assert "512 vCPUs needed, quota 0, others use 8: room for 0 nodes" in told.detail
+    assert not [each for each in found.findings if each.id == "quotas/L-2C3B7624"]
+
+
+def test_another_program_is_asked_about_what_it_has() -> None:
+    provider = Resource("u", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"})
+    vpc = Resource("v", "aws:ec2/vpc:Vpc", "vpc", inputs={"cidrBlock": "10.0.0.0/16"})
+    found = ask(Graph("p", "s", (provider, vpc), {}))
+    ids = [each.id for each in found.findings]
+    assert ids == ["account/id", "account/region", "account/rights", "quotas/L-F678F1CE"]
