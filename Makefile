@@ -77,6 +77,7 @@ format: $(VENV)/.dev ## Format the code
 docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
 	@$(BIN)/python -m trainium_eks.model.schema write
 	@$(BIN)/python -m trainium_eks.graph.judging.rules > docs/rules.md
+	@$(BIN)/python -m trainium_eks.model.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and show what changed

@@ -31,7 +31,7 @@ def refusals(
         )
         if exchanged and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made):
             found[urn] = "EKS cannot move a cluster to another VPC: make a new environment, or destroy this one first"
-        elif reason := _version_refusal(change):
+        elif reason := _version_refusal(change) or _block_refusal(change, old[urn]):
             found[urn] = reason
     return found
 
@@ -60,6 +60,20 @@ def _version_refusal(change: ResourceChange) -> str:
             f"EKS goes from Kubernetes {found.before} to {found.after} one minor version at a time: {step} comes next"
         )
     return ""
+
+
+def _block_refusal(change: ResourceChange, standing: Resource) -> str:
+    """Why the nodes of a Capacity Block group cannot be exchanged while it has some. There is no instance outside the
+    block to start the new node on, and the provider updates the version before the size, so that a smaller size in the
+    same ``up`` comes too late (EKS user guide, Capacity Blocks with managed node groups)."""
+    nodes = (standing.inputs.get("scalingConfig") or {}).get("desiredSize")
+    if not change.rolls_nodes or not nodes or standing.inputs.get("capacityType") != "CAPACITY_BLOCK":
+        return ""
+    return (
+        f"EKS exchanges the nodes of a Capacity Block group only while it has none, and this one is to have {nodes}. "
+        "Once its jobs have saved, set desiredSize and minSize to 0 and bring that up by itself; then this change; "
+        "then set the size again"
+    )
 
 
 def _minor(version: object) -> tuple[int, int] | None:

@@ -242,6 +242,38 @@ def test_nodes_never_go_back_and_may_skip_a_version(before: str, after: str, ref
     assert bool(_of(changes, "trn1").refused) == refused
 
 
+def _block(nodes: int, **inputs: object) -> Graph:
+    sizes = {"minSize": 0, "desiredSize": nodes, "maxSize": 4}
+    return changed(environment(), "trn1", capacityType="CAPACITY_BLOCK", scalingConfig=sizes, **inputs)
+
+
+@pytest.mark.parametrize("field", ["version", "releaseVersion"])
+def test_the_nodes_of_a_running_capacity_block_are_not_exchanged(field: str) -> None:
+    before = _block(2, version="1.34", releaseVersion="1.34.1-20260101")
+    change = _of(_compare(changed(before, "trn1", **{field: "1.35"}), before=before), "trn1")
+    assert "only while it has none, and this one is to have 2" in change.refused
+    assert "set desiredSize and minSize to 0" in change.refused
+
+
+def test_a_new_template_of_a_running_capacity_block_is_refused_even_if_it_shrinks_at_once() -> None:
+    before = _block(2)
+    after = changed(_block(0), "trn1-template", userData="other")
+    change = _of(_compare(after, before=before), "trn1")
+    assert change.rolls_nodes
+    assert change.refused
+
+
+def test_a_resting_capacity_block_and_other_capacity_take_a_new_template() -> None:
+    for before in (_block(0), environment()):
+        change = _of(_compare(changed(before, "trn1-template", userData="other"), before=before), "trn1")
+        assert change.rolls_nodes
+        assert not change.refused
+
+
+def test_the_size_of_a_running_capacity_block_may_change() -> None:
+    assert not _of(_compare(_block(0), before=_block(2)), "trn1").refused
+
+
 def test_another_types_version_is_its_own() -> None:
     before = changed(environment(), "volcano-release", version="1.15")
     change = _of(_compare(changed(environment(), "volcano-release", version="1.14"), before=before), "volcano-release")
