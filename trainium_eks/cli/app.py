@@ -121,6 +121,24 @@ def check(
     raise typer.Exit(command.run(asked))
 
 
+@app.command()
+def prices(
+    stack: Stack = "dev",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the prices and write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the prices as JSON and nothing else.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
+    directory: Directory = None,
+) -> None:
+    """Ask AWS' price list what the stack's instance types cost in its region, and write that into its config.
+
+    Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage.
+    """
+    from trainium_eks.cli import prices as command
+
+    asked = command.PricesOptions(stack, dry_run=dry_run, as_json=as_json, no_color=no_color, directory=directory)
+    raise typer.Exit(command.run(asked))
+
+
 @app.command(context_settings={"ignore_unknown_options": True})
 def deploy(
     operation: Annotated[Operation, typer.Argument(help="preview, up or destroy.")],

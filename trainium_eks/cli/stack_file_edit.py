@@ -1,0 +1,87 @@
+"""Setting values in a stack's file, with its comments and its order left as they are."""
+
+import json
+from collections.abc import Sequence
+
+import yaml
+
+Plain = str | int | float | bool
+
+
+class NotEditable(ValueError):  # noqa: N818 - reads as what it is where it is caught
+    """The file is written in a way that a value cannot be put into without changing more."""
+
+
+def put(text: str, path: Sequence[str], value: Plain) -> str:
+    """The file's text with one value set.
+
+    Args:
+        text: YAML, one document with a mapping.
+        path: keys from the root to the value; those that are not there are made.
+        value: plain.
+
+    Raises:
+        NotEditable: a key on the way holds no mapping, or the outcome would not say what was meant.
+    """
+    root = yaml.compose(text)
+    if not isinstance(root, yaml.MappingNode):
+        raise NotEditable("it holds no mapping")
+    node, depth = root, 0
+    while depth < len(path) and (below := _below(node, path[depth])) is not None:
+        depth += 1
+        if depth == len(path):
+            return _meant(text, _replaced(text, below, value), path, value)
+        if not isinstance(below, yaml.MappingNode) or not below.value:
+            raise NotEditable(f"{'.'.join(path[:depth])} holds no mapping with entries")
+        node = below
+    return _meant(text, _added(text, node, path[depth:], value), path, value)
+
+
+def _below(node: yaml.MappingNode, key: str) -> yaml.Node | None:
+    return next((value for name, value in node.value if name.value == key), None)
+
+
+def _replaced(text: str, node: yaml.Node, value: Plain) -> str:
+    if not isinstance(node, yaml.ScalarNode) or node.style in ("|", ">"):
+        raise NotEditable("the value there is not a plain one")
+    return f"{text[: node.start_mark.index]}{json.dumps(value)}{text[node.end_mark.index :]}"
+
+
+def _added(text: str, node: yaml.MappingNode, keys: Sequence[str], value: Plain) -> str:
+    """An entry more at the mapping's end; what lies deeper than its first key is written in one line."""
+    inner = json.dumps(value)
+    for key in reversed(keys[1:]):
+        inner = f"{{ {key}: {inner} }}"
+    entry = f"{keys[0]}: {inner}"
+    if node.flow_style:
+        at = node.end_mark.index - 1
+        before = text[:at].rstrip()
+        return f"{before}{', ' if node.value else ' '}{entry} {text[at:]}"
+    last = _last_leaf(node)
+    end = text.find("\n", last.end_mark.index)
+    indent = " " * node.value[0][0].start_mark.column
+    if end < 0:
+        return f"{text}\n{indent}{entry}\n"
+    return f"{text[: end + 1]}{indent}{entry}\n{text[end + 1 :]}"
+
+
+def _last_leaf(node: yaml.Node) -> yaml.Node:
+    """The last node of a block: a block's own end lies behind the comments and empty lines that follow it."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(node, yaml.MappingNode) else last
+    if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+        raise NotEditable("its last value is a block of text")
+    return node
+
+
+def _meant(before: str, after: str, path: Sequence[str], value: Plain) -> str:
+    """The outcome, held against the same change of the data."""
+    wanted, found = yaml.safe_load(before), yaml.safe_load(after)
+    at = wanted
+    for key in path[:-1]:
+        at = at.setdefault(key, {})
+    at[path[-1]] = value
+    if found != wanted:
+        raise NotEditable(f"{'.'.join(path)} cannot be set without changing more")
+    return after
