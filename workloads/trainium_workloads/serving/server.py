@@ -33,6 +33,7 @@ MOST_TEXTS = 256
 """In a request; for more there is :mod:`.batch`."""
 LINGER_SECONDS = 5.0
 """How long it goes on after SIGTERM: Kubernetes sends requests until all nodes know that the pod is leaving."""
+_LOOK_SECONDS = 0.2
 _SLOW_SECONDS = 30.0
 """How long a client may take to send the next bytes."""
 
@@ -214,7 +215,9 @@ def main() -> int:
         service.shutdown()
         raise
     finally:
-        listening.join()
+        # Looked at again and again: a signal that comes as the thread falls asleep would not wake it.
+        while listening.is_alive():
+            listening.join(_LOOK_SECONDS)
         service.finish()
         service.server_close()
     return 0
