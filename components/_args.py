@@ -7,6 +7,7 @@ import pulumi
 
 from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
 from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, is_judged, judged, read
+from trainium_eks.model.waivers import reasons
 
 A = TypeVar("A", bound=Shape)
 
@@ -86,8 +87,7 @@ def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) ->
 
 def waivers_of(args: object) -> dict[str, str]:
     """The waivers in args of either form; anything but an object is left to the check of the shape."""
-    given = args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None)
-    return {str(rule): str(reason) for rule, reason in given.items()} if isinstance(given, Mapping) else {}
+    return reasons(args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None))
 
 
 def extend(spec: type[A], section: Shape, /, **wiring: Any) -> A:

@@ -9,6 +9,7 @@ import pulumi
 
 if TYPE_CHECKING:
     from trainium_eks.model.addons import AddonConfig, AddonIdentityConfig
+    from trainium_eks.model.budget import BudgetConfig
     from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
     from trainium_eks.model.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
     from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from trainium_eks.model.repository import ImageRepositoryConfig
     from trainium_eks.model.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
     from trainium_eks.model.training import TrainingConfig
+    from trainium_eks.model.waivers import WaiverConfig
 else:
 
     def __getattr__(name: str) -> object:
@@ -498,6 +500,20 @@ class GpuAddonsConfigDict(TypedDict):
     nvidia_values: NotRequired[Mapping[str, Any]]
 
 
+class BudgetConfigDict(TypedDict):
+    """:class:`BudgetConfig` as a dictionary."""
+
+    hourly_usd: NotRequired[float | None]
+    nodes: NotRequired[int | None]
+
+
+class WaiverConfigDict(TypedDict):
+    """:class:`WaiverConfig` as a dictionary."""
+
+    reason: str
+    expires: str
+
+
 class StackConfigDict(TypedDict):
     """:class:`StackConfig` as a dictionary."""
 
@@ -521,4 +537,5 @@ class StackConfigDict(TypedDict):
     training: NotRequired[TrainingConfig | TrainingConfigDict]
     neuron_addons: NotRequired[NeuronAddonsConfig | NeuronAddonsConfigDict]
     gpu_addons: NotRequired[GpuAddonsConfig | GpuAddonsConfigDict]
-    waivers: NotRequired[Mapping[str, str]]
+    budget: NotRequired[BudgetConfig | BudgetConfigDict]
+    waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

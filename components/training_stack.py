@@ -47,10 +47,9 @@ def read_config() -> StackConfig:
     try:
         config = model.load(values)
     except ShapeError as error:
-        waivers = model.decode(values).get("waivers")
-        beside = refused(model.problems_beside(values, error.problems), waivers if isinstance(waivers, dict) else {})
+        beside = refused(model.problems_beside(values, error.problems), waivers_of(model.decode(values)))
         raise ArgumentError(subject, [*error.problems, *beside], spell=config_path) from None
-    return accept(StackConfig, config, model.problems, subject, waivers=config.waivers, spell=config_path)
+    return accept(StackConfig, config, model.problems, subject, waivers=waivers_of(config), spell=config_path)
 
 
 def default_tags(config: StackConfig) -> dict[str, str]:
@@ -180,7 +179,7 @@ class TrainingStack(pulumi.ComponentResource):
             file_systems_on_demand=config.file_system is not None and config.file_system.on_demand,
             production=config.production,
             tags=default_tags(config),
-            waivers=config.waivers,
+            waivers=waivers_of(config),
         )
         return TrainiumCluster(f"{self._name}-cluster", judged(args), self._child())
 
@@ -199,7 +198,7 @@ class TrainingStack(pulumi.ComponentResource):
             client_security_group_ids={"cluster": self._cluster.cluster_security_group_id},
             production=config.production,
             tags=default_tags(config),
-            waivers=config.waivers,
+            waivers=waivers_of(config),
         )
         return FsxLustre(f"{self._name}-fsx", judged(args), self._child())
 
@@ -236,7 +235,7 @@ class TrainingStack(pulumi.ComponentResource):
             pool=model.pool(config),
             rests_at_zero=model.rests_at_zero(config),
             rendezvous_namespaces=tuple(each.name for each in config.namespaces),
-            waivers=config.waivers,
+            waivers=waivers_of(config),
         )
         return VolcanoStack(f"{self._name}-volcano", args, self._in_cluster())
 

@@ -326,7 +326,7 @@ NODES = [
     fault("R22", "no label", "labels", put("base", "labels", {"trainium-eks/pool": "base"})),
     fault("R23", "the standard AMI", "AL2023_x86_64_NEURON", put("base", "amiType", "AL2023_x86_64_STANDARD")),
     fault("R23", "AL2", "AL2_x86_64", put("system", "amiType", "AL2_x86_64")),
-    fault("R23", "a type nobody knows", "trn9", put("system", "instanceTypes", ["trn9.large"]), "R37"),
+    fault("R23", "a type nobody knows", "trn9", put("system", "instanceTypes", ["trn9.large"]), "R37", "R72"),
     fault("R30", "the latest version", "$Latest", put("base", "launchTemplate.version", "$Latest")),
     fault("R30", "no version", "unset", put("base", "launchTemplate.version", DROP)),
     fault("R30", "a fixed name", "nodeGroupName", put("base", "nodeGroupName", "base")),
@@ -434,7 +434,7 @@ NETWORK = [
     ),
     fault("R37", "subnets overlap", "overlaps", put("public-az4", "cidrBlock", "10.0.0.0/20")),
     fault("R37", "a subnet outside", "outside", put("public-az4", "cidrBlock", "10.1.0.0/20")),
-    fault("R37", "more nodes than addresses", "addresses", put("base", "scalingConfig.maxSize", 2000)),
+    fault("R37", "more nodes than addresses", "addresses", put("base", "scalingConfig.maxSize", 2000), "R72"),
 ]
 
 STORAGE = [
@@ -487,7 +487,7 @@ STORAGE = [
     ),
     fault("R40", "an odd size", "storageCapacity", put("file-system", "storageCapacity", 1300)),
     fault("R40", "a step too small for EFA", "9600", put("file-system", "storageCapacity", 4800)),
-    fault("R40", "an odd throughput", "200", put("file-system", "perUnitStorageThroughput", 200)),
+    fault("R40", "an odd throughput", "200", put("file-system", "perUnitStorageThroughput", 200), "R72"),
     fault("R40", "odd metadata IOPS", "iops", put("file-system", "metadataConfiguration.iops", 5000)),
     fault("R41", "the other zone", "usw2-az1", put("file-system", "subnetIds", "subnet-private-az1")),
     fault("R42", "988 alone", "1018", drop("lustre-sg-lustre-ingress-1018", "lustre-efa-ingress"), "R43"),
@@ -822,4 +822,19 @@ HYGIENE = [
     fault("R67", "the default provider", "explicit provider", default_provider),
 ]
 
-FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *ISOLATION, *HYGIENE)
+
+def budget(key: str, value: float) -> Change:
+    return lambda program: program.config["budget"].update({key: value})
+
+
+def unpriced(program: Program) -> None:
+    program.put("system", "instanceTypes", ["trn2.3xlarge"])
+
+
+BUDGET = [
+    fault("R72", "dearer than the budget", "pulumi config set --path budget.hourlyUsd", budget("hourlyUsd", 12.5)),
+    fault("R72", "more nodes than the budget", "the groups grow to", budget("nodes", 3)),
+    fault("R72", "no price", "no price is known for trn2.3xlarge", unpriced, "R19", "R62"),
+]
+
+FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *ISOLATION, *HYGIENE, *BUDGET)

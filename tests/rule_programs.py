@@ -127,6 +127,7 @@ def environment() -> Program:
     """A production environment with a reservation, a Capacity Block and every optional part, as it should be."""
     program = Program(
         production=True,
+        budget={"hourlyUsd": 1000, "nodes": 100},
         waivers={},
         network={"peerCidrBlocks": ["10.200.0.0/16"]},
         nodeGroups=[
@@ -395,7 +396,8 @@ def node_group(
         inputs["taints"] = [{"key": resource, "value": "true", "effect": "NO_SCHEDULE"}]
         inputs["labels"][f"{resource}.present"] = "true"
         inputs["labels"]["vpc.amazonaws.com/efa.present"] = "true"
-    return program.add(name, "aws:eks/nodeGroup:NodeGroup", inputs)
+    came_from = {"launchTemplate": (program[f"{name}-template"].urn,)}
+    return program.add(name, "aws:eks/nodeGroup:NodeGroup", inputs, property_dependencies=came_from)
 
 
 def _storage(program: Program) -> None:

@@ -49,4 +49,4 @@ def instance_type(config: Config) -> None:
 
 
 def waiver(config: Config) -> None:
-    config["trainium-eks:waivers"]["R06"] = "Torn down every Friday."
+    config["trainium-eks:waivers"]["R06"]["reason"] = "Torn down every Friday."

@@ -18,10 +18,12 @@ from trainium_eks.cli import facts, output, render_changes, render_training
 from trainium_eks.cli.report import Plan
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
-from trainium_eks.graph.judging.rules import Verdict, stale_waivers
+from trainium_eks.graph.judging.rules import Verdict
 from trainium_eks.graph.judging.timeline import BAR, Timeline
 from trainium_eks.model import formats
 from trainium_eks.model.prices import HOURS_PER_MONTH
+from trainium_eks.model.problems import config_set
+from trainium_eks.model.waivers import PLACEHOLDER
 
 PIPED_WIDTH = 100
 """Columns where nobody says how wide the reader's screen is."""
@@ -276,13 +278,13 @@ def rule_list(plan: Plan) -> RenderableType:
         table.add_row(Text("~", "yellow"), Text(verdict.id, "yellow"), line)
     lines: list[RenderableType] = [table] if table.row_count else []
     if failed:
-        waive = f"pulumi config set --path '{plan.graph.project}:waivers.{failed[0].id}' '<your reason>'"
+        waive = config_set(f"waivers.{failed[0].id}", PLACEHOLDER)
         lines.append(Text(f"To accept a rule that is broken on purpose: {waive}", "dim"))
     for status, word, color in (("pass", "pass", "green"), ("n/a", "do not apply", "dim")):
         if found := _with_status(plan, status):
             ids = " ".join(verdict.id for verdict in found)
             lines.append(Text(f"{len(found)} {word}: ", color).append(ids, "dim"))
-    lines += [Text(line, "yellow") for line in stale_waivers(plan.graph, plan.verdicts)]
+    lines += [Text(f"✗ {line}", "red") for line in plan.stale_waivers]
     return Group(_heading("Rules"), *map(_indented, lines))
 
 
@@ -315,6 +317,8 @@ def verdict_line(plan: Plan) -> RenderableType:
         return Text(f"✓ {plan.graph.stack} is sound: no failed rule, no wrong edge.", "bold green")
     parts = [f"failed {' '.join(failed)}"] if failed else []
     parts += [f"{edges} wrong edge{'' if edges == 1 else 's'}"] if edges else []
+    stale = [line.partition(":")[0] for line in plan.stale_waivers]
+    parts += [f"stale waiver{'' if len(stale) == 1 else 's'} {' '.join(stale)}"] if stale else []
     refused = [change.resource.name for change in plan.refused]
     parts += [f"AWS refuses the change of {formats.listed(refused)}"] if refused else []
     return Text(f"✗ {plan.graph.stack} is not sound: {'; '.join(parts)}", "bold red")

@@ -6,6 +6,7 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,16 @@ class Plan:
 
     @property
     def failed(self) -> bool:
-        """Whether a rule or an edge is broken and not waived, or AWS refuses a change."""
+        """Whether a rule or an edge is broken and not waived, a waiver is stale, or AWS refuses a change."""
         broken = self.timeline.forbidden_edges or self.timeline.missing_edges
-        return bool(broken or self.refused) or any(verdict.status == "fail" for verdict in self.verdicts)
+        return bool(broken or self.refused or self.stale_waivers) or any(
+            verdict.status == "fail" for verdict in self.verdicts
+        )
+
+    @cached_property
+    def stale_waivers(self) -> tuple[str, ...]:
+        """One line for each waiver that has expired or excuses nothing."""
+        return rules.stale_waivers(self.graph, self.verdicts)
 
     @property
     def refused(self) -> tuple[ResourceChange, ...]:
@@ -61,6 +69,7 @@ class Plan:
         data["training"] = self.training.to_json() if self.training else None
         data["timeToReady"] = _time_json(self.timeline)
         data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
+        data["staleWaivers"] = list(self.stale_waivers)
         if self.comparison is not None:
             earlier = self.comparison.cost
             data["against"] = {

@@ -12,6 +12,7 @@ import pydantic
 from trainium_eks.model import (
     addons,
     addresses,
+    budget,
     cluster,
     compatibility,
     cross,
@@ -28,22 +29,22 @@ from trainium_eks.model import (
     storage,
     training,
     unseen,
+    waivers,
 )
+from trainium_eks.model.budget import BudgetConfig
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, snake, under
+from trainium_eks.model.problems import Problem, Severity, join, nearest, snake, under
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import Flag, Shape, ShapeError, Word, read
 from trainium_eks.model.storage import FileSystemConfig
 from trainium_eks.model.training import TrainingConfig
-
-RULES = tuple(f"R{number:02}" for number in range(1, 72))
-"""The rules that a waiver can name."""
+from trainium_eks.model.waivers import WaiverConfig
 
 
 class StackConfig(Shape):
@@ -94,8 +95,11 @@ class StackConfig(Shape):
     """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
     gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
     """Add-ons of GPU groups; installed when there is such a group."""
-    waivers: dict[str, Word] = pydantic.Field(default_factory=dict)
-    """Rules that this environment breaks on purpose, each with its reason: ``{R06: torn down every night}``."""
+    budget: BudgetConfig = BudgetConfig()
+    """What the environment may grow to; a plan above it fails (rule R72)."""
+    waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
+    """Rules that this environment breaks on purpose, each with its reason and its last day:
+    ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
 
 
 def decode(values: Mapping[str, str]) -> dict[str, Any]:
@@ -331,14 +335,7 @@ def _own_problems(config: StackConfig) -> list[Problem]:
     if config.permissions_boundary is not None:
         found += formats.policy_arn("permissions_boundary", config.permissions_boundary)
     found += formats.tags("tags", config.tags, taken=OWN_TAGS)
-    for rule, reason in config.waivers.items():
-        path = join_key("waivers", rule)
-        if rule not in RULES:
-            meant = f"R{rule.upper().strip(' R'):0>2}"
-            hint = f"did you mean {meant}?" if meant in RULES else "remove it"
-            found.append(Problem(path, "there is no such rule", hint, allowed=(f"{RULES[0]} to {RULES[-1]}",)))
-        elif not reason.strip():
-            found.append(Problem(path, "a waiver needs its reason", good="<your reason>"))
+    found += waivers.problems(config.waivers)
     return found
 
 
@@ -461,6 +458,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
     lambda config: under("training", training.problems(config.training)),
+    lambda config: under("budget", budget.problems(config.budget)),
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,
     _address_problems,

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-Value = str | int | float | bool | tuple[str, ...] | Mapping[str, int] | None
+Value = str | int | float | bool | tuple[str, ...] | Mapping[str, int] | Mapping[str, str] | None
 """A value that can be set in a stack's config."""
 
 
@@ -188,7 +188,7 @@ def _lines(problem: Problem, spell: Callable[[str], str], setting: Setting) -> l
         f"    {label}: {text}" for label, text in zip(("fix", "or"), _fixes(problem, spell, setting), strict=False)
     )
     if problem.severity is Severity.ACKNOWLEDGE:
-        waive = setting(f"waivers.{problem.rule}", "<your reason>")
+        waive = setting(f"waivers.{problem.rule}", {"reason": "<your reason>", "expires": "<YYYY-MM-DD>"})
         lines.append(f"    or accept it: {waive if spell is config_path else f'waive {problem.rule} with a reason'}")
     return lines
 

@@ -241,7 +241,7 @@ def test_a_components_arguments_are_told_as_the_program_writes_them(trn: Run, pr
 def test_a_broken_rule_is_waived_in_the_projects_own_config(trn: Run, project: Project) -> None:
     project.write("__main__.py", "import pulumi_aws as aws\n\naws.kms.Key('key', enable_key_rotation=False)\n")
     _, out, _ = _plan(trn, project)
-    assert "'small:waivers.R" in " ".join(out.split())
+    assert "pulumi config set --path waivers.R" in " ".join(out.split())
 
 
 def test_an_environment_of_values_is_warned_of(trn: Run, project: Project) -> None:

@@ -178,8 +178,10 @@ def test_a_waived_rule_does_not_fail(planned: Planned, verdicts: list[Verdict]) 
 
 
 def test_a_stale_waiver_is_said(planned: Planned) -> None:
-    result = planned(graph=environment({"waivers": {"R01": "x"}}))
+    result = planned(graph=environment({"waivers": {"R01": {"reason": "x", "expires": "2027-03-31"}}}))
     assert "R01: waived, but the rule passes; remove the waiver" in result.stdout
+    assert result.exit_code == 1
+    assert result.stdout.rstrip().endswith("✗ dev is not sound: stale waiver R01")
 
 
 def test_warnings_of_the_program_are_shown(planned: Planned) -> None:

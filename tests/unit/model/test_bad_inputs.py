@@ -211,7 +211,7 @@ def test_one_answer_names_every_fault_of_the_whole_stack() -> None:
             "queues": [{"name": "default"}],
             "namespaces": [{"name": "kube-system", "queues": ["default"]}],
             "imageRepository": {"keptImages": 0},
-            "waivers": {"R99": "why not"},
+            "waivers": {"R99": {"reason": "why not", "expires": "2027-03-31"}},
         },
     )
     assert {problem.path.split(".")[0].split("[")[0] for problem in judged(data)} >= {

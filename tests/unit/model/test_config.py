@@ -124,7 +124,8 @@ FULL: dict[str, Any] = {
     },
     "neuronAddons": {"schedulerExtension": False, "monitor": False, "neuronValues": {"npd": {"enabled": False}}},
     "gpuAddons": {"trainers": ["v2"], "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
-    "waivers": {"R06": "torn down every night"},
+    "budget": {"hourlyUsd": 500, "nodes": 64},
+    "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
 """Every key with a value that is not its default, and nothing wrong."""
 
@@ -425,7 +426,9 @@ BAD: list[tuple[str, Any]] = [
     ("imageRepository.baseImages", {"trn2": "torchneuron"}),
     ("training.checkpointGigabytes", -1),
     ("training.failuresPerNodeYear", -0.5),
-    ("waivers", {"R99": "x"}),
+    ("waivers", {"R99": {"reason": "x", "expires": "2027-03-31"}}),
+    ("budget.hourlyUsd", 0),
+    ("budget.nodes", -1),
 ]
 
 ANY_VALUE_IS_GOOD = {
@@ -566,7 +569,11 @@ class TestBesideABrokenSection:
         assert told == ["file_system.storage_capacity_gib"]
 
     def test_a_missing_region_does_not_hide_the_rest(self) -> None:
-        told = self.told(owner="me", cluster='{"kubernetesVersion": "1.20"}', waivers='{"R99": "x"}')
+        told = self.told(
+            owner="me",
+            cluster='{"kubernetesVersion": "1.20"}',
+            waivers='{"R99": {"reason": "x", "expires": "2027-03-31"}}',
+        )
         assert "cluster.kubernetes_version" in told
         assert any(path.startswith("waivers") for path in told)
 

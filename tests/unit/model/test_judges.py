@@ -605,8 +605,16 @@ class TestAcrossSections:
         assert "R41" in {each.rule for each in stack(network=zones, nodeGroups=groups)}
 
     def test_waivers_name_rules_and_give_reasons(self) -> None:
-        found = stack(waivers={"R6": "x", "R06": "", "R07": "known"})
-        assert [(each.path, each.fix) for each in found] == [("waivers.R6", "did you mean R06?"), ("waivers.R06", "")]
+        found = stack(
+            waivers={
+                "R6": {"reason": "x", "expires": "2027-03-31"},
+                "R06": {"reason": "", "expires": "2027-03-31"},
+                "R07": {"reason": "known", "expires": "2027-03-31"},
+                "R08": {"reason": "known", "expires": "31.3.2027"},
+            }
+        )
+        told = [(each.path, each.fix) for each in found]
+        assert told == [("waivers.R6", "did you mean R06?"), ("waivers.R06.reason", ""), ("waivers.R08.expires", "")]
 
     def test_faults_of_catalogue_entries_are_named_in_full(self) -> None:
         (told,) = stack(instanceTypes={"trn3.48xlarge": {"like": "trn2.48xlarge", "vcpus": "many"}})

@@ -100,7 +100,8 @@ def test_a_second_way_out_and_a_waiver_are_said_too() -> None:
     assert describe([problem], config_path).splitlines()[1:] == [
         "    fix: pulumi config set --path a.bC false",
         "    or: look at dE",
-        "    or accept it: pulumi config set --path waivers.R29 '<your reason>'",
+        "    or accept it: pulumi config set --path waivers.R29.reason '<your reason>'"
+        " && pulumi config set --path waivers.R29.expires '<YYYY-MM-DD>'",
     ]
     assert "or accept it: waive R29 with a reason" in describe([problem])
 

@@ -163,7 +163,13 @@ def _node_group(call: Call) -> Answer:
 
 def _has_nodes(group: Resource) -> bool:
     """A size that only ``pulumi up`` knows counts as one."""
-    return bool(group.inputs.get("scalingConfig", {}).get("desiredSize"))
+    return bool(_sizes(group).get("desiredSize"))
+
+
+def _sizes(group: Resource) -> Mapping[str, Any]:
+    """None of them when they cannot be seen."""
+    sizes = group.inputs.get("scalingConfig")
+    return sizes if isinstance(sizes, Mapping) else {}
 
 
 def _group_seconds(group: Resource) -> float:
@@ -173,8 +179,7 @@ def _group_seconds(group: Resource) -> float:
 
 
 def _group_price(graph: Graph, group: Resource, catalogue: Catalogue) -> Iterable[Line]:
-    sizes = group.inputs.get("scalingConfig", {})
-    template = launch_template(graph, group)
+    sizes, template = _sizes(group), launch_template(graph, group)
     disk = _root_disk(template, group)
     return bill.node_group(
         instance_type(graph, group),
@@ -199,7 +204,7 @@ def _capacity(template: Resource | None, group: Resource) -> str:
 
 def _root_disk(template: Resource | None, group: Resource) -> Mapping[str, Any]:
     mappings = template.inputs.get("blockDeviceMappings") if template else None
-    for mapping in mappings or ():
+    for mapping in mappings if isinstance(mappings, list) else ():
         if isinstance(mapping, Mapping) and isinstance(mapping.get("ebs"), Mapping):
             return dict(mapping["ebs"])
     return {"volumeSize": group.inputs.get("diskSize")}
@@ -209,8 +214,7 @@ _CAPACITY = {"ON_DEMAND": "on demand", "SPOT": "spot", "CAPACITY_BLOCK": "capaci
 
 
 def _group_facts(graph: Graph, group: Resource) -> Iterable[str]:
-    sizes = group.inputs.get("scalingConfig", {})
-    template = launch_template(graph, group)
+    sizes, template = _sizes(group), launch_template(graph, group)
     low, high = sizes.get("minSize", 0), sizes.get("maxSize", 0)
     yield f"{sizes.get('desiredSize', 0)} × {instance_type(graph, group)} ({low} to {high})"
     efa = _efa_interfaces(template)

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.judging import waivers
 from trainium_eks.graph.judging.rules import (
     buckets,
+    budget,
     cluster,
     efa,
     hygiene,
@@ -25,7 +27,6 @@ from trainium_eks.graph.judging.rules import (
     scheduling,
     storage,
 )
-from trainium_eks.graph.judging.rules._read import mapping
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, Severity
 
 __all__ = [
@@ -43,7 +44,7 @@ __all__ = [
 
 RuleStatus = Literal["pass", "fail", "waived", "n/a"]
 
-_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene)
+_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene, budget)
 
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)
@@ -82,37 +83,24 @@ class Verdict:
         return tuple(finding for finding in self.findings if not finding.ok)
 
 
-def judge(graph: Graph, waivers: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
+def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
     """Every rule's verdict on a program, by id.
 
     Args:
         graph: the recorded program, with simulated answers; recorded with ``dry_run``, ids are unknown and rules that
             follow them fail for what they cannot see.
-        waivers: rule id to reason; the environment's own (``waivers`` of its config) when None. The library's
+        accepted: rule id to reason; those of the environment's own waivers that hold today when None. The library's
             :data:`STANDING_WAIVERS` hold besides.
     """
-    own = _waivers(graph) if waivers is None else dict(waivers)
+    given = waivers.of(graph)
+    own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
     return tuple(_verdict(rule, tuple(rule.check(graph)), own) for rule in RULES)
 
 
 def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """One line for each waiver of the environment's config that excuses nothing: its rule passes, does not apply,
-    is not judged from a plan, or does not exist."""
-    status = {verdict.id: verdict.status for verdict in verdicts}
-    lines = []
-    for id_ in sorted(_waivers(graph)):
-        if id_ in NOT_JUDGED:
-            lines.append(f"{id_}: waived, but not judged from a plan; remove the waiver")
-        elif id_ not in status:
-            lines.append(f"{id_}: waived, but there is no such rule; remove the waiver")
-        elif status[id_] in ("pass", "n/a"):
-            what = "passes" if status[id_] == "pass" else "does not apply"
-            lines.append(f"{id_}: waived, but the rule {what}; remove the waiver")
-    return tuple(lines)
-
-
-def _waivers(graph: Graph) -> dict[str, str]:
-    return {str(id_): str(reason) for id_, reason in mapping(graph.config.get("waivers")).items()}
+    """One line for each waiver of the environment's config that fails the plan: it has expired, ends too late, or
+    excuses nothing (its rule passes, does not apply, is not judged from a plan, or does not exist)."""
+    return waivers.stale(graph, {verdict.id: verdict.status for verdict in verdicts}, NOT_JUDGED)
 
 
 def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) -> Verdict:

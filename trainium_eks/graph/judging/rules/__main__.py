@@ -8,17 +8,20 @@ HEADER = """# Rules
 
 The rules that every environment must keep. `trn plan` checks the recorded program and shows which rules fail, are
 waived, pass or do not apply; if one fails, the plan exits with 1. An environment that breaks a rule on purpose waives
-it in its config, with a reason:
+it in its config, with a reason and a last day:
 
 ```yaml
 config:
   trainium-eks:waivers:
-    R06: torn down every night
+    R06: {reason: torn down every night, expires: 2027-03-31}
 ```
 
-A waiver whose rule passes or does not apply is reported as stale. A rule that finds no resource to judge does not
-apply; it does not pass. A rule that is independent of a judge of the config makes the same demand of what the program
-registers, whoever wrote it: of foreign programs and of resources made beside the components, too.
+A stale waiver fails the plan, too: one that has expired, that ends more than a year ahead, or whose rule passes or
+does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
+
+A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a judge of the
+config makes the same demand of what the program registers, whoever wrote it: of foreign programs and of resources made
+beside the components, too.
 
 This page is generated (`python -m trainium_eks.graph.judging.rules > docs/rules.md`).
 """

@@ -29,6 +29,10 @@ def verdicts(program: Program) -> dict[str, Verdict]:
     return {verdict.id: verdict for verdict in judge(program.graph())}
 
 
+def waiver(reason: str, expires: str = "2027-03-31") -> dict[str, str]:
+    return {"reason": reason, "expires": expires}
+
+
 def failed(program: Program) -> set[str]:
     return {id_ for id_, verdict in verdicts(program).items() if verdict.failures}
 
@@ -37,7 +41,7 @@ def test_every_rule_of_the_list_is_judged_or_said_not_to_be() -> None:
     ids = {rule.id for rule in RULES}
     assert len(ids) == len(RULES)
     assert ids.isdisjoint(NOT_JUDGED)
-    assert ids | set(NOT_JUDGED) == {f"R{number:02d}" for number in range(1, 72)}
+    assert ids | set(NOT_JUDGED) == {f"R{number:02d}" for number in range(1, 73)}
 
 
 def test_every_rule_says_what_and_why() -> None:
@@ -102,7 +106,7 @@ def test_creator_as_administrator_is_waived_everywhere() -> None:
 def test_waiver_of_the_config_keeps_the_findings() -> None:
     program = environment()
     program.put("flow-logs", "retentionInDays", 30)
-    program.config["waivers"] = {"R08": "logs are shipped elsewhere"}
+    program.config["waivers"] = {"R08": waiver("logs are shipped elsewhere")}
     verdict = verdicts(program)["R08"]
     assert (verdict.status, verdict.reason) == ("waived", "logs are shipped elsewhere")
     assert [finding.urn for finding in verdict.failures] == [program["flow-logs"].urn]
@@ -111,8 +115,8 @@ def test_waiver_of_the_config_keeps_the_findings() -> None:
 def test_waivers_given_take_the_place_of_the_configs() -> None:
     program = environment()
     program.put("flow-logs", "retentionInDays", 30)
-    program.config["waivers"] = {"R08": "logs are shipped elsewhere"}
-    [verdict] = [each for each in judge(program.graph(), waivers={}) if each.id == "R08"]
+    program.config["waivers"] = {"R08": waiver("logs are shipped elsewhere")}
+    [verdict] = [each for each in judge(program.graph(), accepted={}) if each.id == "R08"]
     assert verdict.status == "fail"
 
 
@@ -120,12 +124,69 @@ def test_stale_waivers_are_reported() -> None:
     program = environment()
     program.drop("torchx-etcd")
     program.put("flow-logs", "retentionInDays", 30)
-    program.config["waivers"] = {"R01": "a", "R08": "b", "R61": "c", "R64": "d", "R99": "e"}
+    program.config["waivers"] = {id_: waiver("a") for id_ in ("R01", "R08", "R61", "R64", "R99")}
     graph = program.graph()
     lines = stale_waivers(graph, judge(graph))
     assert [line.partition(":")[0] for line in lines] == ["R01", "R61", "R64", "R99"]
     assert verdicts(program)["R01"].status == "pass"
     assert verdicts(program)["R01"].reason == "stale waiver: a"
+
+
+def waived(expires: object) -> Program:
+    program = environment()
+    program.put("flow-logs", "retentionInDays", 30)
+    program.config["waivers"] = {"R08": {"reason": "shipped elsewhere", "expires": expires}}
+    return program
+
+
+@pytest.mark.parametrize(
+    ("expires", "status", "says"),
+    [
+        ("2026-11-18", "waived", ""),
+        ("2026-11-17", "fail", "R08: the waiver expired on 2026-11-17; mend what it excuses, or renew it: pulumi"),
+        ("2027-11-19", "waived", ""),
+        ("2027-11-20", "waived", "R08: waived until 2027-11-20, more than a year; name an earlier day: pulumi"),
+        ("", "fail", "R08: waived without a last day, so not at all; name one: pulumi config set --path waivers.R08"),
+        ("soon", "fail", "without a last day"),
+        (None, "fail", "without a last day"),
+    ],
+)
+def test_a_waiver_holds_until_its_last_day(expires: object, status: str, says: str) -> None:
+    graph = waived(expires).graph()
+    found = judge(graph)
+    assert [each.status for each in found if each.id == "R08"] == [status]
+    lines = stale_waivers(graph, found)
+    assert says in "".join(lines)
+    assert len(lines) == bool(says)
+
+
+def test_a_waiver_that_is_only_a_reason_waives_nothing() -> None:
+    program = waived("2027-03-31")
+    program.config["waivers"] = {"R08": "shipped elsewhere"}
+    graph = program.graph()
+    found = judge(graph)
+    assert [each.status for each in found if each.id == "R08"] == ["fail"]
+    assert "without a last day" in "".join(stale_waivers(graph, found))
+
+
+def test_a_waiver_that_the_config_must_have_is_not_stale() -> None:
+    """R67 judges the provider, the config's check the list of accounts: somebody may mend one beside the stack."""
+    program = environment()
+    program.config = {"region": "us-west-2", "owner": "ml", "waivers": {"R67": waiver("tried anywhere")}}
+    graph = program.graph()
+    found = judge(graph)
+    assert [each.status for each in found if each.id == "R67"] == ["pass"]
+    assert stale_waivers(graph, found) == ()
+
+
+def test_what_costs_and_grows_within_the_budget_passes_at_the_bound() -> None:
+    program = environment()
+    [verdict] = [each for each in judge(program.graph()) if each.id == "R72"]
+    used, nodes = (float(each.message.split(" of ")[0]) for each in verdict.findings)
+    program.config["budget"] = {"hourlyUsd": used + 0.01, "nodes": nodes}
+    assert verdicts(program)["R72"].status == "pass"
+    program.config["budget"] = {"hourlyUsd": used - 0.01, "nodes": nodes - 1}
+    assert len(verdicts(program)["R72"].failures) == 2
 
 
 # Good in other ways --------------------------------------------------------------------------------------------------
@@ -267,7 +328,7 @@ def npd_recovery_alone(program: Program) -> None:
     program["neuron-helm-chart"].inputs["values"]["npd"] = {"nodeRecovery": {"enabled": True}}
     for group in ("base", "block"):
         program[group].inputs["nodeRepairConfig"]["enabled"] = False
-    program.config["waivers"] = {"R19": "Neuron's own recovery"}
+    program.config["waivers"] = {"R19": waiver("Neuron's own recovery")}
 
 
 def enqueue_without_resting_pools(program: Program) -> None:
@@ -403,6 +464,7 @@ def test_role_bound_to_an_account_lets_it_mount_its_token() -> None:
 def test_node_group_without_a_launch_template_is_seen() -> None:
     program = environment()
     program.put("system", "launchTemplate", DROP)
+    program["system"].property_dependencies = {}
     assert {"R12", "R13", "R16", "R30"} <= failed(program)
 
 
