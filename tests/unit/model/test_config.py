@@ -219,7 +219,11 @@ def spelled(path: Path) -> str:
 
 def documented(place: str) -> str:
     """A place as the table of inputs has it, which stands for every entry."""
-    return re.sub(r"\[\d+\]", "[]", place).replace("addons.snapshot-controller", "addons.<name>")
+    return (
+        re.sub(r"\[\d+\]", "[]", place)
+        .replace("addons.snapshot-controller", "addons.<name>")
+        .replace(".R06", ".<name>")
+    )
 
 
 def faults(data: Mapping[str, Any]) -> dict[str, str]:
@@ -427,6 +431,8 @@ BAD: list[tuple[str, Any]] = [
     ("training.checkpointGigabytes", -1),
     ("training.failuresPerNodeYear", -0.5),
     ("waivers", {"R99": {"reason": "x", "expires": "2027-03-31"}}),
+    ("waivers.R06.reason", " "),
+    ("waivers.R06.expires", "soon"),
     ("budget.hourlyUsd", 0),
     ("budget.nodes", -1),
 ]

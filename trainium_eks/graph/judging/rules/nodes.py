@@ -339,7 +339,7 @@ def _taint_faults(view: View, group: NodeGroup) -> Iterator[str]:
     if group.instance is None:
         yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its taint is unknown"
         return
-    found = {(at(each, "key"), at(each, "effect")) for each in items(group.resource.inputs.get("taints"))}
+    found = {(text(at(each, "key")), text(at(each, "effect"))) for each in items(group.resource.inputs.get("taints"))}
     for taint in view.catalogue.taints(group.type_name):
         if (taint.key, taint.eks_effect) not in found:
             shown = ", ".join(sorted(f"{key}:{effect}" for key, effect in found)) or "unset"
