@@ -47,7 +47,6 @@ def test_the_recorder_puts_the_same_word_in_its_place() -> None:
         ("cluster", "adminPrincipals"),
         ("network", "peerCidrBlocks"),
         ("fileSystem", "durability"),
-        ("waivers", "R06", "reason"),
     ],
     ids=str,
 )
