@@ -27,6 +27,7 @@ QUOTAS = {
     "L-DF5E4CA3": 5000,
     "L-7A658B76": 50,
     "L-8F1B9C74": 100800,
+    "L-FD6F2F22": 100,
 }
 
 
@@ -105,6 +106,7 @@ GOOD: dict[str, Answer] = {
     "ec2:DescribeVpcs": {"Vpcs": [{"VpcId": "vpc-1"}]},
     "ec2:DescribeAddresses": {"Addresses": []},
     "ec2:DescribeNetworkInterfaces": {"NetworkInterfaces": []},
+    "ec2:DescribeImages": {"Images": []},
     "ec2:DescribeVolumes": {"Volumes": []},
     "fsx:DescribeFileSystems": {"FileSystems": []},
     "ec2:DescribeInstanceTypeOfferings": offerings,

@@ -44,7 +44,8 @@ def needed(types: frozenset[str], policies: Sequence[str], place: Place) -> tupl
     """
     found = [request for type_ in sorted(types) for request in NEEDS.get(type_, ())]
     found += [request for arn in policies for request in attaches(arn)]
-    once = {str(request): request for request in [*PROVIDER, *found]}
+    # Not what the provider asks first: STS answers it to everyone, and a simulation would deny it all the same.
+    once = {str(request): request for request in found}
     return filled(once.values(), place)
 
 

@@ -3,9 +3,11 @@
 What is there of this stack already is part of what it needs, and is not counted twice.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from trainium_eks.model.problems import config_path
 from trainium_eks.preflight.account import Account, Refused
@@ -50,6 +52,11 @@ LUSTRE = {
     "SCRATCH_2": Quota("fsx", "L-AD2FC696", "Lustre scratch storage"),
 }
 
+LUSTRE_COUNT = {
+    "PERSISTENT_2": Quota("fsx", "L-FD6F2F22", "Lustre PERSISTENT_2 file systems"),
+    "SCRATCH_2": Quota("fsx", "L-C48231E5", "Lustre scratch file systems"),
+}
+
 
 def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
     """A question for each quota that the stack counts against."""
@@ -71,6 +78,7 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
     for kind in dict.fromkeys(each.deployment_type for each in needs.file_systems):
         if kind in LUSTRE:
             yield _question(LUSTRE[kind], partial(counted.lustre, kind))
+            yield _question(LUSTRE_COUNT[kind], partial(counted.lustre_count, kind))
 
 
 def _question(quota: Quota, ask: Callable[[], Verdict]) -> Question:
@@ -114,39 +122,68 @@ class _Counted:
         return self._counts(ELASTIC_IPS, sum(not self._own(each) for each in every), self._needs.elastic_ips)
 
     def interfaces(self) -> Verdict:
-        """Network interfaces, with every group at its largest."""
+        """Network interfaces."""
         every = self._account.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", MaxResults=1000)
         others = sum(not self._own(each, "TagSet") for each in every)
-        return self._counts(INTERFACES, others, sum(group.maximum * group.interfaces for group in self._needs.groups))
+        now, most = (
+            sum(size(group) * group.interfaces for group in self._needs.groups) for size in (_desired, _maximum)
+        )
+        return self._counts(INTERFACES, others, now, most)
 
     def gp3(self) -> Verdict:
-        """Storage of gp3 volumes: the nodes' root volumes, with every group at its largest."""
+        """Storage of gp3 volumes: the nodes' root volumes."""
         every = self._account.pages(
             "ec2", "describe_volumes", "Volumes", Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
         )
         used = sum(each["Size"] for each in every if not self._own(each)) / GIB_PER_TIB
-        wanted = sum(group.maximum * group.root_gib for group in self._needs.groups) / GIB_PER_TIB
-        return self._counts(GP3, used, wanted, "TiB")
+        now, most = (
+            sum(size(group) * group.root_gib for group in self._needs.groups) / GIB_PER_TIB
+            for size in (_desired, _maximum)
+        )
+        return self._counts(GP3, used, now, most, unit="TiB")
 
     def lustre(self, kind: str) -> Verdict:
         """Storage of file systems of one deployment type."""
-        every = self._account.pages("fsx", "describe_file_systems", "FileSystems")
-        used = sum(
-            each.get("StorageCapacity", 0)
+        used = sum(each.get("StorageCapacity", 0) for each in self._file_systems(kind))
+        wanted = sum(each.storage_gib for each in self._needs.file_systems if each.deployment_type == kind)
+        return self._counts(LUSTRE[kind], used, wanted, unit="GiB")
+
+    def lustre_count(self, kind: str) -> Verdict:
+        """Number of file systems of one deployment type."""
+        wanted = sum(each.deployment_type == kind for each in self._needs.file_systems)
+        return self._counts(LUSTRE_COUNT[kind], len(self._file_systems(kind)), wanted)
+
+    def _file_systems(self, kind: str) -> list[Mapping[str, Any]]:
+        """Those of others."""
+        every = self._account.once(
+            "file systems", lambda: self._account.pages("fsx", "describe_file_systems", "FileSystems")
+        )
+        return [
+            each
             for each in every
             if each.get("LustreConfiguration", {}).get("DeploymentType") == kind and not self._own(each)
-        )
-        wanted = sum(each.storage_gib for each in self._needs.file_systems if each.deployment_type == kind)
-        return self._counts(LUSTRE[kind], used, wanted, "GiB")
+        ]
 
-    def _counts(self, quota: Quota, used: float, wanted: float, unit: str = "") -> Verdict:
+    def _counts(self, quota: Quota, used: float, wanted: float, most: float = 0, *, unit: str = "") -> Verdict:
+        """What is counted one by one, or by size.
+
+        Args:
+            quota: against what.
+            used: what others have.
+            wanted: what an ``up`` makes.
+            most: what there is with every group at its largest, where that is more.
+            unit: of all three; empty for a number of things.
+        """
         has = self._value(quota)
         unit = f" {unit}" if unit else ""
         detail = f"{_shown(wanted)}{unit} needed, quota {_shown(has)}{unit}, others use {_shown(used)}{unit}"
-        if used + wanted <= has:
-            return passed(detail)
-        least = -int(-(used + wanted) // 1)
-        return failed(detail, f"request {least:,} or more: {_request(quota, least, self._region)}")
+        least = math.ceil(used + max(wanted, most))
+        remedy = f"request {least:,} or more: {_request(quota, least, self._region)}"
+        if used + wanted > has:
+            return failed(detail, remedy)
+        if used + most > has:
+            return warned(f"{detail}; at their largest sizes the groups need {_shown(most)}{unit}", remedy)
+        return passed(detail)
 
     def _value(self, quota: Quota) -> float:
         """What the account may have: its own value, else AWS' default for every account.
@@ -175,7 +212,7 @@ class _Counted:
         ours = frozenset(group.reservation for group in self._needs.groups if group.reservation)
         return used + self._present.reserved_vcpus(code, ours)
 
-    def _own(self, thing: dict[str, list[dict[str, str]]], key: str = "Tags") -> bool:
+    def _own(self, thing: Mapping[str, Any], key: str = "Tags") -> bool:
         return self._present.owns({tag["Key"]: tag["Value"] for tag in thing.get(key) or ()})
 
     @property

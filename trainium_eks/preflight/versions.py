@@ -129,13 +129,16 @@ class _Looked:
         root = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{path}"
         arch, variant = path.split("/")
         date = release.rpartition("-")[2]
-        exact = f"{root}/amazon-eks-node-al2023-{arch}-{variant}-{kubernetes}-v{date}/image_id"
-        newest = f"{root}/recommended/release_version"
+        image = f"amazon-eks-node-al2023-{arch}-{variant}-{kubernetes}-v{date}"
+        exact, newest = f"{root}/{image}/image_id", f"{root}/recommended/release_version"
         answer = self._account.call("ssm", "get_parameters", Names=[exact, newest])
         values = {each["Name"]: each["Value"] for each in answer["Parameters"]}
         recommended = values.get(newest, "")
-        if exact in values or recommended == release:
-            return passed("published here" + (", the newest" if recommended == release else f", newest {recommended}"))
+        if recommended == release:
+            return passed("published here, the newest")
+        # The parameter of an exact release may be missing; the image itself says more.
+        if exact in values or self._has_image(image):
+            return passed(f"published here, newest {recommended}" if recommended else "published here")
         if not recommended:
             return failed(
                 f"EKS publishes no {type_} for Kubernetes {kubernetes} in {self._account.region}",
@@ -146,6 +149,14 @@ class _Looked:
         if group.path.startswith("node_groups"):
             remedy = config_set(f"{group.path}.release_version", recommended)
         return failed(f"not published here; the newest is {recommended}", remedy)
+
+    def _has_image(self, name: str) -> bool:
+        """Whether Amazon's image of this name is in the region, deprecated or not."""
+        by_name = [{"Name": "name", "Values": [name]}]
+        found = self._account.call(
+            "ec2", "describe_images", Owners=["amazon"], Filters=by_name, IncludeDeprecated=True
+        )["Images"]
+        return bool(found)
 
 
 _MOST_SKEW = 3

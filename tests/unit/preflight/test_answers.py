@@ -210,6 +210,19 @@ def test_the_ami_release(prod: Graph, published: dict[str, str], outcome: str) -
         assert told[2] == "pulumi config set --path 'nodeGroups[0].releaseVersion' 1.35.7-20261001"
 
 
+def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod: Graph) -> None:
+    names: list[str] = []
+
+    def images(asked: Mapping[str, Any]) -> Answer:
+        names.extend(asked["Filters"][0]["Values"])
+        return {"Images": [{"ImageId": "ami-1"}]}
+
+    id_ = "versions/AL2023_x86_64_NEURON/1.35.6-20260818"
+    told = judged(prod, id_, ssm__GetParameters={"Parameters": []}, ec2__DescribeImages=images)
+    assert told[0] == "pass"
+    assert "amazon-eks-node-al2023-x86_64-neuron-1.35-v20260818" in names
+
+
 # Names, images, subnets ----------------------------------------------------------------------------------------------
 
 
@@ -312,15 +325,21 @@ def test_a_quota_that_the_account_never_changed_has_aws_default(prod: Graph) -> 
 
 
 def test_storage_of_volumes_and_file_systems(prod: Graph) -> None:
-    volumes = {"Volumes": [{"Size": 51000}, {"Size": 9999, "Tags": [{"Key": k, "Value": v} for k, v in OWN.items()]}]}
+    own = {"Size": 9999, "Tags": [{"Key": key, "Value": value} for key, value in OWN.items()]}
+    volumes = {"Volumes": [{"Size": 51000}, own]}
     outcome, detail, remedy = judged(prod, "quotas/L-7A658B76", ec2__DescribeVolumes=volumes)
-    assert (outcome, detail) == ("fail", "2.5 TiB needed, quota 50 TiB, others use 49.8 TiB")
+    assert (outcome, detail) == ("fail", "0.7 TiB needed, quota 50 TiB, others use 49.8 TiB")
     assert "--service-code ebs --quota-code L-7A658B76 --desired-value 53" in remedy
+    volumes = {"Volumes": [{"Size": 49000}, own]}
+    outcome, detail, _ = judged(prod, "quotas/L-7A658B76", ec2__DescribeVolumes=volumes)
+    assert (outcome, "at their largest sizes the groups need 2.5 TiB" in detail) == ("warn", True)
     lustre = {"StorageCapacity": 96000, "LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}}
     scratch = {"StorageCapacity": 96000, "LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}
     answer = {"FileSystems": [lustre, scratch]}
     outcome, detail, _ = judged(prod, "quotas/L-8F1B9C74", fsx__DescribeFileSystems=answer)
     assert (outcome, detail) == ("fail", "9,600 GiB needed, quota 100,800 GiB, others use 96,000 GiB")
+    outcome, detail, _ = judged(prod, "quotas/L-FD6F2F22", fsx__DescribeFileSystems=answer)
+    assert (outcome, detail) == ("pass", "1 needed, quota 100, others use 1")
 
 
 def test_spot_counts_against_the_spot_quota(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
