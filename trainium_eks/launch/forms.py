@@ -38,7 +38,7 @@ KINDS: Mapping[Form, Kind] = MappingProxyType(
             PYTORCH_API,
             "PyTorchJob",
             "pytorchjobs",
-            "Kubeflow's Training Operator",
+            "Training Operator of Kubeflow",
             "training-operator",
             "gpuAddons.trainers: [v1]",
         ),

@@ -253,6 +253,12 @@ def test_a_kind_without_definition_is_refused_at_once(play: Any) -> None:
     assert len(client.asked) == 2
 
 
+def test_who_may_not_ask_for_definitions_hears_that_the_kind_is_not_served(play: Any) -> None:
+    api, _ = play({"resources": []}, refusal(403, "Forbidden", "researcher cannot list customresourcedefinitions"))
+    with pytest.raises(NoSuchKind, match=r"serves no PyTorchJob in kubeflow.org/v1"):
+        api.kind("kubeflow.org/v1", "PyTorchJob")
+
+
 # --- Objects ------------------------------------------------------------------------------------------------------
 
 
