@@ -3,6 +3,7 @@
 Does I/O, by boto3, with the credentials of whoever calls.
 """
 
+import textwrap
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -224,7 +225,10 @@ def _judged(service: str, operation: str, response: Mapping[str, Any]) -> Except
         return NotChecked("AWS throttled the question: run it again")
     if code in _NO_LOGIN:
         return NotChecked(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
-    return Refused(code, message)
+    if code.startswith("5") and code.isdigit():
+        # Not AWS, but something before it.
+        return NotChecked(f"there came HTTP {code} in place of an answer")
+    return Refused(code, textwrap.shorten(message, 200))
 
 
 def _first_line(error: Exception) -> str:

@@ -65,7 +65,8 @@ def test_no_made_up_name_is_asked_of_aws(prod: Graph) -> None:
         (AwsError("ThrottlingException"), "throttled"),
         (AwsError("RequestLimitExceeded"), "throttled"),
         (AwsError("ExpiredToken"), "aws sso login"),
-        (AwsError("InternalFailure", "try later"), "InternalFailure: try later"),
+        (AwsError("InternalFailure", "try\nlater"), "InternalFailure: try later"),
+        (AwsError("502", "<!DOCTYPE HTML>\n<html>"), "HTTP 502 in place of an answer"),
         (EndpointConnectionError(endpoint_url="https://ec2"), "no network"),
         (NoCredentialsError(), "no AWS credentials here"),
     ],
@@ -76,7 +77,7 @@ def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsEr
     assert not found.failed
     open_ = found.of(Outcome.NOT_CHECKED)
     assert len(open_) == len(found.findings) - 2, "but the two that only need to know who asks"
-    assert all(reason in each.detail for each in open_), open_
+    assert all(reason in each.detail and "\n" not in each.detail for each in open_), open_
 
 
 def test_the_missing_right_is_named(prod: Graph) -> None:
