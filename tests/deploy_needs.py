@@ -32,5 +32,6 @@ STATE: tuple[Request, ...] = (
 """What Pulumi itself asks: ``login``, ``stack init --secrets-provider=awskms`` and the state of every update."""
 
 PROVIDER = deploy_rights.filled(deploy_rights.PROVIDER, PLACE)
+CLEANUP = deploy_rights.filled(deploy_rights.CLEANUP, PLACE)
 CHECKS = deploy_rights.filled(deploy_rights.CHECKS, PLACE)
 NEEDS = {type_: deploy_rights.filled(requests, PLACE) for type_, requests in deploy_rights.NEEDS.items()}

@@ -29,7 +29,7 @@ _COMMANDS = (
         "profile",
         "scale",
     ),
-    *("predict", "prices", "secret", "serve", "stage", "status", "tensorboard", "top", "train", "verify"),
+    *("orphans", "predict", "prices", "secret", "serve", "stage", "status", "tensorboard", "top", "train", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

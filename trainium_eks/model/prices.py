@@ -63,6 +63,24 @@ FSX_SCRATCH_GIB_MONTH = 0.140
 FSX_METADATA_IOPS_MONTH = 0.055
 """Each provisioned metadata IOPS above those that the capacity includes."""
 
+FSX_BACKUP_GIB_MONTH = 0.05
+"""Backups of file systems, by what is stored."""
+
+S3_STANDARD_GIB_MONTH = 0.023
+"""Objects in S3's Standard class, the first 50 TB."""
+
+ECR_GIB_MONTH = 0.10
+"""Images in ECR."""
+
+LOGS_GIB_MONTH = 0.03
+"""Logs kept in CloudWatch; writing them is another price."""
+
+LOAD_BALANCER_HOURLY = 0.0225
+"""One network or application load balancer; its traffic comes on top."""
+
+CLASSIC_LOAD_BALANCER_HOURLY = 0.025
+"""One load balancer of the first generation."""
+
 KMS_KEY_MONTH = 1.0
 """A customer key; each of its first two rotations adds as much."""
 

@@ -20,7 +20,12 @@ RIGHTS: Mapping[str, str] = {
 }
 """IAM action of an operation, where it is not called like the operation."""
 
-_PREFIXES = {"service-quotas": "servicequotas"}
+_PREFIXES = {
+    "service-quotas": "servicequotas",
+    "elb": "elasticloadbalancing",
+    "elbv2": "elasticloadbalancing",
+    "resourcegroupstaggingapi": "tag",
+}
 """IAM's prefix of a service, where boto3 calls it otherwise."""
 
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "403", "Forbidden")

@@ -116,6 +116,15 @@ CHECKS: tuple[Request, ...] = asks(
 ) + asks("arn:{partition}:ssm:{region}::parameter/aws/service/eks/optimized-ami/1.35/x", "ssm:GetParameters")
 """What ``trn check`` and ``trn prices`` ask besides; without one of these, a check says which."""
 
+CLEANUP: tuple[Request, ...] = asks(
+    "*",
+    *("autoscaling:DescribeAutoScalingGroups", "elasticloadbalancing:DescribeLoadBalancers"),
+    *("elasticloadbalancing:DescribeTags", "iam:ListRoles", "tag:GetResources", "fsx:DescribeBackups"),
+    *("ec2:DescribeInstances", "ec2:DescribeVolumes", "fsx:DescribeDataRepositoryTasks"),
+    *("fsx:CreateDataRepositoryTask", "fsx:UpdateDataRepositoryAssociation"),
+)
+"""What ``trn orphans`` asks besides, and what exporting a file system before a destroy takes."""
+
 NEEDS: Mapping[str, tuple[Request, ...]] = {
     "aws:cloudwatch/logGroup:LogGroup": asks(
         "arn:{partition}:logs:{region}:{account}:log-group:/aws/eks/" + _CLUSTER + "/cluster",

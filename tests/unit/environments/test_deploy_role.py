@@ -15,6 +15,7 @@ from deploy_needs import (
     ACCOUNT,
     BOUNDARY,
     CHECKS,
+    CLEANUP,
     DATA_BUCKET,
     KEY,
     NEEDS,
@@ -76,7 +77,14 @@ def attaches() -> tuple[Request, ...]:
 
 
 def every_need() -> tuple[Request, ...]:
-    return (*STATE, *PROVIDER, *CHECKS, *attaches(), *(request for type_ in TYPES for request in NEEDS[type_]))
+    return (
+        *STATE,
+        *PROVIDER,
+        *CHECKS,
+        *CLEANUP,
+        *attaches(),
+        *(request for type_ in TYPES for request in NEEDS[type_]),
+    )
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -84,8 +92,8 @@ def test_the_role_can_do_all_that_a_type_of_the_plans_needs(type_: str) -> None:
     assert [each for each in NEEDS[type_] if not allowed(each, [DEPLOYER])] == []
 
 
-def test_the_role_keeps_the_state_asks_the_checks_and_attaches_the_policies_of_the_plans() -> None:
-    assert [each for each in (*STATE, *PROVIDER, *CHECKS, *attaches()) if not allowed(each, [DEPLOYER])] == []
+def test_the_role_keeps_the_state_asks_the_checks_cleans_up_and_attaches_the_policies_of_the_plans() -> None:
+    assert [each for each in (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *attaches()) if not allowed(each, [DEPLOYER])] == []
 
 
 def test_the_role_can_do_nothing_that_no_type_needs() -> None:

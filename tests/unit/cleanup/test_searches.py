@@ -1,0 +1,118 @@
+"""What of a stack holds data, by answers that moto lacks, and what cannot be looked at."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import botocore.exceptions  # type: ignore[import-untyped]
+import pytest
+from aws_double import AwsDouble, AwsError
+from cleanup_accounts import CLUSTER, own, state
+
+from trainium_eks.cleanup import orphans, storage
+from trainium_eks.cleanup.left_over import LeftOver, Where
+from trainium_eks.cleanup.marks import Marks, cluster_of
+from trainium_eks.model import prices
+from trainium_eks.preflight.account import READS, Account
+
+DEV = Marks(stack="dev")
+FILES = {
+    "FileSystemId": "fs-0123456789abcdef0",
+    "FileSystemType": "LUSTRE",
+    "Lifecycle": "AVAILABLE",
+    "StorageCapacity": 1200,
+    "Tags": own("trn-dev-fsx"),
+    "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},
+}
+LINK = {"AssociationId": "dra-0123456789abcdef0", "FileSystemId": FILES["FileSystemId"]}
+BACKUP = {
+    "BackupId": "backup-0123456789abcdef0",
+    "Lifecycle": "AVAILABLE",
+    "Type": "USER_INITIATED",
+    "CreationTime": datetime(2026, 11, 1, tzinfo=UTC),
+    "Tags": own("trn-dev-fsx"),
+    "FileSystem": {"FileSystemId": FILES["FileSystemId"]},
+}
+
+
+def where(answers: Mapping[str, Any]) -> Where:
+    return Where(Account("us-west-2", AwsDouble(answers).session()), DEV)
+
+
+def file_system(links: list[Any], **changes: Any) -> LeftOver:
+    answers = {
+        "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
+        "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
+    }
+    [found] = storage.file_systems(where(answers))
+    return found
+
+
+def test_a_file_system_without_a_link_is_removed_with_a_last_backup() -> None:
+    found = file_system([])
+    assert found.commands[0].endswith("--lustre-configuration SkipFinalBackup=false --region us-west-2")
+    month = prices.lustre_monthly_usd(1200, "PERSISTENT_2", 250)
+    assert found.hourly_usd == pytest.approx(month / prices.HOURS_PER_MONTH)
+
+
+@pytest.mark.parametrize(
+    ("links", "changes", "lost"),
+    [
+        ([LINK], {}, "what was not exported to its S3 bucket is lost"),
+        ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
+    ],
+)
+def test_where_fsx_takes_no_backup_the_command_asks_for_none(links: list[Any], changes: Any, lost: str) -> None:
+    found = file_system(links, **changes)
+    assert "SkipFinalBackup" not in found.commands[0]
+    assert lost in found.note
+
+
+def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None:
+    [found] = storage.backups(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}))
+    held = state(("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-0123456789abcdef0", {}))
+    assert orphans.left_over([found], held.names) == []
+    assert orphans.left_over([found], frozenset()) == [found]
+    assert "kept on purpose" in found.note
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (AwsError("AccessDeniedException"), "the right elasticloadbalancing:DescribeLoadBalancers is missing"),
+        (AwsError("Throttling"), "AWS throttled the question"),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://x"), "no network"),
+        (AwsError("ExpiredToken"), "AWS does not take these credentials"),
+    ],
+)
+def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> None:
+    double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
+    result = orphans.look(Account("us-west-2", double.session()), DEV, state())
+    reasons = {each.what: each.reason for each in result.unseen}
+    assert len(reasons) == len(orphans.SEARCHES) + 1
+    assert reason in reasons["load balancers"]
+    assert reasons["file systems"] == "the right fsx:DescribeFileSystems is missing"
+    assert [name for name, _ in double.asked if not name.partition(":")[2].startswith(READS)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "why"),
+    [
+        ("/aws/eks/trn-dev-cluster-eks-0a1b2c3/cluster", {}, "named trn-dev-…"),
+        ("/aws/eks/trn-dev-2-cluster-eks-0a1b2c3/cluster", {}, ""),
+        ("trn-developers", {}, ""),
+        ("trn-dev-training-role-1", {"Environment": "dev", "ManagedBy": "pulumi"}, "tagged Environment=dev"),
+        ("trn-dev-2-cluster-node", {"Environment": "dev-2", "ManagedBy": "pulumi"}, ""),
+        ("", {"Name": "web", "Environment": "dev", "ManagedBy": "pulumi"}, ""),
+        ("", {f"kubernetes.io/cluster/{CLUSTER}": "owned"}, f"of the cluster {CLUSTER}"),
+        ("", {f"kubernetes.io/cluster/{CLUSTER}": "shared"}, ""),
+        ("trn-dev-network-x", {"eks:cluster-name": "payroll"}, ""),
+    ],
+)  # fmt: skip
+def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name: str, tags: dict[str, str], why: str) -> None:
+    assert DEV.why(name, tags) == why
+
+
+def test_a_subnet_that_a_cluster_only_uses_names_no_cluster() -> None:
+    assert cluster_of({"kubernetes.io/cluster/a": "shared"}) == ""
+    assert cluster_of({"kubernetes.io/cluster/a": "owned"}) == "a"
