@@ -216,6 +216,14 @@ def test_a_damaged_checkpoint_is_passed_over(gang: Gang, tmp_path: Path) -> None
     assert again.losses == {step: loss for step, loss in whole.losses.items() if step > 8}
 
 
+def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang: Gang, tmp_path: Path) -> None:
+    gang(TOY, "--output", "out", "--steps", 4)
+    [only] = (tmp_path / "out" / "checkpoints").glob("step-*")
+    only.write_bytes(only.read_bytes()[:-1])
+    ended = gang(TOY, "--output", "out", "--steps", 8, code=78)
+    assert "no checkpoint is whole: restore one, or begin anew with another --output" in ended.err[0]
+
+
 # --- XLA ------------------------------------------------------------------------------------------------------------
 
 

@@ -149,11 +149,11 @@ class Checkpoints:
             try:
                 damage = _damage(each.path)
             except OSError as error:
-                complain(f"checkpoint {each.path} cannot be read ({error.strerror}); the one before is used")
+                complain(f"checkpoint {each.path} cannot be read ({error.strerror}); looking at the one before")
                 continue
             if not damage:
                 return each
-            complain(f"checkpoint {each.path} is damaged ({damage}); the one before is used")
+            complain(f"checkpoint {each.path} is damaged ({damage}); looking at the one before")
         return None
 
     def _complete(self) -> list[Checkpoint]:

@@ -24,7 +24,7 @@ from trainium_workloads.training.refusal import Refusal, guarded
 # Of AWS' script (aws-neuron-samples, dp_bert_hf_pretrain), with the batches of the EKS guide: 64 ranks take 32,768
 # examples a step.
 PHASE_1 = Options(
-    steps=28125, batch_size=16, accumulate=32, learning_rate=4e-4, warmup_steps=2000, seed=12349, keep=1, log_every=1
+    steps=28125, batch_size=16, accumulate=32, learning_rate=4e-4, warmup_steps=2000, seed=12349, keep=2, log_every=1
 )
 PHASE_2 = replace(PHASE_1, steps=1563, batch_size=2, accumulate=256, learning_rate=2.8e-4, warmup_steps=781)
 TINY = replace(PHASE_1, steps=200, batch_size=16, accumulate=1, learning_rate=3e-3, warmup_steps=10)

@@ -58,11 +58,17 @@ class Progress:
             Its step; 0 without one.
 
         Raises:
-            Refusal: it is of another training; the message says what differs.
+            Refusal: it is of another training (the message says what differs), or none that is there is whole.
         """
         found: Checkpoint | None = None
         if self._backend.rank == 0:
-            found = self._checkpoints.latest(_say)
+            passed_over: list[str] = []
+            found = self._checkpoints.latest(passed_over.append)
+            for line in passed_over:
+                _say(line)
+            if passed_over and found is None:
+                # Weeks of training are not begun anew by themselves.
+                raise Refusal("no checkpoint is whole: restore one, or begin anew with another --output")
         path = self._backend.share(str(found.path) if found else "")
         if not path:
             return 0
