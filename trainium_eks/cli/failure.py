@@ -15,21 +15,9 @@ WRONG_USAGE = 2
 """The command cannot begin: no project, no such stack, file or commit."""
 
 _COMMANDS = (
-    *(
-        "cancel",
-        "check",
-        "compile",
-        "deploy",
-        "image",
-        "jobs",
-        "kubeconfig",
-        "local",
-        "logs",
-        "plan",
-        "profile",
-        "scale",
-    ),
-    *("orphans", "predict", "prices", "secret", "serve", "stage", "status", "tensorboard", "top", "train", "verify"),
+    *("cancel", "check", "compile", "deploy", "image", "jobs", "kubeconfig", "local", "logs"),
+    *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
+    *("status", "tensorboard", "top", "train", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 
