@@ -139,6 +139,47 @@ def prices(
     raise typer.Exit(command.run(asked))
 
 
+@app.command()
+def upgrade(
+    to: Annotated[str, typer.Option("--to", metavar="VERSION", help="Kubernetes minor version: 1.36.")] = "",
+    ami: Annotated[
+        str, typer.Option("--ami", metavar="RELEASE", help="AMI release of every accelerator group: 1.35.6-20260818.")
+    ] = "",
+    addon: Annotated[
+        list[str] | None, typer.Option("--addon", metavar="NAME=BUILD", help="EKS add-on; may be repeated.")
+    ] = None,
+    sdk: Annotated[
+        list[str] | None,
+        typer.Option("--sdk", metavar="TARGET=IMAGE", help="Image that training images are built on: trn1=<image>."),
+    ] = None,
+    stack: Stack = "dev",
+    write: Annotated[bool, typer.Option("--write", help="Change the stack's file; without it nothing is written.")] = (
+        False
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
+    directory: Directory = None,
+) -> None:
+    """Show what an upgrade changes, in which order, how long it takes and what it disturbs. Uses no network.
+
+    Compared are the config as it is and as it would be. Without a version: which versions there are, until when.
+
+    Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
+    """
+    from trainium_eks.cli import upgrade as command
+    from trainium_eks.upgrades.settings import Asked
+
+    def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+        split = [text.partition("=") for text in texts or ()]
+        if any(not (name and value) for name, _, value in split):
+            raise typer.BadParameter("expected <name>=<value>", param_hint=option)
+        return {name: value for name, _, value in split}
+
+    asked = Asked(to, ami, pairs(addon, "--addon"), pairs(sdk, "--sdk"))
+    options = command.UpgradeOptions(stack, asked, directory, write=write, as_json=as_json, no_color=no_color)
+    raise typer.Exit(command.run(options))
+
+
 @app.command(context_settings={"ignore_unknown_options": True})
 def deploy(
     operation: Annotated[Operation, typer.Argument(help="preview, up or destroy.")],

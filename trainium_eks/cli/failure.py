@@ -17,7 +17,7 @@ WRONG_USAGE = 2
 _COMMANDS = (
     *("cancel", "check", "compile", "deploy", "image", "jobs", "kubeconfig", "local", "logs"),
     *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
-    *("status", "tensorboard", "top", "train", "verify"),
+    *("status", "tensorboard", "top", "train", "upgrade", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

@@ -1,7 +1,5 @@
 """``trn prices``: the list prices of a stack's instance types, asked of AWS and written into its config."""
 
-import os
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from rich.text import Text
 from trainium_eks.cli import output, recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.render import show_sections
-from trainium_eks.cli.stack_file_edit import NotEditable, put
+from trainium_eks.cli.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.graph.recording.project import load_project
@@ -141,10 +139,7 @@ def _write(path: Path, namespace: str, rows: Sequence[Row]) -> None:
                 ("priceRegion", row.new.region),
             ):
                 text = put(text, (*entry, key), value)
-        new = path.with_name(f".{path.name}.new")
-        new.write_text(text, encoding="utf-8")
-        shutil.copymode(path, new)
-        os.replace(new, path)
+        write_whole(path, text)
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot write {path.name}: {error.strerror}") from None
     except NotEditable as error:

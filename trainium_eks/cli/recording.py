@@ -1,6 +1,7 @@
 """Getting a program's graph, with whatever can go wrong said in one shape."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
@@ -8,7 +9,7 @@ from trainium_eks.cli.stack_file import StackFile
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording import assumptions, process
 from trainium_eks.graph.recording.assumptions import Assumptions, AssumptionsError
-from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, load_project
+from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, StackSettings, load_project
 from trainium_eks.model.problems import config_path, config_set
 
 TIMEOUT_SECONDS = 120.0
@@ -77,19 +78,25 @@ def load_assumptions(path: Path | None) -> Assumptions:
         raise Failure(WRONG_USAGE, f"--stub {error}") from None
 
 
-def record(project: Path, stack: str, given: Assumptions = Assumptions()) -> Graph:  # noqa: B008 - frozen
+def record(
+    project: Path,
+    stack: str,
+    given: Assumptions = Assumptions(),  # noqa: B008 - frozen
+    adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
+) -> Graph:
     """The recorded program of a stack.
 
     Args:
         project: its directory.
         stack: its name.
         given: answers for look-ups; what they leave open gets a placeholder.
+        adjust: changes the stack's settings on their way to the program.
 
     Raises:
         Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
     """
     try:
-        return process.record(project, stack, assumptions=given, timeout_seconds=TIMEOUT_SECONDS)
+        return process.record(project, stack, assumptions=given, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)
     except InvalidConfig as error:
         raise refusal(error, project, stack, "nothing was planned") from None
     except process.ProgramFailed as error:

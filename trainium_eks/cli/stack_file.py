@@ -43,7 +43,7 @@ class StackFile:
             path: as Python spells it: ``node_groups[0].max_size``.
             value: what to set it to.
         """
-        first, *rest = _steps(config_path(path))
+        first, *rest = steps_of(config_path(path))
         steps: list[Step] = [f"{self.project}:{first}", *rest]
         node, known = self.config, 0
         while known < len(steps) and (below := _entry(node, steps[known])) is not None:
@@ -66,7 +66,8 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Dumper.add_representer(str, _represent_text)
 
 
-def _steps(path: str) -> list[Step]:
+def steps_of(path: str) -> list[Step]:
+    """A path of the config, step by step: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
     return [
         int(found["index"]) if found["index"] else found["key"] or found["quoted"].replace('\\"', '"')
         for found in _STEP.finditer(path)

@@ -1,23 +1,30 @@
 """Setting values in a stack's file, with its comments and its order left as they are."""
 
 import json
+import os
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 Plain = str | int | float | bool
+
+Step = str | int
+"""A key of a mapping, or an index of a list."""
 
 
 class NotEditable(ValueError):  # noqa: N818 - reads as what it is where it is caught
     """The file is written in a way that a value cannot be put into without changing more."""
 
 
-def put(text: str, path: Sequence[str], value: Plain) -> str:
+def put(text: str, path: Sequence[Step], value: Plain) -> str:
     """The file's text with one value set.
 
     Args:
         text: YAML, one document with a mapping.
-        path: keys from the root to the value; those that are not there are made.
+        path: keys, and indices of lists, from the root to the value; keys that are not there are made.
         value: plain.
 
     Raises:
@@ -26,19 +33,39 @@ def put(text: str, path: Sequence[str], value: Plain) -> str:
     root = yaml.compose(text)
     if not isinstance(root, yaml.MappingNode):
         raise NotEditable("it holds no mapping")
-    node, depth = root, 0
+    node: yaml.CollectionNode = root
+    depth = 0
     while depth < len(path) and (below := _below(node, path[depth])) is not None:
         depth += 1
         if depth == len(path):
             return _meant(text, _replaced(text, below, value), path, value)
-        if not isinstance(below, yaml.MappingNode) or not below.value:
-            raise NotEditable(f"{'.'.join(path[:depth])} holds no mapping with entries")
+        if not isinstance(below, yaml.CollectionNode) or not below.value:
+            raise NotEditable(f"{_joined(path[:depth])} holds no mapping with entries")
         node = below
     return _meant(text, _added(text, node, path[depth:], value), path, value)
 
 
-def _below(node: yaml.MappingNode, key: str) -> yaml.Node | None:
-    return next((value for name, value in node.value if name.value == key), None)
+def write_whole(path: Path, text: str) -> None:
+    """Gives a file another text and keeps its mode; whatever happens, it is whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    shutil.copymode(path, new)
+    os.replace(new, path)
+
+
+def _below(node: yaml.CollectionNode, step: Step) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for name, value in node.value if name.value == step), None)
+    found: yaml.Node | None = node.value[step] if isinstance(step, int) and step < len(node.value) else None
+    return found
+
+
+def _joined(path: Sequence[Step]) -> str:
+    return ".".join(map(str, path))
 
 
 def _replaced(text: str, node: yaml.Node, value: Plain) -> str:
@@ -47,8 +74,10 @@ def _replaced(text: str, node: yaml.Node, value: Plain) -> str:
     return f"{text[: node.start_mark.index]}{json.dumps(value)}{text[node.end_mark.index :]}"
 
 
-def _added(text: str, node: yaml.MappingNode, keys: Sequence[str], value: Plain) -> str:
+def _added(text: str, node: yaml.CollectionNode, keys: Sequence[Step], value: Plain) -> str:
     """An entry more at the mapping's end; what lies deeper than its first key is written in one line."""
+    if not isinstance(node, yaml.MappingNode) or any(isinstance(key, int) for key in keys):
+        raise NotEditable("the list that it belongs to is not in this file: write it out first")
     inner = json.dumps(value)
     for key in reversed(keys[1:]):
         inner = f"{{ {key}: {inner} }}"
@@ -75,13 +104,20 @@ def _last_leaf(node: yaml.Node) -> yaml.Node:
     return node
 
 
-def _meant(before: str, after: str, path: Sequence[str], value: Plain) -> str:
+def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
     """The outcome, held against the same change of the data."""
-    wanted, found = yaml.safe_load(before), yaml.safe_load(after)
+    wanted, found = _apart(yaml.safe_load(before)), yaml.safe_load(after)
     at = wanted
     for key in path[:-1]:
-        at = at.setdefault(key, {})
+        at = at.setdefault(key, {}) if isinstance(at, dict) else at[key]
     at[path[-1]] = value
     if found != wanted:
-        raise NotEditable(f"{'.'.join(path)} cannot be set without changing more")
+        raise NotEditable(f"{_joined(path)} cannot be set without changing more")
     return after
+
+
+def _apart(data: Any) -> Any:
+    """A copy in which two places that shared one object (a YAML alias) have one each."""
+    if isinstance(data, dict):
+        return {key: _apart(value) for key, value in data.items()}
+    return [_apart(each) for each in data] if isinstance(data, list) else data

@@ -40,6 +40,21 @@ def test_a_block_is_gone_on_with() -> None:
     assert "      vcpus: 128 # all\n      hourlyUsd: 21.5\n\n# The end" in put(block, PATH, 21.5)
 
 
+def test_an_entry_of_a_list_is_reached() -> None:
+    groups = ("config", "p:nodeGroups")
+    assert '    - name: a\n      releaseVersion: "1.35"\n\n# The' in put(FILE, (*groups, 0, "releaseVersion"), "1.35")
+    flow = FILE.replace("- name: a", "- { name: a }")
+    assert '- { name: a, releaseVersion: "1.35" }' in put(flow, (*groups, 0, "releaseVersion"), "1.35")
+    for path in ((*groups, 1, "releaseVersion"), (*groups, "name"), ("config", "p:queues", 0, "name")):
+        with pytest.raises(NotEditable, match="write it out first"):
+            put(FILE, path, "x")
+
+
+def test_what_an_alias_shares_is_not_changed_in_both_places() -> None:
+    with pytest.raises(NotEditable, match="without changing more"):
+        put("config:\n  a: &a {x: 1}\n  b: *a\n", ("config", "b", "x"), 2)
+
+
 def test_a_file_without_a_last_line_end_is_kept_valid() -> None:
     text = put("config:\n  a: 1", ("config", "b"), 2)
     assert yaml.safe_load(text) == {"config": {"a": 1, "b": 2}}

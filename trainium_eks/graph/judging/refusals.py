@@ -31,7 +31,7 @@ def refusals(
         )
         if exchanged and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made):
             found[urn] = "EKS cannot move a cluster to another VPC: make a new environment, or destroy this one first"
-        elif reason := _version_refusal(change) or _block_refusal(change, old[urn]):
+        elif reason := _version_refusal(change) or _release_refusal(change) or _block_refusal(change, old[urn]):
             found[urn] = reason
     return found
 
@@ -62,6 +62,18 @@ def _version_refusal(change: ResourceChange) -> str:
     return ""
 
 
+def _release_refusal(change: ResourceChange) -> str:
+    """Why EKS refuses an AMI release: a group never goes back to an older one (EKS API, UpdateNodegroupVersion)."""
+    found = next((path for path in change.paths if path.path == "releaseVersion"), None)
+    before, after = (_release(found.before), _release(found.after)) if found else (None, None)
+    if found is None or before is None or after is None or before[0] != after[0] or after[1] >= before[1]:
+        return ""
+    return (
+        f"EKS never goes back from AMI release {found.before} to {found.after}: keep it, or add a group of another "
+        "name with the older release"
+    )
+
+
 def _block_refusal(change: ResourceChange, standing: Resource) -> str:
     """Why the nodes of a Capacity Block group cannot be exchanged while it has some. There is no instance outside the
     block to start the new node on, and the provider updates the version before the size, so that a smaller size in the
@@ -74,6 +86,12 @@ def _block_refusal(change: ResourceChange, standing: Resource) -> str:
         "Once its jobs have saved, set desiredSize and minSize to 0 and bring that up by itself; then this change; "
         "then set the size again"
     )
+
+
+def _release(release: object) -> tuple[str, str] | None:
+    """Minor version and day of an AMI release: ``1.35`` and ``20260818`` of ``1.35.6-20260818``."""
+    match = re.fullmatch(r"([0-9]+\.[0-9]+)\.[0-9]+-([0-9]{8})", release) if isinstance(release, str) else None
+    return (match[1], match[2]) if match else None
 
 
 def _minor(version: object) -> tuple[int, int] | None:

@@ -242,6 +242,22 @@ def test_nodes_never_go_back_and_may_skip_a_version(before: str, after: str, ref
     assert bool(_of(changes, "trn1").refused) == refused
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ("1.35.6-20260818", "1.35.1-20260312", True),
+        ("1.35.1-20260312", "1.35.6-20260818", False),
+        ("1.34.9-20260901", "1.35.6-20260818", False),
+        ("1.35.6-20260818", UNKNOWN, False),
+        (None, "1.35.1-20260312", False),
+    ],
+)
+def test_nodes_never_go_back_to_an_older_ami(before: str | None, after: str, refused: bool) -> None:
+    old = changed(environment(), "trn1", releaseVersion=before)
+    change = _of(_compare(changed(environment(), "trn1", releaseVersion=after), before=old), "trn1")
+    assert ("never goes back from AMI release" in change.refused) == refused
+
+
 def _block(nodes: int, **inputs: object) -> Graph:
     sizes = {"minSize": 0, "desiredSize": nodes, "maxSize": 4}
     return changed(environment(), "trn1", capacityType="CAPACITY_BLOCK", scalingConfig=sizes, **inputs)
