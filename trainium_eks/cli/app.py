@@ -191,6 +191,7 @@ def deploy(
 
     `up` first asks AWS what `trn check` asks (not with --skip-check) and, at a terminal, whether it may cost that much.
     It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
+    `destroy` names the jobs that end and exports what S3 lacks (not with --no-export; --export-minutes=120).
     """
     from trainium_eks.cli import plan as command
 

@@ -201,6 +201,16 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
         )
 
 
+def _prepared(graph: Graph, directory: Path, arguments: Sequence[str]) -> list[str]:
+    """Shows and does what comes before a destroy; the arguments that are pulumi's."""
+    from trainium_eks.cli import destroy
+
+    try:
+        return destroy.prepare(graph, directory, arguments)
+    except Failure as failure:
+        _stop(failure.text())
+
+
 def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by ``pulumi``; returns only by an exception.
 
@@ -218,6 +228,8 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
         typer.echo("\n".join(["What holds data:", *lines]))
     if (refused := refusal(operation, graph, arguments)) is not None:
         _stop(refused)
+    if operation == "destroy":
+        arguments = _prepared(graph, directory, arguments)
     if operation == "up":
         if not unchecked:
             check_account(graph)
