@@ -124,6 +124,11 @@ class Rig:
         )
         return Run(done.returncode, steps, f"{_said(answer.get('diagnostics', ()))}\n{done.stderr}")
 
+    def preview_with_policies(self, stack: str, pack: Path) -> tuple[int, str]:
+        """What the CLI says of an update under a policy pack: exit code and text."""
+        done = self._run("preview", "--stack", stack, "--policy-pack", str(pack))
+        return done.returncode, f"{done.stdout}\n{done.stderr}"
+
     def up(self, stack: str, *arguments: str, failing: str = "") -> Run:
         """An update, without a preview before it."""
         return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments, failing=failing)

@@ -1,0 +1,32 @@
+"""The policy pack on a real engine: nothing in a sound preview, the broken rule in another."""
+
+import pytest
+from engine.rig import REPOSITORY, Config, Rig, why_not
+
+if missing := why_not():
+    pytest.skip(missing, allow_module_level=True)
+
+PACK = REPOSITORY / "policy"
+
+if not (PACK / "venv").is_dir():
+    pytest.skip("no policy/venv: make it as docs/policy.md says", allow_module_level=True)
+
+
+def expired(config: Config) -> None:
+    config["trainium-eks:waivers"]["R06"]["expires"] = "2026-01-31"
+
+
+def test_a_sound_stack_previews_with_the_pack(rig: Rig) -> None:
+    rig.begin("dev")
+    code, said = rig.preview_with_policies("dev", PACK)
+    assert "✅ trainium-eks" in said, said
+    assert code == 0
+
+
+def test_an_expired_waiver_and_its_rule_stop_the_preview(rig: Rig) -> None:
+    rig.configure("dev", expired)
+    code, said = rig.preview_with_policies("dev", PACK)
+    assert code != 0
+    assert "[mandatory] [severity: medium]  r06" in said
+    assert "R06: the waiver expired on 2026-01-31" in said
+    assert said.count("[mandatory]") == 3, "two faults of R06, and the waiver"
