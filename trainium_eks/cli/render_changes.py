@@ -13,8 +13,9 @@ from rich.text import Text
 from trainium_eks.cli import facts
 from trainium_eks.cli.report import Comparison, Plan
 from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.judging import cost_difference
 from trainium_eks.graph.judging.changes import Changes, PathChange, ResourceChange
-from trainium_eks.graph.judging.cost import Cost
+from trainium_eks.graph.judging.cost import ComponentCost, Cost
 from trainium_eks.graph.resource_types import registry
 from trainium_eks.model.prices import HOURS_PER_MONTH
 
@@ -180,23 +181,40 @@ def _name(urn: str) -> str:
 
 
 def _money(before: Cost, after: Cost) -> Text:
-    """The difference, and the components that make it."""
-    hourly = after.hourly_usd - before.hourly_usd
-    most = after.maximum_hourly_usd - before.maximum_hourly_usd
-    if round(hourly, 2) == 0 and round(most, 2) == 0:
+    """The difference, and the components that make it; never a saving where a price that changes is unknown."""
+    found = cost_difference.difference(before, after)
+    hourly, most = found.hourly_usd, found.maximum_hourly_usd
+    if not found:
         return Text("Cost: unchanged", "dim")
-    line = Text(f"Cost: {_signed(hourly)} an hour, {_signed(hourly * HOURS_PER_MONTH, 0)} a month", "bold")
-    line.append(f"; {_signed(most)} an hour at most", "dim not bold")
-    old = {each.component: each.hourly_usd for each in before.by_component}
-    new = {each.component: each.hourly_usd for each in after.by_component}
-    steps = [(new.get(name, 0.0) - old.get(name, 0.0), name) for name in {*old, *new}]
+    if hourly is None and found.at_least_hourly_usd is None:
+        line = Text("Cost: not known", "bold")
+    else:
+        least = found.at_least_hourly_usd or 0.0 if hourly is None else hourly
+        bound = "at least " if hourly is None else ""
+        line = Text(f"Cost: {bound}{_signed(least)} an hour, {_signed(least * HOURS_PER_MONTH, 0)} a month", "bold")
+    if most is not None:
+        line.append(f"; {_signed(most)} an hour at most", "dim not bold")
+    old = {each.component: each for each in before.by_component}
+    new = {each.component: each for each in after.by_component}
+    steps = [
+        (_hourly(new.get(name)) - _hourly(old.get(name)), name)
+        for name in {*old, *new}
+        if not _unpriced(old.get(name)) ^ _unpriced(new.get(name))
+    ]
     for step, name in sorted(steps, key=lambda each: (-abs(each[0]), each[1])):
         if round(step, 2):
             line.append(f"\n  {_signed(step)} {name}", "default not bold")
-    new_unknown = [what for what in after.unknown if what not in before.unknown]
-    if new_unknown:
-        line.append(f"\n  no price is known for {', '.join(new_unknown)}", "yellow not bold")
+    if found.unknown:
+        line.append(f"\n  no price is known for {', '.join(found.unknown)}", "yellow not bold")
     return line
+
+
+def _hourly(cost: ComponentCost | None) -> float:
+    return cost.hourly_usd if cost else 0.0
+
+
+def _unpriced(cost: ComponentCost | None) -> set[str]:
+    return set(cost.unknown) if cost else set()
 
 
 def _signed(amount: float, digits: int = 2) -> str:

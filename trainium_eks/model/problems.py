@@ -177,13 +177,11 @@ def _lines(problem: Problem, spell: Callable[[str], str], setting: Setting) -> l
         found = shown(problem.value)
         where = f"{where} = {found if found and found.isprintable() else ascii(found)}"
     mark = "- warning: " if problem.severity is Severity.WARN else "- "
-    lines = [
-        f"{mark}{where}: {_spelled(problem.reason, spell)}" if where else f"{mark}{_spelled(problem.reason, spell)}"
-    ]
+    lines = [f"{mark}{where}: {spelled(problem.reason, spell)}" if where else f"{mark}{spelled(problem.reason, spell)}"]
     if problem.allowed:
         cut = problem.allowed[:_MOST_SHOWN]
         more = f", … ({len(problem.allowed)} in all)" if len(cut) < len(problem.allowed) else ""
-        lines.append(f"    allowed: {_spelled(', '.join(cut), spell)}{more}")
+        lines.append(f"    allowed: {spelled(', '.join(cut), spell)}{more}")
     lines.extend(
         f"    {label}: {text}" for label, text in zip(("fix", "or"), _fixes(problem, spell, setting), strict=False)
     )
@@ -201,9 +199,10 @@ def _fixes(problem: Problem, spell: Callable[[str], str], setting: Setting) -> l
         else:
             fixes.append(f"set {spell(problem.path)} to {shown(problem.good)}")
     if problem.fix:
-        fixes.append(_spelled(problem.fix.removeprefix("or "), spell))
+        fixes.append(spelled(problem.fix.removeprefix("or "), spell))
     return fixes
 
 
-def _spelled(text: str, spell: Callable[[str], str]) -> str:
+def spelled(text: str, spell: Callable[[str], str]) -> str:
+    """A problem's text with the fields that stand in backticks as their reader writes them."""
     return re.sub(r"`([^`]+)`", lambda match: spell(match.group(1)), text)

@@ -25,6 +25,12 @@ def compare(before: Graph, after: Graph) -> Changes:
     old, new = _matched(before, after)
     changes = {change.resource.urn: change for change in _own_changes(before, after, old, new)}
     carry_on(after, new, changes)
+    return judged(before, after, changes)
+
+
+def judged(before: Graph, after: Graph, changes: Mapping[str, ResourceChange]) -> Changes:
+    """Changes by URN as one answer: with their components, what is lost, what AWS refuses, and the options."""
+    old, new = _matched(before, after)
     refused = refusals(before, after, old, changes)
     found = [
         _finished(change, old, after if change.kind != "delete" else before, refused.get(urn, ""))

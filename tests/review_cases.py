@@ -1,0 +1,303 @@
+"""Pull requests on the three environments, and the comments that they get.
+
+Each case is a real edit of a stack's config, recorded before and after. To rewrite ``tests/unit/review/golden``, and
+to see what changed: ``PYTHONPATH=.:tests python tests/review_cases.py``. Read the difference as its reviewers would,
+then commit it.
+"""
+
+import argparse
+import copy
+import dataclasses
+import os
+import runpy
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainium_eks.cli import recording
+from trainium_eks.cli.comment import refusal
+from trainium_eks.cli.failure import Failure
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.program import record_program
+from trainium_eks.graph.recording.project import load_project
+from trainium_eks.review import comment, review
+from trainium_eks.review.platforms import PLATFORMS
+from trainium_eks.review.preflight import Check
+from trainium_eks.review.review import Outcome, Refusal, Review
+from trainium_eks.review.scrubbing import scrubber
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tests" / "unit" / "review" / "golden"
+TODAY = "1795219200"  # as tests/conftest.py: rules ask whether a version is in support
+
+Config = dict[str, Any]
+Edit = Callable[[Config], None]
+
+SAFE, REVIEW, BLOCKED = Outcome.SAFE, Outcome.REVIEW, Outcome.BLOCKED
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request."""
+
+    name: str
+    stack: str
+    edit: Edit
+    outcome: Outcome
+    base: Edit | None = None
+    """What the base branch has, where it is not the repository's."""
+    new: bool = False
+    """Whether the base branch does not have the stack at all."""
+    accepted: bool = False
+    checks: tuple[Check, ...] | None = None
+    platform: str = "github"
+
+
+def sets(path: str, value: Any) -> Edit:
+    """An edit that sets one key: ``cluster.endpoint``, ``nodeGroups.0.maxSize``; None removes it."""
+
+    def edit(config: Config) -> None:
+        *above, last = path.split(".")
+        at: Any = config
+        for step in above:
+            at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
+        if value is None:
+            del at[int(last) if isinstance(at, list) else last]
+        else:
+            at[int(last) if isinstance(at, list) else last] = value
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    """One edit after the other."""
+
+    def edit(config: Config) -> None:
+        for each in edits:
+            each(config)
+
+    return edit
+
+
+def adds(path: str, value: Any) -> Edit:
+    """An edit that appends to a list."""
+    return lambda config: config[path].append(value)
+
+
+def nothing(_: Config) -> None:
+    """No edit."""
+
+
+_TRN2 = {"name": "trn2", "instanceType": "trn2.48xlarge", "maxSize": 2, "desiredSize": 1}
+_VISION = {"name": "vision", "queues": ["test"], "trainingUserId": 1001}
+_NEAR = sets("cluster.endpoint.publicAccessCidrs", ["203.0.113.0/24"])
+_SIZE = "fileSystem.storageCapacityGib"
+_CHECKS = (
+    Check("vcpus", "quotas", "fail", "vCPUs of Trn instances", "256 granted, 512 wanted", "ask for 512 of L-2C3B7624"),
+    Check("zone", "offers", "pass", "trn1.32xlarge in usw2-az4", "offered", ""),
+    Check("block", "capacity", "not-checked", "Capacity Block", "not checked: AccessDenied", "allow ec2:Describe*"),
+)
+
+CASES = (
+    Case("nothing", "dev", nothing, SAFE),
+    Case("queue-added", "dev", adds("queues", {"name": "batch"}), SAFE),
+    Case("queue-removed", "dev", nothing, REVIEW, base=adds("queues", {"name": "batch"})),
+    Case("queue-weight", "prod", sets("queues.0.weight", 8), SAFE),
+    Case("queue-guarantee", "prod", sets("queues.2.deserved", {"aws.amazon.com/neuron": 16}), SAFE),
+    Case("size-one-more", "dev", sets("nodeGroups.0.desiredSize", 3), REVIEW),
+    Case("size-none", "dev", sets("nodeGroups.0.desiredSize", 0), REVIEW),
+    Case("size-maximum-jumps", "dev", sets("nodeGroups.0.maxSize", 32), REVIEW),
+    Case("size-minimum-jumps", "prod", sets("nodeGroups.0.minSize", 4), REVIEW),
+    Case("instance-type", "dev", sets("nodeGroups.0.instanceType", "trn1n.32xlarge"), BLOCKED),
+    Case("instance-type-accepted", "dev", sets("nodeGroups.0.instanceType", "trn1n.32xlarge"), REVIEW, accepted=True),
+    Case("instance-type-without-price", "dev", sets("nodeGroups.0.instanceType", "trn2.48xlarge"), BLOCKED),
+    Case("instance-type-resting", "dev", sets("nodeGroups.1.instanceType", "trn1.32xlarge"), REVIEW),
+    Case("group-added-without-price", "dev", adds("nodeGroups", _TRN2), REVIEW),
+    Case("group-removed", "gpu", sets("nodeGroups", []), BLOCKED),
+    Case("group-renamed", "dev", sets("nodeGroups.0.name", "trainium"), BLOCKED),
+    Case("capacity-spot", "dev", sets("nodeGroups.0.capacity", {"type": "spot"}), BLOCKED),
+    Case("capacity-other-reservation", "gpu", sets("nodeGroups.0.capacity.id", "cr-0aaaaaaaaaaaaaaa1"), REVIEW),
+    Case("capacity-other-block", "prod", sets("nodeGroups.1.capacity.id", "cr-0aaaaaaaaaaaaaaa1"), REVIEW),
+    Case("file-system-grows", "dev", sets(_SIZE, 2400), SAFE),
+    Case("file-system-shrinks", "dev", nothing, BLOCKED, base=sets(_SIZE, 2400)),
+    Case("file-system-shrinks-protected", "prod", sets(_SIZE, 4800), BLOCKED),
+    Case(
+        "file-system-scratch",
+        "dev",
+        sets("fileSystem", {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}),
+        BLOCKED,
+    ),
+    Case("file-system-throughput", "dev", sets("fileSystem.throughputPerTib", 500), SAFE),
+    Case("file-system-unprotected", "prod", sets("fileSystem.protect", False), BLOCKED),
+    Case("backups-kept-shorter", "dev", sets("fileSystem.durability.retentionDays", 1), REVIEW),
+    Case("region", "dev", sets("region", "us-east-2"), BLOCKED),
+    Case("network-range", "prod", sets("network.cidrBlock", "10.48.0.0/16"), BLOCKED),
+    Case("network-one-gateway", "prod", sets("network.natGateways", "single"), BLOCKED),
+    Case("network-endpoints", "dev", sets("network.interfaceEndpoints", ["ecr.api", "sts"]), SAFE),
+    Case("other-subnets", "gpu", sets("existingNetwork.privateSubnets.0.id", "subnet-0a1b2c3d4e5f60799"), BLOCKED),
+    Case("config-broken", "dev", both(sets("nodeGroups.0.instanceType", "trn1.3xlarge"), sets(_SIZE, 1000)), BLOCKED),
+    Case("config-unknown-key", "prod", sets("clusterr", {}), BLOCKED),
+    Case("config-missing", "dev", sets("owner", None), BLOCKED),
+    Case("environment-new", "dev", nothing, REVIEW, new=True),
+    Case("deletion-protection-off", "prod", sets("cluster.deletionProtection", False), BLOCKED),
+    Case(
+        "deletion-protection-off-in-development", "dev", nothing, REVIEW, base=sets("cluster.deletionProtection", True)
+    ),
+    Case("file-system-unprotected-in-development", "dev", nothing, REVIEW, base=sets("fileSystem.protect", True)),
+    Case("endpoint-opened", "dev", nothing, REVIEW, base=_NEAR),
+    Case("endpoint-closed", "dev", both(_NEAR, sets("waivers.R02", None)), SAFE),
+    Case("endpoint-closed-waiver-left", "dev", _NEAR, BLOCKED),
+    Case(
+        "endpoint-public-in-production", "prod", sets("cluster.endpoint.publicAccessCidrs", ["198.51.100.0/24"]), REVIEW
+    ),
+    Case("kubernetes-minor", "dev", sets("cluster.kubernetesVersion", "1.36"), REVIEW),
+    Case("kubernetes-down", "dev", nothing, BLOCKED, base=sets("cluster.kubernetesVersion", "1.36")),
+    Case("team-added", "dev", adds("namespaces", _VISION), REVIEW),
+    Case("team-removed", "prod", both(sets("namespaces.2", None), sets("queues.2", None)), BLOCKED),
+    Case(
+        "administrator-added",
+        "prod",
+        sets(
+            "cluster.adminPrincipals",
+            ["arn:aws:iam::111122223333:role/ml-platform-oncall", "arn:aws:iam::111122223333:role/contractor"],
+        ),
+        REVIEW,
+    ),
+    Case("owner", "gpu", sets("owner", "research"), REVIEW),
+    Case("waiver-missing", "dev", sets("waivers.R02", None), BLOCKED),
+    Case("waiver-stale", "dev", sets("waivers.R46", {"reason": "No bucket.", "expires": "2027-06-30"}), BLOCKED),
+    Case("preflight", "dev", adds("queues", {"name": "batch"}), BLOCKED, checks=_CHECKS),
+    Case(
+        "instance-type-on-gitlab",
+        "dev",
+        sets("nodeGroups.0.instanceType", "trn1n.32xlarge"),
+        BLOCKED,
+        platform="gitlab",
+    ),
+    Case(
+        "instance-type-on-bitbucket",
+        "dev",
+        sets("nodeGroups.0.instanceType", "trn1n.32xlarge"),
+        BLOCKED,
+        platform="bitbucket",
+    ),
+)
+
+
+# --- recording ----------------------------------------------------------------------------------------------------
+
+
+def recorded(stack: str, edit: Edit) -> Graph | Refusal:
+    """The program with an edited config."""
+    content = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())
+    config = {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
+    edited = copy.deepcopy(config)
+    edit(edited)
+    return _recorded(stack, edited)
+
+
+@cache
+def _unedited(stack: str) -> Graph | Refusal:
+    return recorded(stack, nothing)
+
+
+def _recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder)
+        settings = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+        (project / "Pulumi.yaml").write_text(yaml.safe_dump({**settings, "main": str(ROOT)}))
+        named = {f"trainium-eks:{key}": value for key, value in config.items()}
+        (project / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": named}))
+        try:
+            return _in_this_process(project, stack)
+        except BaseException:  # noqa: BLE001 - whatever it is, the command says it as people will read it
+            try:
+                return recording.record(project, stack)
+            except Failure as failure:
+                return refusal(failure)
+
+
+def _in_this_process(project: Path, stack: str) -> Graph:
+    loaded = load_project(project)
+    settings = loaded.stack(stack)
+
+    def record() -> Graph:
+        return record_program(
+            lambda: runpy.run_path(str(loaded.program), run_name="__main__"),
+            project=loaded.name,
+            stack=stack,
+            config=settings.config,
+            secret_keys=settings.secret_keys,
+        )
+
+    # Pulumi's SDK notes the whole stack for each resource: a thread begins a new one.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(record).result()
+
+
+# --- comments -----------------------------------------------------------------------------------------------------
+
+
+def reviewed(case: Case) -> Review:
+    """The judged request."""
+    plain = _unedited(case.stack)
+    before = plain if case.base is None else recorded(case.stack, case.base)
+    after = plain if case.edit is nothing else recorded(case.stack, case.edit)
+    assert isinstance(before, Graph)
+    judged = Review(
+        "trainium-eks",
+        case.stack,
+        "offline",
+        "main (0123abcd)",
+        checks=case.checks,
+        losses_accepted=case.accepted,
+        commit="89abcdef0123456789abcdef0123456789abcdef",
+        versions={"trn": "0.1.0"},
+    )
+    if isinstance(after, Refusal):
+        return dataclasses.replace(judged, refusal=after)
+    if case.new:
+        before = Graph(after.project, after.stack, (), {})
+    return dataclasses.replace(judged, comparison=review.of_plans(before, after))
+
+
+def text(case: Case, judged: Review) -> str:
+    """The comment."""
+    sides = judged.comparison
+    graphs = [sides.before.graph, sides.after.graph] if sides else []
+    return comment.render(judged, PLATFORMS[case.platform], scrubber(graphs), "https://example.com/runs/1")
+
+
+def main() -> int:
+    """Rewrites the golden comments and says which changed."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", help="only these cases")
+    wanted = set(parser.parse_args().names)
+    os.environ["SOURCE_DATE_EPOCH"] = TODAY
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for case in CASES:
+        if wanted and case.name not in wanted:
+            continue
+        judged = reviewed(case)
+        written, file = text(case, judged), FOLDER / f"{case.name}.md"
+        state = "same" if file.exists() and file.read_text() == written else "CHANGED"
+        file.write_text(written)
+        right = "" if judged.outcome is case.outcome else f"  not {case.outcome}!"
+        sys.stdout.write(f"{case.name}: {judged.outcome}{right} {state}\n")
+        sys.stdout.flush()
+    for file in FOLDER.glob("*.md"):
+        if file.stem not in {case.name for case in CASES}:
+            file.unlink()
+            sys.stdout.write(f"{file.stem}: removed\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""The scripts of the workflows for pull requests, run as a runner would, in a clone with a request's changes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKFLOWS = ROOT / ".github" / "workflows"
+FILES = ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.prod.yaml", "__main__.py", "charts", "components", "trainium_eks")
+
+
+def script(workflow: str, job: str, name: str) -> str:
+    """The ``run`` of a step."""
+    steps = yaml.safe_load((WORKFLOWS / workflow).read_text())["jobs"][job]["steps"]
+    [found] = [step["run"] for step in steps if step.get("name", "").startswith(name)]
+    return str(found)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A checkout, and a ``trn`` that needs no set-up."""
+
+    path: Path
+    trn: Path
+
+    def git(self, *arguments: str) -> None:
+        who = {f"GIT_{role}_{key}": "t@t" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+        command = ["git", "-C", str(self.path), *arguments]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **who})
+
+    def commit(self) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-qm", "x")
+
+    def run(self, text: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        environment = {
+            **os.environ,
+            "TRN": str(self.trn),
+            "GITHUB_STEP_SUMMARY": str(self.path / "summary"),
+            **variables,
+        }
+        return subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", text],
+            cwd=self.path, env=environment, check=False, capture_output=True, text=True,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository's program as a base branch."""
+    folder = tmp_path_factory.mktemp("base") / "repository"
+    folder.mkdir()
+    for name in FILES:
+        place = ROOT / name
+        if place.is_dir():
+            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+        else:
+            shutil.copy2(place, folder)
+    runner = Runner(folder, folder)
+    runner.git("init", "-q", "-b", "main")
+    runner.commit()
+    return folder
+
+
+@pytest.fixture
+def runner(base: Path, tmp_path: Path) -> Runner:
+    """A fresh clone of the base branch, as the runner's checkout of the merge."""
+    clone = tmp_path / "checkout"
+    subprocess.run(["git", "clone", "-q", str(base), str(clone)], check=True)
+    trn = tmp_path / "trn"
+    trn.write_text(f'#!/bin/sh\nPYTHONPATH="{clone}" exec "{sys.executable}" -m trainium_eks.cli "$@"\n')
+    trn.chmod(0o755)
+    return Runner(clone, trn)
+
+
+Config = dict[str, Any]
+
+
+def _queue(config: Config) -> None:
+    config["trainium-eks:queues"].append({"name": "nightly"})
+
+
+def _size(config: Config) -> None:
+    config["trainium-eks:nodeGroups"][0]["maxSize"] = 32
+
+
+def _instance_type(config: Config) -> None:
+    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
+
+
+def _shrink(config: Config) -> None:
+    config["trainium-eks:fileSystem"]["storageCapacityGib"] = 4800
+
+
+def _region(config: Config) -> None:
+    config["trainium-eks:region"] = "us-east-2"
+
+
+def _broken(config: Config) -> None:
+    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1.3xlarge"
+
+
+REQUESTS: Mapping[str, tuple[str, Callable[[Config], None], int, tuple[str, ...]]] = {
+    "queue": (
+        "dev",
+        _queue,
+        0,
+        ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly"),
+    ),
+    "size": ("dev", _size, 0, ("– REVIEW", "may grow to many more nodes", "scalingConfig.maxSize: 4 → 32")),
+    "instance type": (
+        "dev",
+        _instance_type,
+        1,
+        ("– BLOCKED", "REPLACED; lost with it: what runs on its nodes", "+$6.56 an hour"),
+    ),
+    "FSx shrink": ("prod", _shrink, 1, ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses")),
+    "region": ("dev", _region, 1, ("– BLOCKED", "REPLACED; lost with it: its files")),
+    "broken config": (
+        "dev",
+        _broken,
+        1,
+        ("– BLOCKED", "The program cannot be planned", "`nodeGroups[0].instanceType`", "`trn1.3xlarge`"),
+    ),
+}
+
+
+def _plan(runner: Runner, stack: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    given = {"STACK": stack, "FAIL_ON": "blocked", "ACCEPT": "", "COMMIT": "0123456789abcdef", "LINK": "https://x/1"}
+    return runner.run(script("review.yaml", "plan", "plan "), **{**given, **variables})
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_gets_the_right_comment_and_exit_code(runner: Runner, name: str) -> None:
+    stack, edit, code, said = REQUESTS[name]
+    file = runner.path / f"Pulumi.{stack}.yaml"
+    content = yaml.safe_load(file.read_text())
+    edit(content["config"])
+    runner.git("checkout", "-qb", "request")
+    file.write_text(yaml.safe_dump(content))
+    runner.commit()
+    done = _plan(runner, stack)
+    text = (runner.path / "comment.md").read_text()
+    assert [each for each in said if each not in text] == [], text
+    assert done.returncode == code, done.stderr
+    assert text.startswith(f"<!-- trn-preview:trainium-eks/{stack} -->\n")
+    assert (runner.path / "summary").read_text() == text
+    assert {each.name for each in (runner.path / "plans").iterdir()} == {"before.json", "after.json"}
+
+
+def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner: Runner) -> None:
+    shutil.copy2(runner.path / "Pulumi.dev.yaml", runner.path / "Pulumi.stage.yaml")
+    runner.commit()
+    done = _plan(runner, "stage")
+    text = (runner.path / "comment.md").read_text()
+    assert done.returncode == 0, done.stderr
+    assert "create, 0 update, 0 replace, 0 delete – REVIEW" in text
+    assert "$44.23 an hour" in text
+
+    content = yaml.safe_load((runner.path / "Pulumi.dev.yaml").read_text())
+    _instance_type(content["config"])
+    (runner.path / "Pulumi.dev.yaml").write_text(yaml.safe_dump(content))
+    runner.commit()
+    assert _plan(runner, "dev", ACCEPT="--accept-losses").returncode == 0
+    assert "What is lost has been accepted" in (runner.path / "comment.md").read_text()
+
+
+def test_a_stack_that_is_not_there_is_said_in_the_summary(runner: Runner) -> None:
+    runner.git("commit", "-q", "--allow-empty", "-m", "x")
+    done = _plan(runner, "nowhere")
+    assert done.returncode == 2
+    assert "no stack 'nowhere'" in (runner.path / "summary").read_text()
+
+
+# --- the workflow that may write ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Runner:
+    """A checkout whose ``trn`` only notes what it is called with."""
+    trn = tmp_path / "trn"
+    trn.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/called"\ncase "$*" in *" bad "*) exit 3 ;; esac\n')
+    trn.chmod(0o755)
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    return Runner(checkout, trn)
+
+
+def _comment(runner: Runner) -> "subprocess.CompletedProcess[str]":
+    given = {"NUMBER": "7", "ACCEPT": "", "COMMIT": "c0ffee", "LINK": "https://x/1", "GITHUB_TOKEN": "t"}
+    return runner.run(script("comment.yaml", "comment", "comment"), **given)
+
+
+def test_each_stacks_plans_become_a_comment(recorder: Runner) -> None:
+    for stack in ("dev", "prod"):
+        (recorder.path / f"artifacts/plans-{stack}").mkdir(parents=True)
+    preview = recorder.path / "artifacts/preview-prod"
+    preview.mkdir()
+    (preview / "preview.json").write_text("{}")
+    (preview / "checks.json").write_text("{}")
+    assert _comment(recorder).returncode == 0
+    dev, prod = (recorder.trn.parent / "called").read_text().splitlines()
+    tail = "--commit c0ffee --link https://x/1 --fail-on never --post --request 7 --output comment-"
+    plans, previews = "artifacts/plans-", "artifacts/preview-"
+    assert dev == f"comment --stack dev --after {plans}dev/after.json --before {plans}dev/before.json {tail}dev.md"
+    asked = f"--preview {previews}prod/preview.json --preflight {previews}prod/checks.json"
+    assert prod == f"comment --stack prod --after {plans}prod/after.json {asked} {tail}prod.md"
+
+
+@pytest.mark.parametrize("name", ["$(touch pwned)", "-x", "a b", "a;b"])
+def test_a_strangers_artifact_is_no_command(recorder: Runner, name: str) -> None:
+    (recorder.path / f"artifacts/plans-{name}").mkdir(parents=True)
+    done = _comment(recorder)
+    assert done.returncode == 1
+    assert "no stack" in done.stderr
+    assert not (recorder.trn.parent / "called").exists()
+    assert not (recorder.path / "pwned").exists()
+
+
+def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorder: Runner) -> None:
+    for stack in ("bad", "good"):
+        (recorder.path / f"artifacts/plans-{stack}").mkdir(parents=True)
+    assert _comment(recorder).returncode == 3
+    assert len((recorder.trn.parent / "called").read_text().splitlines()) == 2
+
+
+# --- the account --------------------------------------------------------------------------------------------------
+
+
+def test_the_preview_takes_its_role_from_the_runners_token(recorder: Runner, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, body in {
+        "curl": 'echo "$@" > "$RUNNER_TEMP/curl"; echo \'{"value": "jwt"}\'',
+        "jq": "sed 's/.*: \"//; s/\".*//'",
+        "pulumi": 'echo "$@ $(cat "$AWS_WEB_IDENTITY_TOKEN_FILE") $AWS_ROLE_ARN" > "$RUNNER_TEMP/pulumi"; echo "{}"',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+    given = {
+        "PATH": f"{programs}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path), "STACK": "dev",
+        "AWS_ROLE_ARN": "arn:r",
+        "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "request-token", "ACTIONS_ID_TOKEN_REQUEST_URL": "https://t.example/?x=1",
+    }  # fmt: skip
+    done = recorder.run(script("review.yaml", "preview", "preview "), **given)
+    assert done.returncode == 0, done.stderr
+    wanted = "preview --non-interactive --json --show-sames --stack dev jwt arn:r"
+    assert (tmp_path / "pulumi").read_text().strip() == wanted
+    assert "https://t.example/?x=1&audience=sts.amazonaws.com" in (tmp_path / "curl").read_text()
+    assert (recorder.path / "preview" / "preview.json").read_text() == "{}\n"
+    assert "jwt" not in done.stdout + done.stderr

@@ -1,0 +1,1 @@
+"""What a pull request does to an environment, judged and written as one comment."""
