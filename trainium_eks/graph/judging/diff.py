@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
+from trainium_eks.graph.judging.aliases import former_urns
 from trainium_eks.graph.judging.changes import Changes, Kind, OptionChange, PathChange, ResourceChange
 from trainium_eks.graph.judging.consequences import carry_on
 from trainium_eks.graph.judging.refusals import refusals
@@ -42,7 +43,7 @@ def judged(before: Graph, after: Graph, changes: Mapping[str, ResourceChange]) -
 def _matched(before: Graph, after: Graph) -> tuple[dict[str, Resource], dict[str, Resource]]:
     """Both programs' resources by the URN that they have afterwards: an alias makes a new name the old resource."""
     new = {resource.urn: resource for resource in after.resources if _counts(resource)}
-    renamed = {alias: resource.urn for resource in new.values() for alias in resource.options.aliases}
+    renamed = {alias: resource.urn for resource in new.values() for alias in former_urns(after, resource)}
     old = {}
     for resource in before.resources:
         if _counts(resource):

@@ -1,0 +1,74 @@
+"""A new version of the library takes nothing away from the stacks of a released one without saying so."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import releases
+from golden import ENVIRONMENTS
+from hand_built import PREFIX, changed, environment, optioned, without
+
+from trainium_eks.graph.graph import Options
+from trainium_eks.graph.judging import diff
+from trainium_eks.model.compatibility import numbers
+
+ROOT = Path(__file__).resolve().parents[3]
+GUIDE = (ROOT / "docs" / "upgrading.md").read_text()
+KEPT = [(version, name) for version in releases.versions() for name in ENVIRONMENTS]
+
+
+def test_the_version_that_is_made_here_or_an_earlier_one_is_kept() -> None:
+    here = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert here is not None
+    assert releases.versions()
+    assert max(map(numbers, releases.versions())) <= numbers(here[1])
+
+
+@pytest.mark.parametrize(("version", "name"), KEPT, ids=["-".join(each) for each in KEPT])
+def test_nothing_that_holds_data_goes_without_a_word(version: str, name: str) -> None:
+    before = releases.load(version, name)
+    after = releases.now(before)
+    found = releases.losses(before, after)
+    listed = releases.reviewed(version)
+    unsaid = {what: why for what, why in found.items() if what not in listed}
+    assert unsaid == {}, (
+        f"a stack that {version} made would lose this: give the resource an alias, or enter it with its reason in "
+        f"{releases.REVIEWED.name} and docs/upgrading.md; while {version} is not tagged: tests/releases.py {version}"
+    )
+    assert [change.refused for change in diff.compare(before, after).items if change.refused] == []
+
+
+@pytest.mark.parametrize("version", releases.versions())
+def test_what_goes_on_purpose_is_in_the_guide(version: str) -> None:
+    for what, reason in releases.reviewed(version).items():
+        assert reason.strip()
+        assert what.rpartition(" ")[2] in GUIDE, f"docs/upgrading.md does not name {what}"
+
+
+def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses() -> None:
+    before = environment()
+    assert releases.losses(before, changed(before, "lustre", deploymentType="SCRATCH_2")) == {
+        "replace aws:fsx/lustreFileSystem:LustreFileSystem lustre": "deploymentType"
+    }
+    followed = releases.losses(before, changed(before, "vpc", cidrBlock="10.1.0.0/16"))
+    assert "replace aws:fsx/lustreFileSystem:LustreFileSystem lustre" in followed
+    assert releases.losses(before, without(before, "lustre")) == {
+        "delete aws:fsx/lustreFileSystem:LustreFileSystem lustre": "its URN is gone"
+    }
+
+
+def test_an_alias_keeps_what_another_name_would_lose() -> None:
+    before = environment()
+    renamed = tuple(
+        replace(each, name="store", urn=f"{PREFIX}{each.type}::store") if each.name == "lustre" else each
+        for each in before.resources
+    )
+    after = replace(before, resources=renamed)
+    assert releases.losses(before, after)
+    assert not releases.losses(before, optioned(after, "store", Options(protect=True, aliases=("name=lustre",))))
+
+
+def test_an_update_is_no_loss() -> None:
+    before = environment()
+    assert releases.losses(before, changed(before, "control-plane", version="1.36")) == {}
