@@ -23,7 +23,9 @@ def block(**other: Any) -> dict[str, Any]:
 
 def test_row_18_a_block_that_has_not_begun(prod: Graph) -> None:
     coming = block(State="scheduled", StartDate=datetime(2026, 12, 1, 11, 30, tzinfo=UTC))
-    told = of(ask(two_in_the_block(prod), coming), f"capacity/{BLOCK}")
+    found = ask(two_in_the_block(prod), coming)
+    assert found.failed
+    told = of(found, f"capacity/{BLOCK}")
     assert told.outcome is Outcome.FAIL
     assert told.detail == "it starts 2026-12-01T11:30Z (in 9 days): no node can start before"
     assert told.remedy == "pulumi config set --path 'nodeGroups[1].desiredSize' 0 until then"
@@ -117,6 +119,10 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     assert told.detail.startswith("4 x 128 = 512 vCPUs needed, quota 1,024, others use 512")
     assert told.outcome is Outcome.WARN
     assert ", others use 2" in of(found, "quotas/L-1216C47A").detail
+    others = [instance("trn1.32xlarge")] * 5
+    told = of(ask(prod, {"ec2:DescribeInstances": {"Reservations": [{"Instances": others}]}}), "quotas/L-2C3B7624")
+    assert told.outcome is Outcome.FAIL
+    assert "others use 640: room for 3 nodes" in told.detail
 
 
 def test_row_23_standard_instances_addresses_and_vpcs_used_up(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
