@@ -39,3 +39,24 @@ def orphans(
         stack, state=state, cluster=cluster, region=region, as_json=as_json, no_color=no_color, directory=directory
     )
     raise typer.Exit(command.run(asked))
+
+
+@app.command()
+def recover(
+    stack: Stack = "dev",
+    state: State = None,
+    region: Region = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Say what to do about each operation that an interrupted update left open: import, clear or refresh. Only reads.
+
+    Exit code: 0; 1 when something is left to you; 2 for wrong usage.
+    """
+    from trainium_eks.cli import recover as command
+
+    asked = command.RecoverOptions(
+        stack, state=state, region=region, as_json=as_json, no_color=no_color, directory=directory
+    )
+    raise typer.Exit(command.run(asked))

@@ -1,0 +1,118 @@
+"""``trn recover``: what to do about the operations that an interrupted update left open."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from trainium_eks.cli import output, recording, stack_state
+from trainium_eks.cli.failure import FAILED, Failure, complain
+from trainium_eks.graph.graph import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from trainium_eks.cleanup.recovery import Advice
+
+
+@dataclass(frozen=True)
+class RecoverOptions:
+    """The options of one call."""
+
+    stack: str
+    state: Path | None = None
+    region: str | None = None
+    as_json: bool = False
+    no_color: bool = False
+    directory: Path | None = None
+
+
+def run(asked: RecoverOptions) -> int:
+    """Shows what to do; the exit code."""
+    from trainium_eks.cleanup import recovery
+
+    try:
+        advice = look(asked)
+        refresh = recovery.command(asked.stack, advice)
+        if asked.as_json:
+            output.write_json(to_json(advice, refresh))
+        else:
+            show(advice, refresh, asked.stack, no_color=asked.no_color)
+    except Failure as failure:
+        if asked.as_json:
+            output.write_json(failure.to_json())
+            return failure.code
+        return complain(failure)
+    return FAILED if any(each.action == "look" for each in advice) else 0
+
+
+def look(asked: RecoverOptions) -> "list[Advice]":
+    """Reads the state, and of AWS what may have become of what was being created.
+
+    Raises:
+        Failure: no state or no region is known.
+    """
+    from trainium_eks.cleanup import recovery
+    from trainium_eks.preflight.account import Account
+
+    try:
+        project = recording.find_project(asked.directory)
+    except Failure:
+        if asked.state is None or asked.directory is not None:
+            raise
+        project = None
+    state = stack_state.load(asked.stack, asked.state, project, "")
+    if not state.pending:
+        return []
+    return recovery.advise(Account(stack_state.region(state, asked.region, project, asked.stack)), state)
+
+
+def to_json(advice: "Sequence[Advice]", refresh: str) -> dict[str, Any]:
+    """For tools."""
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "operations": [each.to_json() for each in advice],
+        "command": refresh or None,
+    }
+
+
+def show(advice: "Sequence[Advice]", refresh: str, stack: str, *, no_color: bool) -> None:
+    """Prints it to stdout."""
+    from trainium_eks.cli.render import show_sections
+    from trainium_eks.cli.render_orphans import shell_lines
+
+    if not advice:
+        show_sections([Text("✓ No operation is open: run `pulumi up` as usual.", "bold green")], no_color=no_color)
+        return
+    first = Text(
+        f"Be sure that no update of {stack} runs any more. If Pulumi says that the stack is locked: "
+        f"pulumi cancel --stack {stack}"
+    )
+    show_sections(
+        [first, *(_section(each) for each in advice), _last(advice), Text("Then:", "bold")], no_color=no_color
+    )
+    # As it stands: Rich would break the URNs, which are longer than a line.
+    output.write("".join(f"  {line}\n" for line in shell_lines(refresh)))
+
+
+def _section(advice: "Advice") -> RenderableType:
+    resource = advice.operation.resource
+    what = f" {advice.id}" if advice.id else ""
+    return Group(
+        Text.assemble((f"{advice.action}{what}", "bold"), f"  {resource.name} ({resource.type})"),
+        Padding(Text(f"interrupted while {advice.operation.kind}; {advice.reason}", "dim"), (0, 0, 0, 2), expand=False),
+    )
+
+
+def _last(advice: "Sequence[Advice]") -> Text:
+    """What remains to be done by hand."""
+    undecided = sum(each.action == "look" for each in advice)
+    if not undecided:
+        return Text("Nothing was changed. After the refresh, `pulumi up` goes on where it was stopped.", "bold green")
+    return Text(
+        f"{undecided} of {len(advice)} are left to you: add --import-pending-creates URN --import-pending-creates ID "
+        "for each that exists, then --clear-pending-creates, which drops all the others.",
+        "bold yellow",
+    )
