@@ -250,7 +250,7 @@ def test_the_preview_takes_its_role_from_the_runners_token(recorder: Runner, tmp
         "AWS_ROLE_ARN": "arn:r",
         "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "request-token", "ACTIONS_ID_TOKEN_REQUEST_URL": "https://t.example/?x=1",
     }  # fmt: skip
-    done = recorder.run(script("review.yaml", "preview", "preview "), **given)
+    done = recorder.run(script("preview.yaml", "preview", "preview "), **given)
     assert done.returncode == 0, done.stderr
     wanted = "preview --non-interactive --json --show-sames --stack dev jwt arn:r"
     assert (tmp_path / "pulumi").read_text().strip() == wanted

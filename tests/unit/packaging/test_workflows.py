@@ -27,7 +27,7 @@ def test_actions_are_pinned_by_commit_and_keep_no_credentials(file: Path) -> Non
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-WRITES = {("comment.yaml", "comment"): {"pull-requests"}, ("review.yaml", "preview"): {"id-token"}}
+WRITES = {("comment.yaml", "comment"): {"pull-requests"}, ("preview.yaml", "preview"): {"id-token"}}
 """What a job may write, and nothing else."""
 
 
@@ -39,6 +39,17 @@ def test_rights_are_read_only_but_for_two_jobs_and_older_runs_end(file: Path) ->
     for name, job in workflow["jobs"].items():
         writes = {right for right, how in job.get("permissions", {}).items() if how != "read"}
         assert writes == WRITES.get((file.name, name), set())
+
+
+def test_a_caller_grants_what_the_called_workflow_asks_for() -> None:
+    """GitHub refuses to start a run otherwise, also where the job that asks for more would be skipped."""
+    for file in FILES:
+        caller = yaml.safe_load(file.read_text())
+        for job in caller["jobs"].values():
+            if called := job.get("uses", "").removeprefix("./.github/workflows/"):
+                granted = job.get("permissions", caller["permissions"])
+                asked = yaml.safe_load((ROOT / ".github/workflows" / called).read_text())["jobs"].values()
+                assert all(each["permissions"].items() <= granted.items() for each in asked)
 
 
 def test_what_may_write_runs_nothing_of_the_request() -> None:
