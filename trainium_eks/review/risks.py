@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging.aliases import former_urns
 from trainium_eks.graph.judging.changes import Changes, PathChange, ResourceChange
 from trainium_eks.graph.resource_types import ec2, eks, kubernetes, registry
 from trainium_eks.graph.resource_types.replacements import covers, value_at
@@ -79,7 +80,7 @@ def pairs_of(before: Graph, after: Graph, changes: Changes, phantom: frozenset[s
     for change in changes.items:
         if change.resource.urn in phantom:
             continue
-        names = (change.resource.urn, *change.resource.options.aliases)
+        names = (change.resource.urn, *former_urns(after, change.resource))
         earlier = next((before.by_urn[urn] for urn in names if urn in before.by_urn), None)
         yield Pair(change, earlier, after.by_urn.get(change.resource.urn, change.resource))
 

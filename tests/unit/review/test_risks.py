@@ -137,3 +137,15 @@ def test_a_guard_that_goes_is_told(token: str) -> None:
 def test_the_size_that_an_autoscaler_decides_is_not() -> None:
     sizes = {"scalingConfig": {"desiredSize": 0}}, {"scalingConfig": {"desiredSize": 9}}
     assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
+
+
+def test_a_resource_that_gets_another_name_is_held_against_its_former_self() -> None:
+    def graph(name: str, protected: bool, **options: Any) -> Graph:
+        stack = Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)
+        inputs = {"deletionProtection": protected}
+        it = Resource(f"{PREFIX}{CLUSTER}::{name}", CLUSTER, name, STACK, inputs=inputs, options=Options(**options))
+        return Graph("trainium-eks", "dev", (stack, it), {})
+
+    old, new = graph("old", True), graph("new", False, aliases=("name=old",))
+    found = risks(old, new, diff.compare(old, new), frozenset())
+    assert [risk.what for risk in found] == ["deletion protection is taken off"]
