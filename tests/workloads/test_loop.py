@@ -172,8 +172,8 @@ def test_torchruns_marker_is_left(gang: Gang, tmp_path: Path) -> None:
 def test_a_backend_that_is_not_here(gang: Gang) -> None:
     assert "needs the package torch_neuronx" in refused(gang, "--backend", "neuron")
     assert "has no GPU, there are 0 here" in refused(gang, "--backend", "cuda")
-    line = gang(TOY, "--backend", "xla", ranks=2, code=78).err[0]
-    assert "xla has one rank on the CPU" in line
+    both = gang(TOY, "--backend", "xla", ranks=2, code=78).err
+    assert "xla has one rank on the CPU" in "".join(both), "the first to say so ends the other"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -182,6 +182,11 @@ def test_a_loss_that_is_not_finite_ends_it_for_good(gang: Gang, ranks: int) -> N
     assert "the loss is inf at step 8; the checkpoint of step 6 stays" in ended.err[0]
     resumed = gang(TOY, "--output", "out", ranks=ranks)
     assert min(resumed.losses) == 7
+
+
+def test_gradients_that_overflow_end_it_before_they_are_saved(gang: Gang) -> None:
+    ended = gang(TOY, "--output", "out", "--overflow-at", 6, "--checkpoint-every", 3, ranks=1, code=78)
+    assert "the gradient norm is nan at step 6; the checkpoint of step 3 stays" in ended.err[0]
 
 
 # --- Faults of the disk ---------------------------------------------------------------------------------------------

@@ -33,13 +33,14 @@ class Points:
 
 @dataclass
 class Line:
-    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch."""
+    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch, ``overflow_at`` its gradients."""
 
     count: int = 64
     width: int = 16
     explode_at: int = 0
     pause: float = 0.0
     dropout: float = 0.1
+    overflow_at: int = 0
     done: int = 0
 
     @property
@@ -63,6 +64,8 @@ class Line:
         loss = error.square().mean()
         if self.done == self.explode_at:
             loss = loss * float("inf")
+        if self.done == self.overflow_at:
+            loss.register_hook(lambda gradient: gradient * float("inf"))
         return Loss(loss, {"error": error.abs().mean()})
 
 
@@ -71,6 +74,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=64)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--explode-at", type=int, default=0)
+    parser.add_argument("--overflow-at", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
@@ -81,7 +85,14 @@ def main() -> int:
         _fill_disk(arguments.fill_disk_at)
     backend = start(options)
     try:
-        task = Line(arguments.count, arguments.width, arguments.explode_at, arguments.pause, arguments.dropout)
+        task = Line(
+            arguments.count,
+            arguments.width,
+            arguments.explode_at,
+            arguments.pause,
+            arguments.dropout,
+            arguments.overflow_at,
+        )
         outcome = train(task, options, backend)
     finally:
         backend.close()

@@ -56,7 +56,10 @@ class Metrics:
         report(step, steps=self._steps, **values, **rates, **self._saved)
         self._curve({**values, **rates}, step)
 
-    def close(self) -> None:
+    def __enter__(self) -> "Metrics":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Writes what is left."""
         if self._writer is not None:
             self._writer.close()

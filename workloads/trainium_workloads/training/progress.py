@@ -24,6 +24,15 @@ ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
 
 
 @dataclass(frozen=True)
+class State:
+    """What changes as a training goes on."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+
+
+@dataclass(frozen=True)
 class Fingerprint:
     """What a checkpoint must agree on with the training that goes on from it."""
 
@@ -51,8 +60,8 @@ class Progress:
         self.last_saved = 0
         """Step of the newest complete checkpoint; 0 without one."""
 
-    def resume(self, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> int:
-        """Puts the newest complete checkpoint into model and optimizer.
+    def resume(self, state: State) -> int:
+        """Puts the newest complete checkpoint into the state.
 
         Returns:
             Its step; 0 without one.
@@ -65,7 +74,7 @@ class Progress:
             passed_over: list[str] = []
             found = self._checkpoints.latest(passed_over.append)
             for line in passed_over:
-                _say(line)
+                say(line)
             if passed_over and found is None:
                 # Weeks of training are not begun anew by themselves.
                 raise Refusal("no checkpoint is whole: restore one, or begin anew with another --output")
@@ -78,11 +87,11 @@ class Progress:
         wrong = _differences(facts, self._mine)
         if wrong:
             raise Refusal(f"{path} is of another training: {'; '.join(wrong)}")
-        self._layout.load(Path(path), model, optimizer, self._backend)
-        scaler.load_state_dict(facts["scaler"])
+        self._layout.load(Path(path), state.model, state.optimizer, self._backend)
+        state.scaler.load_state_dict(facts["scaler"])
         self.last_saved = int(facts["step"])
         if self._backend.rank == 0:
-            _say(f"resumed from step {self.last_saved} ({path})")
+            say(f"resumed from step {self.last_saved} ({path})")
         return self.last_saved
 
     def is_due(self, step: int) -> bool:
@@ -91,16 +100,7 @@ class Progress:
         by_step = bool(every) and step % every == 0
         return by_step or (bool(seconds) and time.monotonic() - self._saved_at >= seconds)
 
-    def save(
-        self,
-        step: int,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scaler: torch.amp.GradScaler,
-        metrics: Metrics,
-        *,
-        is_last: bool,
-    ) -> None:
+    def save(self, step: int, state: State, metrics: Metrics, *, is_last: bool) -> None:
         """Saves a checkpoint. One that cannot be written is said, and the training goes on, unless it was the last.
 
         Raises:
@@ -109,16 +109,16 @@ class Progress:
         if step == self.last_saved or os.environ.get(ONLY_COMPILES) == "1":
             return
         began = time.monotonic()
-        facts = self._facts(step, scaler)
+        facts = self._facts(step, state.scaler)
         try:
-            saved = self._layout.save(self._checkpoints, step, model, optimizer, facts, self._backend)
+            saved = self._layout.save(self._checkpoints, step, state.model, state.optimizer, facts, self._backend)
         except OSError as error:
             stays = f"the one of step {self.last_saved} stays" if self.last_saved else "there is none"
             line = f"the checkpoint of step {step} could not be saved ({error}); {stays}"
             if is_last:
                 raise NotSaved(line) from error
             if self._backend.rank == 0:
-                _say(line)
+                say(line)
         else:
             self.last_saved = step
             if saved is not None:
@@ -158,6 +158,7 @@ def _differences(theirs: Facts, mine: Fingerprint) -> list[str]:
     return wrong
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Prints a line at once; for rank 0."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
