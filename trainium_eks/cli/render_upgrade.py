@@ -46,9 +46,11 @@ def _steps(made: Upgrade) -> Iterator[RenderableType]:
     if rest:
         yield _indented(f"and {rest} more: `trn plan --against` shows each", "dim")
     if not made.steps:
-        yield _indented("nothing in the environment: the next image that is built is another one")
+        rest_of = ": the next image that is built is another one" if made.asked.images else ""
+        yield _indented(f"nothing in the environment{rest_of}")
         return
-    yield _indented(f"about {_minutes(quick)}, {_minutes(most)} if every node drains as long as EKS lets it")
+    slow = f", {_minutes(most)} if every node drains as long as EKS lets it" if most > quick else ""
+    yield _indented(f"about {_minutes(quick)}{slow}")
     if round(made.hourly_usd, 2):
         yield _indented(f"{made.hourly_usd:+,.2f} USD an hour")
 

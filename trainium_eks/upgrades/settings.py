@@ -10,6 +10,7 @@ from trainium_eks.model.formats import warn
 from trainium_eks.model.problems import Problem, join, join_key, nearest
 
 VERSION = "cluster.kubernetes_version"
+_IMAGES = "image_repository.base_images"
 
 ONE_MINOR_AT_A_TIME = ("vpc-cni", "eks-pod-identity-agent")
 """Add-ons that the EKS user guide asks to update one minor version at a time."""
@@ -42,9 +43,29 @@ class Setting:
 
 
 def settings(config: StackConfig, asked: Asked) -> tuple[Setting, ...]:
-    """The values that change, those that must go with a new Kubernetes version included."""
+    """The values that change, those that must go with a new Kubernetes version included; none that are so already."""
     wanted = {each.path: each for each in (*_with_version(config, asked.kubernetes), *_named(config, asked))}
-    return tuple(wanted.values())
+    there = _there(config)
+    return tuple(each for each in wanted.values() if there.get(each.path) != each.value)
+
+
+def _there(config: StackConfig) -> dict[str, str | None]:
+    """What the config says at the paths that an upgrade sets."""
+    images = config.image_repository.base_images if config.image_repository is not None else {}
+    return {
+        VERSION: config.cluster.kubernetes_version,
+        **{_release_path(index): group.release_version for index, group in enumerate(config.node_groups)},
+        **{_addon_path(name): addon.version for name, addon in config.cluster.addons.items()},
+        **{join_key(_IMAGES, target): image for target, image in images.items()},
+    }
+
+
+def _release_path(index: int) -> str:
+    return f"{join('node_groups', index)}.release_version"
+
+
+def _addon_path(name: str) -> str:
+    return f"{join_key('cluster.addons', name)}.version"
 
 
 def problems(config: StackConfig, asked: Asked) -> list[Problem]:
@@ -55,7 +76,7 @@ def problems(config: StackConfig, asked: Asked) -> list[Problem]:
     for target in asked.images:
         if target not in training_images.BASES:
             good = nearest(target, training_images.BASES)
-            path = f"image_repository.base_images.{target}"
+            path = join_key(_IMAGES, target)
             reason = "not what a training image is for"
             fix = f"did you mean {good}?" if good else ""
             found.append(Problem(path, reason, fix, allowed=tuple(training_images.BASES)))
@@ -75,20 +96,20 @@ def _with_version(config: StackConfig, to: str) -> Iterator[Setting]:
     release = versions.AMI_RELEASES.get(to)
     for index, group in enumerate(config.node_groups):
         if group.release_version is not None and release and not group.release_version.startswith(f"{to}."):
-            yield Setting(join(join("node_groups", index), "release_version"), release)
+            yield Setting(_release_path(index), release)
     proxy = config.cluster.addons.get("kube-proxy")
     build = addon_records.KUBE_PROXY.version(to)
     if proxy is not None and proxy.version and build and not proxy.version.startswith(f"v{to}."):
-        yield Setting(f"{join_key('cluster.addons', 'kube-proxy')}.version", build)
+        yield Setting(_addon_path("kube-proxy"), build)
 
 
 def _named(config: StackConfig, asked: Asked) -> Iterator[Setting]:
     for index in range(len(config.node_groups) if asked.ami else 0):
-        yield Setting(join(join("node_groups", index), "release_version"), asked.ami)
+        yield Setting(_release_path(index), asked.ami)
     for name, build in asked.addons.items():
-        yield Setting(f"{join_key('cluster.addons', name)}.version", build)
+        yield Setting(_addon_path(name), build)
     for target, image in asked.images.items():
-        yield Setting(join_key("image_repository.base_images", target), image)
+        yield Setting(join_key(_IMAGES, target), image)
 
 
 def _version_problems(now: str, to: str) -> Iterator[Problem]:
@@ -106,7 +127,7 @@ def _version_problems(now: str, to: str) -> Iterator[Problem]:
 
 
 def _addon_problems(config: StackConfig, name: str, build: str) -> Iterator[Problem]:
-    path = f"{join_key('cluster.addons', name)}.version"
+    path = _addon_path(name)
     given = config.cluster.addons.get(name)
     now = (given and given.version) or (
         addon_records.ADDONS[name].version(config.cluster.kubernetes_version) if name in addon_records.ADDONS else ""

@@ -123,6 +123,6 @@ def disturbance(step: Step) -> Iterator[str]:
         if eks.is_accelerator_group(step.change.resource):
             yield f"{nodes} replaced {turns}; a gang on them starts again from its last checkpoint, at worst each turn"
         else:
-            yield f"{nodes} replaced {turns}; their pods start again elsewhere"
+            yield f"{nodes} replaced {turns}; the pods there start again elsewhere"
     elif step.change.rolls_nodes:
         yield "no nodes now: the next ones are new"

@@ -1,4 +1,4 @@
-"""The commands of docs/staging.md and docs/images.md are commands, with options that there are."""
+"""The commands of docs/staging.md, docs/images.md and docs/upgrading.md are commands, with options that there are."""
 
 import re
 import shlex
@@ -9,15 +9,15 @@ import pytest
 from cluster_snapshots import outputs
 from typer.testing import CliRunner
 
-from trainium_eks.cli import image, image_mirror, stage
+from trainium_eks.cli import image, image_mirror, stage, upgrade, verify
 from trainium_eks.cli.app import app
 from trainium_eks.launch import staging
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-COMMENT = re.compile(r"\s{2,}[A-Za-z].*$")
+COMMENT = re.compile(r"\s{2,}(# )?[A-Za-z].*$")
 COMMANDS = [
     COMMENT.sub("", line)
-    for page in ("staging.md", "images.md")
+    for page in ("staging.md", "images.md", "upgrading.md")
     for block in re.findall(r"```console\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     for line in block.splitlines()
     if line.startswith("trn ")
@@ -36,6 +36,8 @@ def test_a_documented_command_is_understood(command: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(image, "build", note)
     monkeypatch.setattr(image, "push", note)
     monkeypatch.setattr(image_mirror, "mirror", note)
+    monkeypatch.setattr(upgrade, "run", note)
+    monkeypatch.setattr(verify, "run", note)
     shown = CliRunner().invoke(app, shlex.split(command)[1:])
     assert shown.exit_code == 0, shown.output
     for options in asked:

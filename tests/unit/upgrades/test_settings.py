@@ -44,6 +44,12 @@ def test_what_is_asked_by_name_wins() -> None:
     assert settings(PINNED, Asked()) == ()
 
 
+def test_what_is_so_already_is_not_set() -> None:
+    proxy = {"kube-proxy": "v1.35.2-eksbuild.4"}
+    assert settings(PINNED, Asked("1.35", addons=proxy)) == ()
+    assert [each.path for each in settings(PINNED, Asked(ami="1.35.1-20260312"))] == ["node_groups[1].release_version"]
+
+
 @pytest.mark.parametrize(
     ("now", "to", "said"),
     [

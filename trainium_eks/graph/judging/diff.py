@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
-from trainium_eks.graph.judging.aliases import former_urns
+from trainium_eks.graph.judging.aliases import former_urns, with_standing_ids
 from trainium_eks.graph.judging.changes import Changes, Kind, OptionChange, PathChange, ResourceChange
 from trainium_eks.graph.judging.consequences import carry_on
 from trainium_eks.graph.judging.refusals import refusals
@@ -24,6 +24,8 @@ def compare(before: Graph, after: Graph) -> Changes:
     are nothing in the account and are left out.
     """
     old, new = _matched(before, after)
+    after = with_standing_ids(after, old)
+    new = {urn: after.by_urn[urn] for urn in new}
     changes = {change.resource.urn: change for change in _own_changes(before, after, old, new)}
     carry_on(after, new, changes)
     return judged(before, after, changes)

@@ -69,3 +69,18 @@ def test_a_renamed_file_system_with_an_alias_by_name_is_the_old_one() -> None:
     assert {change.kind for change in diff.compare(before, after).dangerous} == {"delete"}
     aliased = optioned(after, "store", Options(protect=True, aliases=("name=lustre",)))
     assert not diff.compare(before, aliased).items
+
+
+def test_what_is_made_from_a_renamed_resource_keeps_its_inputs() -> None:
+    def made(name: str, address: str, *aliases: str) -> Graph:
+        build = Builder()
+        build.add("aws:fsx/lustreFileSystem:LustreFileSystem", name, options=Options(aliases=aliases))
+        build.resources[-1] = replace(build.resources[-1], outputs={"id": f"fs-{address}", "dnsName": f"{address}.fsx"})
+        attributes = {"csi": {"volumeHandle": f"fs-{address}", "volumeAttributes": {"dnsname": f"{address}.fsx"}}}
+        build.add("kubernetes:core/v1:PersistentVolume", "volume", uses={"spec": (name,)}, spec=attributes)
+        return build.graph()
+
+    before = made("lustre", "sim-11111111")
+    assert not diff.compare(before, made("store", "sim-22222222", "name=lustre")).items
+    kinds = {change.resource.name: change.kind for change in diff.compare(before, made("store", "sim-22222222")).items}
+    assert kinds == {"lustre": "delete", "store": "create", "volume": "replace"}
