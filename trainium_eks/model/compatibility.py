@@ -286,7 +286,7 @@ def page() -> str:
         "An AMI is built with the newest Neuron driver of its day:\n\n"
         "| Neuron SDK | released | driver |\n|---|---|---|\n"
         f"{releases}\n"
-        "[Decision 57](decisions/0057-what-goes-together.md) says why it is so.\n"
+        "[upgrading.md](upgrading.md) says how to go from one version to the next.\n"
     )
 
 
