@@ -70,7 +70,11 @@ def test_expressions_reach_scripts_as_variables() -> None:
 def _tool(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if found is None:
-        pytest.skip(f"{name} is not on PATH")
+        how = {
+            "actionlint": "go install github.com/rhysd/actionlint/cmd/actionlint@latest",
+            "zizmor": "pip install zizmor",
+        }
+        pytest.skip(f"{name} is not on PATH: `{how[name]}` brings it")
     return found
 
 
