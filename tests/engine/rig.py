@@ -160,6 +160,21 @@ class Rig:
         assert not deployment.get("pending_operations")
         return tuple(deployment.get("resources") or ())
 
+    def interrupt(self, stack: str, urn: str) -> str:
+        """Leaves the state as an update does that is killed while it creates a resource; the resource's id.
+
+        In the backend's own file: `pulumi stack import` takes no open operations.
+        """
+        [file] = [each for each in self._state.rglob(f"{stack}.json") if "stacks" in each.parts]
+        held = json.loads(file.read_text())
+        latest = held["checkpoint"]["latest"]
+        [made] = [each for each in latest["resources"] if each["urn"] == urn]
+        latest["resources"].remove(made)
+        open_ = {key: value for key, value in made.items() if key not in ("id", "outputs")}
+        latest["pending_operations"] = [{"resource": open_, "type": "creating"}]
+        file.write_text(json.dumps(held))
+        return str(made["id"])
+
     def inventory(self) -> tuple[Mapping[str, Any], ...]:
         """What exists in the simulated clouds."""
         return tuple(json.loads(self.inventory_file.read_text())["things"])

@@ -1,8 +1,7 @@
 """What to do about each operation that an interrupted update left open. Reads AWS; changes neither it nor the state.
 
-The engine knows that a creation began and not how it ended. ``pulumi refresh`` settles the others by itself; of a
-creation it wants to be told: imported by its id where AWS has the resource, cleared where it has not
-(pulumi/pulumi#10394).
+The engine knows that a creation began and not how it ended. ``pulumi refresh`` settles the others by itself; what was
+being created has to be imported where AWS has it, and cleared where it has not (pulumi/pulumi#10394).
 """
 
 import shlex
@@ -65,20 +64,32 @@ def advise(account: Account, state: StackState) -> list[Advice]:
     return [_advise(account, state, each) for each in state.pending]
 
 
-def command(stack: str, advice: Iterable[Advice]) -> str:
-    """The one command that does all of it; empty when there is nothing that it could do."""
+def commands(stack: str, advice: Iterable[Advice]) -> list[str]:
+    """The commands that do all of it, in order; none when there is nothing to do.
+
+    Not ``pulumi refresh --import-pending-creates``: the engine 3.272 took that for a creation that is done with, and
+    dropped it without an import.
+    """
     listed = list(advice)
     if not listed:
-        return ""
-    parts = ["pulumi", "refresh", "--stack", stack]
-    for each in listed:
-        if each.action == "import":
-            # The flag takes one value: first the URN, then the id (pulumi/docs#17677).
-            parts += ["--import-pending-creates", each.urn, "--import-pending-creates", each.id]
-    actions = {each.action for each in listed}
-    if "clear" in actions and "look" not in actions:
-        parts.append("--clear-pending-creates")  # of all that are not imported
-    return shlex.join(parts)
+        return []
+    found = [_import(stack, each) for each in listed if each.action == "import"]
+    # An import leaves the open creation behind, which only clearing removes: of all, so not while one is undecided.
+    undecided = any(each.action == "look" for each in listed)
+    creating = any(each.operation.kind == "creating" for each in listed)
+    how = ["--skip-pending-creates" if undecided else "--clear-pending-creates"] if creating else []
+    return [*found, shlex.join(["pulumi", "refresh", "--stack", stack, *how])]
+
+
+def _import(stack: str, advice: Advice) -> str:
+    """Imports under the name, parent and provider of the program, so that the next update finds it."""
+    resource = advice.operation.resource
+    parts = ["pulumi", "import", resource.type, resource.name, advice.id, "--stack", stack]
+    if resource.parent and "::pulumi:pulumi:Stack::" not in resource.parent:
+        parts += ["--parent", f"parent={resource.parent}"]
+    if resource.provider:
+        parts += ["--provider", f"provider={resource.provider}"]
+    return shlex.join([*parts, "--protect=false", "--generate-code=false"])
 
 
 def _advise(account: Account, state: StackState, operation: PendingOperation) -> Advice:

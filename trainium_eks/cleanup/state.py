@@ -27,8 +27,10 @@ class StateResource:
     """The provider's id; empty for a component, and for what was never made."""
     inputs: Mapping[str, Json] = field(default_factory=dict)
     outputs: Mapping[str, Json] = field(default_factory=dict)
-    retained: bool = False
-    """Whether a destroy leaves it in the account."""
+    parent: str = ""
+    """URN of the component that it is in."""
+    provider: str = ""
+    """URN of the provider that makes it."""
 
     @property
     def name(self) -> str:
@@ -116,7 +118,8 @@ def _resource(state: Mapping[str, Json]) -> StateResource:
         str(state.get("id") or ""),
         state.get("inputs") or {},
         state.get("outputs") or {},
-        bool(state.get("retainOnDelete")),
+        str(state.get("parent") or ""),
+        str(state.get("provider") or "").rpartition("::")[0],  # ends with the provider's id
     )
 
 

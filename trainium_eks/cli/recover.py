@@ -35,11 +35,11 @@ def run(asked: RecoverOptions) -> int:
 
     try:
         advice = look(asked)
-        refresh = recovery.command(asked.stack, advice)
+        steps = recovery.commands(asked.stack, advice)
         if asked.as_json:
-            output.write_json(to_json(advice, refresh))
+            output.write_json(to_json(advice, steps))
         else:
-            show(advice, refresh, asked.stack, no_color=asked.no_color)
+            show(advice, steps, asked.stack, no_color=asked.no_color)
     except Failure as failure:
         if asked.as_json:
             output.write_json(failure.to_json())
@@ -69,16 +69,16 @@ def look(asked: RecoverOptions) -> "list[Advice]":
     return recovery.advise(Account(stack_state.region(state, asked.region, project, asked.stack)), state)
 
 
-def to_json(advice: "Sequence[Advice]", refresh: str) -> dict[str, Any]:
+def to_json(advice: "Sequence[Advice]", steps: Sequence[str]) -> dict[str, Any]:
     """For tools."""
     return {
         "schemaVersion": SCHEMA_VERSION,
         "operations": [each.to_json() for each in advice],
-        "command": refresh or None,
+        "commands": list(steps),
     }
 
 
-def show(advice: "Sequence[Advice]", refresh: str, stack: str, *, no_color: bool) -> None:
+def show(advice: "Sequence[Advice]", steps: Sequence[str], stack: str, *, no_color: bool) -> None:
     """Prints it to stdout."""
     from trainium_eks.cli.render import show_sections
     from trainium_eks.cli.render_orphans import shell_lines
@@ -94,7 +94,7 @@ def show(advice: "Sequence[Advice]", refresh: str, stack: str, *, no_color: bool
         [first, *(_section(each) for each in advice), _last(advice), Text("Then:", "bold")], no_color=no_color
     )
     # As it stands: Rich would break the URNs, which are longer than a line.
-    output.write("".join(f"  {line}\n" for line in shell_lines(refresh)))
+    output.write("".join(f"  {line}\n" for step in steps for line in shell_lines(step)))
 
 
 def _section(advice: "Advice") -> RenderableType:
@@ -112,7 +112,7 @@ def _last(advice: "Sequence[Advice]") -> Text:
     if not undecided:
         return Text("Nothing was changed. After the refresh, `pulumi up` goes on where it was stopped.", "bold green")
     return Text(
-        f"{undecided} of {len(advice)} are left to you: add --import-pending-creates URN --import-pending-creates ID "
-        "for each that exists, then --clear-pending-creates, which drops all the others.",
+        f"{undecided} of {len(advice)} are left to you: import each that exists, before you refresh with "
+        "--clear-pending-creates, which forgets all creations that are open.",
         "bold yellow",
     )

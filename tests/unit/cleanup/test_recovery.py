@@ -10,7 +10,7 @@ from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, FORGOTTEN, REGION, Left, fill, session
 from moto import mock_aws
 
-from trainium_eks.cleanup.recovery import FINDERS, Advice, advise, command
+from trainium_eks.cleanup.recovery import FINDERS, Advice, advise, commands
 from trainium_eks.cleanup.state import StackState
 from trainium_eks.graph.resource_types import registry
 from trainium_eks.preflight.account import READS, Account
@@ -32,13 +32,16 @@ def left() -> Iterator[Left]:
 
 def interrupted(*operations: tuple[str, str, Mapping[str, Any]], held: tuple[tuple[str, str], ...] = ()) -> StackState:
     """A state with open operations, each by kind, type and inputs."""
+    common = {
+        "parent": "urn:pulumi:dev::p::a::component",
+        "provider": "urn:pulumi:dev::p::pulumi:providers:aws::aws::id-1",
+    }
     pending = [
-        {
-            "type": kind,
-            "resource": {"urn": f"urn:pulumi:dev::p::a$b${type_}::r{number}", "type": type_, "inputs": inputs},
-        }
+        {"type": kind, "resource": {"urn": f"urn:pulumi:dev::p::a${type_}::r{number}", "type": type_, "inputs": inputs}}
         for number, (kind, type_, inputs) in enumerate(operations)
     ]
+    for each in pending:
+        each["resource"].update(common)
     resources = [{"urn": f"urn:{type_}", "type": type_, "id": id_} for type_, id_ in held]
     document = {"version": 3, "deployment": {"resources": resources, "pending_operations": pending}}
     return StackState.parse(json.dumps(document), "the test")
@@ -148,20 +151,25 @@ def test_objects_and_releases_are_looked_for_in_the_cluster() -> None:
     assert "helm list --pending --failed -n volcano-system" in advice(release, {}).reason
 
 
-def test_one_command_does_it_and_clears_only_what_was_looked_at(left: Left) -> None:
+def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left: Left) -> None:
     made = ("creating", NODES, {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN})
     missing = ("creating", ROLE, {"name": "trn-dev-none"})
     unknown = ("creating", "aws:route53/zone:Zone", {})
     account = Account(REGION, session())
-    words = shlex.split(command("dev", advise(account, interrupted(made, missing))))
-    assert words == [
-        *("pulumi", "refresh", "--stack", "dev"),
-        *("--import-pending-creates", f"urn:pulumi:dev::p::a$b${NODES}::r0"),
-        *("--import-pending-creates", f"{CLUSTER}:{FORGOTTEN}"),
-        "--clear-pending-creates",
+    imported, refresh = commands("dev", advise(account, interrupted(made, missing)))
+    assert shlex.split(imported) == [
+        *("pulumi", "import", NODES, "r0", f"{CLUSTER}:{FORGOTTEN}", "--stack", "dev"),
+        *("--parent", "parent=urn:pulumi:dev::p::a::component"),
+        *("--provider", "provider=urn:pulumi:dev::p::pulumi:providers:aws::aws"),
+        *("--protect=false", "--generate-code=false"),
     ]
-    assert "--clear-pending-creates" not in command("dev", advise(account, interrupted(made, missing, unknown)))
-    assert command("dev", []) == ""
+    assert refresh == "pulumi refresh --stack dev --clear-pending-creates"
+    assert commands("dev", advise(account, interrupted(made, missing, unknown))) == [
+        imported,
+        "pulumi refresh --stack dev --skip-pending-creates",
+    ]
+    assert commands("dev", advise(account, interrupted(("deleting", NODES, {})))) == ["pulumi refresh --stack dev"]
+    assert commands("dev", []) == []
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
 
 

@@ -35,9 +35,9 @@ def test_it_ends_with_the_command_that_can_be_copied(monkeypatch: pytest.MonkeyP
     assert "import c:workers-1  workers (aws:eks/nodeGroup:NodeGroup)" in result.output
     assert result.output.endswith(
         "Then:\n\n"
-        "  pulumi refresh --stack dev \\\n"
-        f"    --import-pending-creates '{URN}' \\\n"
-        "    --import-pending-creates c:workers-1\n"
+        "  pulumi import aws:eks/nodeGroup:NodeGroup workers c:workers-1 --stack dev \\\n"
+        "    --protect=false --generate-code=false\n"
+        "  pulumi refresh --stack dev --clear-pending-creates\n"
     )
 
 
@@ -52,7 +52,7 @@ def test_the_json_is_one_document(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     data = json.loads(run(monkeypatch, tmp_path, ACTIVE, "--json").output)
     [operation] = data["operations"]
     assert (operation["urn"], operation["action"], operation["id"]) == (URN, "import", "c:workers-1")
-    assert data["command"].startswith("pulumi refresh --stack dev --import-pending-creates")
+    assert data["commands"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
 
 
 def test_a_state_without_open_operations_asks_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
