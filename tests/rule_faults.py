@@ -294,10 +294,11 @@ NODES = [
         "nodes may do anything",
         "AdministratorAccess",
         put("AmazonEKSWorkerNodePolicy", "policyArn", "arn:aws:iam::aws:policy/AdministratorAccess"),
+        "R73",
     ),
     fault("R18", "nodes cannot pull", "wanted", drop("AmazonEC2ContainerRegistryPullOnly")),
     fault("R18", "an inline policy", "inline", inline_policy("extra", "node", "s3:GetObject")),
-    fault("R18", "a policy of every action", "Action", inline_policy("extra", "team", "*")),
+    fault("R18", "a policy of every action", "Action", inline_policy("extra", "team", "*"), "R73"),
     fault("R18", "a role from elsewhere", "unseen", put("system", "nodeRoleArn", "arn:elsewhere")),
     fault("R18", "the CNI has no policy", "AmazonEKS_CNI_Policy", drop("cni-policy")),
     fault("R19", "no repair", "nodeRepairConfig", put("system", "nodeRepairConfig", DROP)),
@@ -560,7 +561,7 @@ KUBERNETES = [
     fault("R51", "no label", "enforce", put("namespace-training", "metadata.labels", DROP)),
     fault("R51", "Helm makes the namespace", "createNamespace", put("volcano", "createNamespace", True)),
     fault("R52", "a privileged job", "privileged", privileged),
-    fault("R52", "the host's processes", "hostPID", put("setup", "spec.template.spec.hostPID", True)),
+    fault("R52", "the host's processes", "hostPID", put("setup", "spec.template.spec.hostPID", True), "R76"),
     fault(
         "R52",
         "all capabilities",
@@ -621,7 +622,11 @@ KUBERNETES = [
     ),
     fault("R56", "workers cannot meet", "own pods", drop("within")),
     fault(
-        "R56", "everything allowed", "everything", put("within", "spec.ingress", [{}, {"from": [{"podSelector": {}}]}])
+        "R56",
+        "everything allowed",
+        "everything",
+        put("within", "spec.ingress", [{}, {"from": [{"podSelector": {}}]}]),
+        "R76",
     ),
     fault(
         "R56",
@@ -639,7 +644,7 @@ KUBERNETES = [
     fault(
         "R57", "no session tags", "TagSession", put("team-role", "assumeRolePolicy", trust("pods.eks.amazonaws.com"))
     ),
-    fault("R57", "everybody", '"*"', put("node-role", "assumeRolePolicy", policy(allow("*", "sts:AssumeRole")))),
+    fault("R57", "everybody", '"*"', put("node-role", "assumeRolePolicy", policy(allow("*", "sts:AssumeRole"))), "R73"),
     fault(
         "R57",
         "the FSx driver has the node's role",
@@ -838,4 +843,72 @@ BUDGET = [
     fault("R72", "no price", "no price is known for m9.xlarge", unpriced),
 ]
 
-FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *ISOLATION, *HYGIENE, *BUDGET)
+
+def attached(policy_name: str) -> Change:
+    return put("cni-policy", "policyArn", f"arn:aws:iam::aws:policy/{policy_name}")
+
+
+def team_policy(**statement: Any) -> Change:
+    granted = {"Effect": "Allow", "Resource": "*", **statement}
+    return put("team-policy", "policy", policy(granted))
+
+
+def team_trusts(principal: Any) -> Change:
+    return put("team-role", "assumeRolePolicy", policy(allow(principal, "sts:AssumeRole")))
+
+
+def team_rule(resource: str, *verbs: str) -> Change:
+    return put("researchers", "rules", [{"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}])
+
+
+def reads_all_secrets(program: Program) -> None:
+    granted = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]
+    program.add("reader", "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", {"rules": granted})
+
+
+def setup_pod(path: str, value: Any) -> Change:
+    return put("setup", f"spec.template.spec.{path}", value)
+
+
+def level(home: str, enforce: str) -> Change:
+    return put(f"namespace-{home}", "metadata.labels", {"pod-security.kubernetes.io/enforce": enforce})
+
+
+REACH = [
+    fault("R73", "a power user", "PowerUserAccess", attached("PowerUserAccess"), "R18"),
+    fault("R73", "a whole service", "AmazonS3FullAccess", attached("AmazonS3FullAccess"), "R18"),
+    fault("R73", "all but one action", "NotAction", team_policy(NotAction="iam:DeleteUser")),
+    fault("R73", "all of a service", "s3:*", team_policy(Action="s3:*")),
+    fault("R73", "every role", "iam:PassRole on every resource", team_policy(Action="iam:PassRole")),
+    fault("R73", "every parameter", "ssm:Get* on every resource", team_policy(Action=["ssm:Get*"])),
+    fault("R73", "another account", "999988887777", team_trusts({"AWS": "arn:aws:iam::999988887777:root"}), "R57"),
+    fault("R73", "everybody", "trusts *", team_trusts("*"), "R57"),
+    fault("R74", "another's identity", "impersonate", team_rule("users", "impersonate"), "R71"),
+    fault("R74", "tokens", "serviceaccounts/token", team_rule("serviceaccounts/token", "create"), "R71"),
+    fault("R74", "every secret", "secrets of the whole cluster", reads_all_secrets),
+    fault("R75", "tags that move", "imageTagMutability", put("images", "imageTagMutability", "MUTABLE")),
+    fault("R75", "no scan", "scanOnPush", put("images", "imageScanningConfiguration", DROP)),
+    fault("R75", "AWS' key", "customer key", put("images", "encryptionConfigurations", DROP)),
+    fault("R75", "they go with it", "forceDelete", put("images", "forceDelete", True)),
+    fault("R76", "the host's network", "hostNetwork", setup_pod("hostNetwork", True)),
+    fault("R76", "the host's files", "hostPath", setup_pod("volumes", [{"name": "x", "hostPath": {"path": "/"}}])),
+    fault(
+        "R76",
+        "more privileges",
+        "allowPrivilegeEscalation",
+        setup_pod("containers.0.securityContext", {"allowPrivilegeEscalation": True}),
+    ),
+    fault("R76", "open to all", "no NetworkPolicy denies traffic in lustre-setup", drop("closed")),
+    fault("R76", "lets in everybody", "lets in everybody", put("closed", "spec.ingress", [{}])),
+    fault("R76", "a privileged team", "it is a team's", level("training", "privileged"), "R51"),
+    fault("R76", "privileged for nothing", "no chart or pod", level("lustre-setup", "privileged"), "R51"),
+    fault(
+        "R77", "aws-auth", "API_AND_CONFIG_MAP", put("cluster", "accessConfig.authenticationMode", "API_AND_CONFIG_MAP")
+    ),
+    fault("R77", "masters", "system:masters", put("entry", "kubernetesGroups", ["system:masters"])),
+    fault("R77", "everybody", "wanted one principal", put("entry", "principalArn", "*")),
+    fault("R31", "refusals are not logged", "trafficType", put("flow-log", "trafficType", "ACCEPT")),
+    fault("R46", "a public ACL", "acl is", put("bucket", "acl", "public-read")),
+]
+
+FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *ISOLATION, *HYGIENE, *BUDGET, *REACH)

@@ -560,6 +560,26 @@ def _kubernetes(program: Program) -> None:
             "subjects": [{"kind": "Group", "name": "training:researchers"}],
         },
     )
+    program.add(
+        "closed",
+        "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+        {
+            "metadata": {"name": "deny-all", "namespace": "lustre-setup"},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+        },
+    )
+    entry = {"principalArn": "arn:aws:iam::111122223333:role/team", "kubernetesGroups": ["training:researchers"]}
+    program.add("entry", "aws:eks/accessEntry:AccessEntry", entry)
+    program.add(
+        "images",
+        "aws:ecr/repository:Repository",
+        {
+            "imageTagMutability": "IMMUTABLE",
+            "imageScanningConfiguration": {"scanOnPush": True},
+            "encryptionConfigurations": [{"encryptionType": "KMS", "kmsKey": "arn:key"}],
+            "forceDelete": False,
+        },
+    )
     _isolation(program)
     program.add(
         "team-role", "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"name": "team", "arn": "arn:team"}

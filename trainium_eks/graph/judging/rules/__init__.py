@@ -24,6 +24,7 @@ from trainium_eks.graph.judging.rules import (
     kubernetes,
     network,
     nodes,
+    reach,
     scheduling,
     storage,
 )
@@ -44,7 +45,7 @@ __all__ = [
 
 RuleStatus = Literal["pass", "fail", "waived", "n/a"]
 
-_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene, budget)
+_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene, budget, reach)
 
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)

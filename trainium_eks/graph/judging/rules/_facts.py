@@ -42,8 +42,8 @@ class ControlPlane:
         return tuple(each for each in (self.cluster, self.component) if each is not None)
 
     def read(self, path: str, of_component: str) -> tuple[str, Json]:
-        """The path and value of a fact: the cluster's when it says so, else the component's input."""
-        if self.cluster is not None and at(self.cluster.inputs, path) is not None:
+        """The path and value of a fact: the cluster's when it is recorded, whatever its component was asked for."""
+        if self.cluster is not None:
             return path, at(self.cluster.inputs, path)
         if self.component is not None:
             return of_component, at(self.component.inputs, of_component)

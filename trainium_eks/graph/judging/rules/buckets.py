@@ -34,11 +34,15 @@ SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restric
 
 @rule("R46", "Block public access to buckets", "high", "CKV2_AWS_6, AWS-0086, AWS-0087, AWS-0091, AWS-0093")
 def public_access(view: View) -> Iterator[Finding]:
-    """All four switches, so that no later ACL or policy opens the bucket."""
+    """All four switches, so that no later ACL or policy opens the bucket; no ACL, and none that can be given."""
     for bucket in view.of(*BUCKETS):
         blocks = view.referring(bucket, "bucket", *PUBLIC_ACCESS_BLOCK)
         faults = [] if blocks else ["no BucketPublicAccessBlock names it, wanted one"]
         faults += [fault for each in blocks for switch in SWITCHES for fault in differs(each.inputs, switch, True)]
+        if at(bucket.inputs, "acl") not in (None, "private"):
+            faults.append(f"acl is {show(at(bucket.inputs, 'acl'))}, wanted none")
+        for each in view.referring(bucket, "bucket", "aws:s3/bucketOwnershipControls:BucketOwnershipControls"):
+            faults += differs(each.inputs, "rule.objectOwnership", "BucketOwnerEnforced")
         yield from judged(bucket, faults, "all public access is blocked")
 
 

@@ -121,17 +121,16 @@ def deletion_protection(view: View) -> Iterator[Finding]:
         yield from judged(plane.resource, faults, "EKS and Pulumi both refuse to delete it")
 
 
-@rule("R07", "Grant access by access entries only", "medium", "CIS 4.1.7, CIS 5.5.1")
-def access_entries(view: View) -> Iterator[Finding]:
-    """One way in (authentication mode API), and nobody is an administrator just for having run the first `up`."""
+@rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
+def creator(view: View) -> Iterator[Finding]:
+    """Whoever ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
     for plane in view.control_planes:
-        path, mode = plane.read("accessConfig.authenticationMode", "authenticationMode")
-        faults = [] if mode == "API" else [f'{path} is {show(mode)}, wanted "API"']
-        creator = plane.cluster and at(plane.cluster.inputs, "accessConfig.bootstrapClusterCreatorAdminPermissions")
-        if creator is not False:
-            shown = "true, hard-coded by pulumi-eks" if plane.component else show(creator)
+        faults = []
+        makes = plane.cluster and at(plane.cluster.inputs, "accessConfig.bootstrapClusterCreatorAdminPermissions")
+        if makes is not False:
+            shown = "true, hard-coded by pulumi-eks" if plane.component else show(makes)
             faults.append(f"accessConfig.bootstrapClusterCreatorAdminPermissions is {shown}, wanted false")
-        yield from judged(plane.resource, faults, "access entries only, and the creator is no administrator")
+        yield from judged(plane.resource, faults, "the creator is no administrator")
 
 
 @rule(
@@ -273,7 +272,7 @@ RULES: tuple[Rule, ...] = (
     secrets_key,
     standard_support,
     deletion_protection,
-    access_entries,
+    creator,
     log_groups,
     support_policy,
     control_plane_subnets,

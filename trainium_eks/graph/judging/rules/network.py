@@ -25,7 +25,10 @@ def flow_logs(view: View) -> Iterator[Finding]:
     """They tell afterwards who talked to whom, and who was refused."""
     for vpc in view.of(VPC):
         logs = view.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
-        yield from judged(vpc, [] if logs else ["no FlowLog has its vpcId, wanted one"], "has flow logs")
+        faults = [] if logs else ["no FlowLog has its vpcId, wanted one"]
+        if logs and not any(at(each.inputs, "trafficType") == "ALL" for each in logs):
+            faults.append(f'trafficType is {show(at(logs[0].inputs, "trafficType"))}, wanted "ALL"')
+        yield from judged(vpc, faults, "has flow logs of all traffic")
 
 
 @rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
