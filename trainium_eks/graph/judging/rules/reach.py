@@ -170,12 +170,12 @@ def pods_apart(view: View) -> Iterator[Finding]:
         yield from judged(maker.resource, faults, "apart from its host")
     charts = {namespace(each) for each in view.of(RELEASE)}
     needy = {namespace(each.resource) for each in makers if any(_host_faults(each))}
-    for name, home in homes.items():
+    for name, each in homes.items():
         if name in privileged:
-            why = "it is a team's" if is_tenant(view, home) else "no chart or pod in it needs that"
-            needed = name in charts | needy and not is_tenant(view, home)
+            why = "it is a team's" if is_tenant(view, each) else "no chart or pod in it needs that"
+            needed = name in charts | needy and not is_tenant(view, each)
             faults = [] if needed else [f"pod-security enforce is privileged, but {why}: wanted baseline"]
-            yield from judged(home, faults, "privileged for what runs there")
+            yield from judged(each, faults, "privileged for what runs there")
     for policy in view.of(NETWORK_POLICY):
         open_ = [index for index, each in enumerate(items(at(policy.inputs, "spec.ingress"))) if not at(each, "from")]
         faults = [
