@@ -69,8 +69,12 @@ def test_enough_is_caught() -> None:
     assert (tried - left) / tried >= LEAST_SHARE, f"{tried - left} of {tried}"
 
 
-def test_every_reason_is_still_needed() -> None:
-    assert {each.kind for stack in ENVIRONMENTS for each in missed(stack)} == set(MISSED)
+@pytest.mark.parametrize("name", MISSED)
+def test_every_reason_is_still_needed(name: str) -> None:
+    """At every place of one environment: the sample may have none that is missed."""
+    graph = recorded("dev")
+    [kind] = [each for each in KINDS if each.name == name]
+    assert any(faults(kind.at(graph, urn).graph) <= faults(graph) for urn in kind.places(graph))
 
 
 def test_every_kind_of_mutation_has_a_place() -> None:
