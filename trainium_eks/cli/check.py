@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainium_eks.cli import output, recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 
 if TYPE_CHECKING:
     from trainium_eks.graph.graph import Graph
@@ -36,10 +36,7 @@ def run(asked: CheckOptions) -> int:
 
             render_check.show(found, no_color=asked.no_color)
     except Failure as failure:
-        if asked.as_json:
-            output.write_json(failure.to_json())
-            return failure.code
-        return complain(failure)
+        return output.tell(failure, as_json=asked.as_json)
     return FAILED if found.failed else 0
 
 

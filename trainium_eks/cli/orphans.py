@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainium_eks.cli import output, recording, stack_state
-from trainium_eks.cli.failure import FAILED, Failure, complain
+from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.graph.graph import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -65,10 +65,7 @@ def run(asked: OrphansOptions) -> int:
 
             render_orphans.show(found, no_color=asked.no_color)
     except Failure as failure:
-        if asked.as_json:
-            output.write_json(failure.to_json())
-            return failure.code
-        return complain(failure)
+        return output.tell(failure, as_json=asked.as_json)
     return 0 if found.clean else FAILED
 
 

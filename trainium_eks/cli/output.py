@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.cli.failure import FAILED, Failure
+from trainium_eks.cli.failure import FAILED, Failure, complain
 
 
 def write(text: str) -> None:
@@ -40,3 +40,12 @@ def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
         BrokenPipeError: when nobody reads any more.
     """
     write(json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def tell(failure: Failure, *, as_json: bool) -> int:
+    """Shows what stopped a command: in words on stderr, with ``--json`` as a document on standard output. Its exit
+    code."""
+    if not as_json:
+        return complain(failure)
+    write_json(failure.to_json())
+    return failure.code

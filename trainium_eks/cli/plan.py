@@ -1,7 +1,6 @@
 """``trn plan``: record, judge, compare, show."""
 
 import importlib
-import json
 import sys
 import threading
 import time
@@ -47,10 +46,7 @@ def run(asked: PlanOptions) -> int:
 
             report.save(plan, asked.save)
     except Failure as failure:
-        if asked.as_json:
-            sys.stdout.write(json.dumps(failure.to_json(), indent=2, ensure_ascii=False) + "\n")
-            return failure.code
-        return complain(failure)
+        return output.tell(failure, as_json=asked.as_json)
     try:
         _show(plan, asked)
     except Failure as failure:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli import output, recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.render import show_sections
 from trainium_eks.cli.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.graph.graph import Graph
@@ -84,10 +84,7 @@ def run(asked: PricesOptions) -> int:
         else:
             show_sections([_table(rows), _summary(rows, path.name, written)], no_color=asked.no_color)
     except Failure as failure:
-        if asked.as_json:
-            output.write_json(failure.to_json())
-            return failure.code
-        return complain(failure)
+        return output.tell(failure, as_json=asked.as_json)
     return FAILED if any(row.problem for row in rows) else 0
 
 

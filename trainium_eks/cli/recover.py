@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from trainium_eks.cli import output, recording, stack_state
-from trainium_eks.cli.failure import FAILED, Failure, complain
+from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.graph.graph import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def run(asked: RecoverOptions) -> int:
         else:
             show(advice, steps, asked.stack, no_color=asked.no_color)
     except Failure as failure:
-        if asked.as_json:
-            output.write_json(failure.to_json())
-            return failure.code
-        return complain(failure)
+        return output.tell(failure, as_json=asked.as_json)
     return FAILED if any(each.action == "look" for each in advice) else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainium_eks.cli import output
 from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.local.changes import LocalError
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
@@ -102,10 +102,7 @@ def told(act: Callable[[], int], *, as_json: bool = False) -> int:
         except LocalError as error:
             raise Failure(FAILED, str(error)) from error
     except Failure as failure:
-        if not as_json:
-            return complain(failure)
-        output.write_json(failure.to_json())
-        return failure.code
+        return output.tell(failure, as_json=as_json)
     except BrokenPipeError:
         # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115

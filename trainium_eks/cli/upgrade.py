@@ -1,7 +1,6 @@
 """``trn upgrade``: record the config as it is and as it would be, compare, show; with ``--write``, change the file."""
 
 import json
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ import yaml
 
 from trainium_eks.cli import recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
-from trainium_eks.cli.output import write_json
+from trainium_eks.cli.output import tell, write_json
 from trainium_eks.cli.stack_file import StackFile, steps_of
 from trainium_eks.cli.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.graph.graph import SCHEMA_VERSION, Graph
@@ -97,10 +96,7 @@ def run(options: UpgradeOptions) -> int:
         if options.write and made.settings:
             made = replace(made, written=_write(options, made))
     except Failure as failure:
-        if options.as_json:
-            sys.stdout.write(json.dumps(failure.to_json(), indent=2, ensure_ascii=False) + "\n")
-            return failure.code
-        return complain(failure)
+        return tell(failure, as_json=options.as_json)
     try:
         if options.as_json:
             write_json(made.to_json())

@@ -12,7 +12,8 @@ from trainium_eks.checks.check import CheckStatus
 from trainium_eks.checks.cluster import Refused
 from trainium_eks.checks.verify import Verification
 from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.output import tell
 from trainium_eks.local.changes import LocalError
 
 PAUSE_SECONDS = 5
@@ -52,10 +53,7 @@ def run(asked: VerifyOptions) -> int:
         with open_kubeconfig(source) as kubeconfig:
             found = _until_well(asked, _looks(source, kubeconfig))
     except Failure as failure:
-        if asked.as_json:
-            sys.stdout.write(json.dumps(failure.to_json(), indent=2, ensure_ascii=False) + "\n")
-            return failure.code
-        return complain(failure)
+        return tell(failure, as_json=asked.as_json)
     if asked.as_json:
         sys.stdout.write(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
     else:

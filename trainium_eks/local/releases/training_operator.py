@@ -10,8 +10,6 @@ import os
 import re
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
@@ -196,11 +195,7 @@ class TrainingOperator:
         """What it waits for; empty when its webhook answers."""
         if not self._mount():
             return f"{NAME} has not made its certificates"
-        try:
-            with _straight().open(f"http://{HOST}:{health}/readyz", timeout=2) as answer:
-                if answer.status != 200:
-                    return f"{NAME} is not ready"
-        except (urllib.error.URLError, OSError):
+        if not is_healthy(f"http://{HOST}:{health}/readyz"):
             return f"{NAME} is not ready"
         try:
             self._api.create(_PROBE, dry_run=True)
@@ -276,8 +271,3 @@ def _port(running: Running, flag: str) -> int:
     found = next(re.search(r"(\d+)$", each) for each in running.command if each.startswith(f"--{flag}="))
     assert found is not None, "it was started here"
     return int(found[1])
-
-
-def _straight() -> urllib.request.OpenerDirector:
-    """A proxy of the environment does not reach this machine's own loopback."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -10,8 +10,6 @@ not find them on its PATH.
 import hashlib
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -23,6 +21,7 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
@@ -250,7 +249,7 @@ class Volcano:
         for name in running:
             health = f"http://{HOST}:{ports[f'{name}.healthz']}/healthz"
             # The webhook manager serves no health until it serves webhooks; those are asked themselves.
-            if name != WEBHOOK_MANAGER and not _is_healthy(health):
+            if name != WEBHOOK_MANAGER and not is_healthy(health):
                 return f"{name} is not healthy"
         if SCHEDULER in running:
             for queue in OWN_QUEUES:
@@ -356,13 +355,3 @@ def _fingerprint(process: Running) -> str:
         return str(psutil.Process(process.pid).environ().get(_FINGERPRINT, ""))
     except (psutil.Error, OSError):
         return ""
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        # Straight: a proxy of the environment does not reach this machine's own loopback.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False

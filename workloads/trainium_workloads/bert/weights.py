@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -12,7 +11,19 @@ from trainium_workloads.bert.model import PADDING, Sizes
 from trainium_workloads.training.refusal import Refusal
 
 FILE = "model.safetensors"
-_CONFIG = "config.json"
+CONFIG = "config.json"
+
+SIZES_THERE = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "vocabulary": "vocab_size",
+    "positions": "max_position_embeddings",
+    "segments": "type_vocab_size",
+    "dropout": "hidden_dropout_prob",
+}
+"""The fields of :class:`Sizes`, and their names in ``transformers``' BertConfig."""
 
 _ELSEWHERE = frozenset(
     {
@@ -88,14 +99,13 @@ def export(state: Mapping[str, Tensor], sizes: Sizes, directory: Path) -> Path:
     tensors = {name: tensor.clone().contiguous() for name, tensor in state.items()}
     part = directory / f"{FILE}.part"
     part.write_bytes(save(tensors, metadata={"format": "pt"}))  # save_file makes files that only their owner reads
-    (directory / _CONFIG).write_text(json.dumps(_config(sizes), indent=2) + "\n")
+    (directory / CONFIG).write_text(json.dumps(_config(sizes), indent=2) + "\n")
     os.replace(part, directory / FILE)
     return directory / FILE
 
 
 def _config(sizes: Sizes) -> dict[str, object]:
     """As ``transformers``' BertConfig reads it."""
-    mine = asdict(sizes)
     return {
         "architectures": ["BertForPreTraining"],
         "model_type": "bert",
@@ -103,13 +113,6 @@ def _config(sizes: Sizes) -> dict[str, object]:
         "initializer_range": 0.02,
         "layer_norm_eps": 1e-12,
         "pad_token_id": PADDING,
-        "num_hidden_layers": mine["layers"],
-        "hidden_size": mine["hidden"],
-        "num_attention_heads": mine["heads"],
-        "intermediate_size": mine["intermediate"],
-        "vocab_size": mine["vocabulary"],
-        "max_position_embeddings": mine["positions"],
-        "type_vocab_size": mine["segments"],
-        "hidden_dropout_prob": mine["dropout"],
-        "attention_probs_dropout_prob": mine["dropout"],
+        **{theirs: getattr(sizes, ours) for ours, theirs in SIZES_THERE.items()},
+        "attention_probs_dropout_prob": sizes.dropout,
     }

@@ -6,7 +6,6 @@ Written, one tensor after the other is gathered, and rank 0 writes a file whenev
 
 import json
 import math
-import os
 import shutil
 import zlib
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from trainium_workloads.decoder.configuration import GATED, REPOSITORIES, Config
 from trainium_workloads.decoder.model import INITIAL_DEVIATION, Decoder
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Region, local_part, region_of
+from trainium_workloads.whole import take_place
 
 FILE_BYTES = 4 * 10**9
 """Of an exported file, about; rank 0 holds so much in memory."""
@@ -142,7 +142,7 @@ def export(
     write(model, configuration, part, origin)
     if first:
         _write_json(part / EXPORTED, facts)
-        _appear(part, to)
+        take_place(part, to)
 
 
 def write(
@@ -233,18 +233,6 @@ def _describe(part: Path, configuration: Configuration, plan: Mapping[str, str],
 
 def _write_json(path: Path, data: object) -> None:
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-
-
-def _appear(part: Path, to: Path) -> None:
-    for each in part.iterdir():
-        with each.open("rb") as file:
-            os.fsync(file.fileno())
-    old = to.with_name(f"{to.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if to.exists():
-        to.rename(old)
-    part.rename(to)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def check_export(to: Path) -> None:

@@ -16,31 +16,20 @@ from torch import Tensor
 
 from trainium_workloads.bert import weights
 from trainium_workloads.bert.model import Sizes
+from trainium_workloads.bert.weights import CONFIG, SIZES_THERE
 from trainium_workloads.polarity import wordpieces
 from trainium_workloads.polarity.model import Polarity
 from trainium_workloads.polarity.reviews import LABELS
 from trainium_workloads.polarity.wordpieces import WordPieces
 from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.whole import take_place
 
-CONFIG = "config.json"
 ARCHITECTURE = "BertForSequenceClassification"
 DIRECTORY = "model"
 """Name of the directory, below a training's output."""
 
 _LENGTH = "trained_length"
 """Our own entry of ``config.json``; transformers keeps it and does nothing with it."""
-
-_SIZES = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
-    "vocabulary": "vocab_size",
-    "positions": "max_position_embeddings",
-    "segments": "type_vocab_size",
-    "dropout": "hidden_dropout_prob",
-}
-"""Our names of a model's sizes, and those of transformers' BertConfig."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +89,10 @@ def publish(
             for file in sorted(part.iterdir(), key=lambda each: each.name == CONFIG):
                 os.replace(file, directory / file.name)
         else:
-            _put(part, directory)
+            part.chmod(0o755)
+            take_place(part, directory)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def _put(part: Path, directory: Path) -> None:
-    part.chmod(0o755)
-    before = directory.with_name(f".{directory.name}.before")
-    shutil.rmtree(before, ignore_errors=True)
-    if directory.exists():
-        directory.rename(before)
-    part.rename(directory)
-    shutil.rmtree(before, ignore_errors=True)
 
 
 def read_sizes(directory: Path) -> Sizes:
@@ -160,6 +140,6 @@ def _config(directory: Path) -> dict[str, Any]:
 
 def _sizes(config: Mapping[str, Any], directory: Path) -> Sizes:
     try:
-        return Sizes(**{ours: config[theirs] for ours, theirs in _SIZES.items()})
+        return Sizes(**{ours: config[theirs] for ours, theirs in SIZES_THERE.items()})
     except KeyError as error:
         raise Refusal(f"{directory / CONFIG} lacks {error.args[0]}") from None
