@@ -29,7 +29,7 @@ class Order:
     """Among those that see different data."""
     ranks: int
     is_arranged: bool = False
-    """Whether the examples are in an order of their own in each epoch; they are taken one after the other then."""
+    """Whether the examples shuffle themselves in each epoch; they are then taken one after the other."""
 
     @property
     def global_batch(self) -> int:

@@ -198,7 +198,7 @@ def check(options: Options) -> None:
     """Whether a training can be sharded; asked before anything is started.
 
     Raises:
-        Refusal: FSDP2 has it not.
+        Refusal: FSDP2 cannot be used with these options.
     """
     if options.backend == "xla":
         raise Refusal(

@@ -26,8 +26,8 @@ class Position:
 class Examples(Protocol):
     """The examples of a training, in memory or read as they are needed. DataLoader's workers get copies of it.
 
-    By default they come in an order by chance. Those that are dear to read in such an order shuffle themselves, by the
-    position's epoch, and say so by an attribute ``arranged`` that is true: then an epoch has them from 0 on.
+    By default they come in random order. Examples that are slow to read that way shuffle themselves, by the position's
+    epoch, and have an attribute ``arranged`` that is true: an epoch then takes them in order, from 0 on.
     """
 
     def __len__(self) -> int: ...
