@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -79,8 +80,11 @@ def torch(own_cache: Path) -> None:
         (own_cache / "images" / each.name).symlink_to(each)
 
 
-def _run(project: LocalProject, line: str) -> str:
-    """What a line of the page prints, on either stream."""
+def _run(project: LocalProject, line: str, *, may_end_with_the_pod: bool = False) -> str:
+    """What a line of the page prints, on either stream.
+
+    What kills a pod's processes may still run when the pod ends, and then it is killed with the pod.
+    """
     environment = {**project.surroundings(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shown = subprocess.run(
         ["bash", "-c", line],
@@ -92,7 +96,8 @@ def _run(project: LocalProject, line: str) -> str:
         timeout=180,
         check=False,
     )
-    assert shown.returncode == 0, f"{line}\n{shown.stdout}"
+    killed_too = may_end_with_the_pod and shown.returncode == 128 + signal.SIGKILL
+    assert shown.returncode == 0 or killed_too, f"{line}\n{shown.stdout}"
     return shown.stdout
 
 
@@ -116,9 +121,10 @@ def _follow(project: LocalProject, page: Path) -> None:
             for line in block.splitlines():
                 if line.startswith("make "):
                     continue
-                if killed := re.search(r" exec (\S+)-trainer-", line):
+                killed = re.search(r" exec (\S+)-trainer-\S+ -- pkill ", line)
+                if killed:
                     _await_checkpoint(project, killed[1])
-                printed += _run(project, line)
+                printed += _run(project, line, may_end_with_the_pod=killed is not None)
             continue
         rest = printed
         for line in block.splitlines():
