@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pulumi_kubernetes as k8s
 
+from trainium_eks.model import scraping
 from trainium_eks.model.admission import Match, Policy
 
 READ = ("get", "list", "watch")
@@ -98,6 +99,17 @@ def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.
         "pod-identity": _egress(
             k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=POD_IDENTITY_ADDRESS)),
             ("TCP", 80),
+        ),
+        # A training's own metrics, for whoever scrapes the cluster, and for nobody else.
+        "metrics": k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={scraping.LABEL: "true"}),
+            policy_types=["Ingress"],
+            ingress=[
+                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
+                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=_named(scraping.NAMESPACE))],
+                    ports=[k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=scraping.PORT)],
+                )
+            ],
         ),
     }
     if etcd_namespace is not None:

@@ -50,6 +50,7 @@ def trainium_ddp(
     max_retries: int = 50,
     max_restarts: int = 0,
     grace: int = 300,
+    metrics: int = 9600,
     cpu: int = 0,
     memory_mb: int = 0,
     env: Dict[str, str] = {},  # noqa: B006, UP006 - TorchX reads the default, nothing changes it
@@ -78,6 +79,7 @@ def trainium_ddp(
         max_retries: which fault of a pod ends the job; the gang starts again after each one before
         max_restarts: how often torchrun starts failed processes again by itself
         grace: seconds between SIGTERM and SIGKILL (TorchX 0.7.0 cannot set it: 30)
+        metrics: port where rank 0 serves the training's metrics; 0 for none
         cpu: CPU limit of a pod; 0 for the whole node
         memory_mb: memory limit of a pod, MB; 0 for the whole node
         env: further environment variables: A=1,B=2
@@ -104,6 +106,7 @@ def trainium_ddp(
         retries=max_retries,
         restarts_in_place=max_restarts,
         grace_seconds=grace,
+        metrics_port=metrics,
         cpu=cpu,
         memory_mb=memory_mb,
         env=env,

@@ -1,12 +1,17 @@
 """The loop that all trainings share, on a training of a few milliseconds a step."""
 
+import http.client
 import os
 import random
 import signal
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from gangs import Gang
+from prometheus_text import parse
 
 TOY = "toy_script"
 KILL = random.Random(os.environ.get("TRN_TEST_SEED", "0"))
@@ -118,6 +123,47 @@ def read_curves(directory: Path) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(directory))
     events.Reload()
     return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_rank_0_alone_can_be_scraped_while_it_trains(gang: Gang, tmp_path: Path) -> None:
+    """Rank 1 of the same machine would find the port taken, and say so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    pages: list[str] = []
+    asking = threading.Thread(target=_scrape, args=(port, pages))
+    asking.start()
+    common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10)
+    ended = gang(TOY, *common, "--pause", 0.05, environment={"TRN_METRICS_PORT": str(port)})
+    asking.join()
+    assert "".join(ended.err) == ""
+    first, last = parse(pages[0]), parse(pages[-1])
+    assert last["trn_training_info"].labels == {"backend": "cpu", "world_size": "2", "examples": "64"}
+    told = ended.steps[int(last["trn_training_step"].value) - 1]
+    assert last["trn_training_loss"].value == told["loss"]
+    assert last["trn_training_tokens_per_second"].value == told["tokens_per_second"]
+    assert last["trn_training_examples_total"].value == told["step"] * 8
+    assert last["trn_training_checkpoint_step"].value == 20
+    assert last["trn_training_checkpoint_timestamp_seconds"].value == told["checkpoint_time"]
+    assert first["trn_training_productive_seconds_total"].value < last["trn_training_productive_seconds_total"].value
+    again = gang(TOY, *common, environment={"TRN_METRICS_PORT": "many"})
+    assert "no metrics of this training: port many of TRN_METRICS_PORT cannot be served" in again.err[0]
+    assert not again.err[1]
+
+
+def _scrape(port: int, pages: list[str]) -> None:
+    """From when it answers until it does not any more."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/metrics")
+            pages.append(connection.getresponse().read().decode())
+        except OSError:
+            if pages:
+                return
+        finally:
+            connection.close()
+        time.sleep(0.02)
 
 
 def test_checkpoints_by_time(gang: Gang) -> None:

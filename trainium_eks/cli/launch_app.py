@@ -173,6 +173,12 @@ StateGb = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+Metrics = Annotated[
+    bool,
+    typer.Option(
+        "--metrics/--no-metrics", help="Serve the training's own metrics on rank 0 (port 9600).", rich_help_panel=_HOW
+    ),
+]
 Rendezvous = Annotated[
     str,
     typer.Option("--rendezvous", metavar="c10d|etcd", help="How the nodes meet; default: c10d.", rich_help_panel=_HOW),
@@ -237,6 +243,7 @@ def train(
     checkpoint_seconds: CheckpointSeconds = None,
     state_gb: StateGb = None,
     rendezvous: Rendezvous = "",
+    metrics: Metrics = True,
     form: As = "volcano",
     name: Name = "",
     detach: Detach = False,

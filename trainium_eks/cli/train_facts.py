@@ -11,8 +11,12 @@ from trainium_eks.launch.aws import Aws, AwsError
 from trainium_eks.launch.job import Form
 from trainium_eks.launch.requests import Facts
 from trainium_eks.launch.token_reference import NAME
+from trainium_eks.local.control_plane import ports
 from trainium_eks.local.objects.api import ApiError, NoSuchKind
 from trainium_eks.local.pods import images
+from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.local.pods.plan import Isolation
+from trainium_eks.model import scraping
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem
 
@@ -46,8 +50,17 @@ def gather(asked: Asked, form: Form, session: Session) -> Facts:
         may_submit=may_submit,
         has_secret=_has_secret(asked, session),
         has_topology=not asked.topology or cluster_facts.has_topology(api),
+        metrics_port=_metrics_port(session),
         capacity_ends=_capacity_ends(asked, session),
     )
+
+
+def _metrics_port(session: Session) -> int:
+    """The one port, but where pods are on this machine's network: there each job has its own."""
+    chosen = Chosen.load(session.source.paths.pods) if session.source.paths else None
+    if chosen is None or chosen.isolation is Isolation.NET:
+        return scraping.PORT
+    return ports.free_port(set())
 
 
 def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:

@@ -54,6 +54,7 @@ class Asked:
     wait: bool = False
     dry_run: bool = False
     torchx: bool = False
+    metrics: bool = True
     scale: bool = True
 
 
@@ -98,6 +99,7 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
         has_workspace=workspace is not None,
         checkpoint_seconds=asked.checkpoint_seconds,
         state_gigabytes=asked.state_gb,
+        has_metrics=asked.metrics,
     )
     return request, workspace, wrong
 

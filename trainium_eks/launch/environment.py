@@ -64,6 +64,8 @@ def _precision(job: TrainingJob) -> dict[str, str]:
 def _ours(job: TrainingJob) -> dict[str, str]:
     """What training scripts read, ``trainium_workloads`` among them."""
     found = {"TRN_BACKEND": job.backend, "TRN_JOB": job.name}
+    if job.metrics_port:
+        found["TRN_METRICS_PORT"] = str(job.metrics_port)
     if job.output:
         found["TRN_OUTPUT_DIR"] = job.output
         found["HF_HOME"] = f"{DATA}/huggingface"

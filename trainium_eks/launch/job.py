@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from trainium_eks.launch.resources import Resources
+from trainium_eks.model import scraping
 from trainium_eks.model.instances import InstanceType
 
 Kind = Literal["train", "compile"]
@@ -121,6 +122,8 @@ class TrainingJob:
     """Which fault ends the job: Volcano restarts the gang after each one before."""
     restarts_in_place: int = 0
     """How often torchrun starts failed processes again before it gives the gang up."""
+    metrics_port: int = scraping.PORT
+    """Where rank 0 serves the training's own metrics; 0 for none."""
 
     # What TorchX cannot say, or takes as its own options.
     submission: str = ""

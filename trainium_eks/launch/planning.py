@@ -119,6 +119,7 @@ def _job(
         hf_secret=request.hf_secret,
         retries=retries,
         restarts_in_place=request.restarts_in_place,
+        metrics_port=facts.metrics_port if request.has_metrics and request.kind == "train" else 0,
         submission=facts.unique,
         namespace=namespace.name,
         queue=request.queue if request.queue is not None else namespace.queues[0],

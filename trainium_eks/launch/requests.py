@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from trainium_eks.launch.job import Backend, Form, Kind, Program, Topology, TrainingJob
+from trainium_eks.model import scraping
 from trainium_eks.model.goodput import Goodput
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem
@@ -44,6 +45,8 @@ class Request:
     """Training between two checkpoints; None for what is best, 0 for none by time."""
     state_gigabytes: float | None = None
     """Size of a checkpoint, GB; None for the example's, or the stack's default."""
+    has_metrics: bool = True
+    """Whether it may be scraped."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Facts:
     """Whether the namespace has the Secret that is asked for."""
     has_topology: bool = True
     """Whether Volcano has found layers in the network of the nodes."""
+    metrics_port: int = scraping.PORT
+    """Where nobody else listens who shares the pods' network."""
     capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Capacity Block (``cr-…``) to the time when it ends, RFC 3339."""
 

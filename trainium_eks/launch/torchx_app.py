@@ -25,6 +25,7 @@ from trainium_eks.launch.job import (
 )
 from trainium_eks.launch.resources import Resources
 from trainium_eks.launch.volcano_job import pod_overlay
+from trainium_eks.model import scraping
 from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL, UnknownInstanceType
 
 # TorchX' macros (torchx.specs.api.macros), and marks that stand for them until all other `$` are escaped.
@@ -77,6 +78,7 @@ def application(
     retries: int,
     restarts_in_place: int,
     grace_seconds: int,
+    metrics_port: int,
     cpu: int,
     memory_mb: int,
     env: Mapping[str, str],
@@ -125,6 +127,7 @@ def application(
         retries=retries,
         restarts_in_place=restarts_in_place,
         grace_seconds=grace_seconds,
+        metrics_port=metrics_port,
     )
     return _application(job)
 
@@ -170,6 +173,7 @@ def _options(job: TrainingJob) -> dict[str, str]:
         "max_retries": str(job.retries),
         "max_restarts": str(job.restarts_in_place) if job.restarts_in_place else "",
         "grace": str(job.grace_seconds),
+        "metrics": "" if job.metrics_port == scraping.PORT else str(job.metrics_port),
         "cpu": "" if job.resources == whole else str(job.resources.cpu),
         "memory_mb": "" if job.resources == whole else str(job.resources.memory_mb),
         "env": ",".join(f"{key}={value}" for key, value in job.env.items()),
@@ -190,7 +194,7 @@ def _application(job: TrainingJob) -> Application:
         memory_mb=job.resources.memory_mb,
         devices=job.resources.devices,
         capabilities={INSTANCE_TYPE_LABEL: job.instance.name},
-        ports={"c10d": PORT},
+        ports={"c10d": PORT, **({scraping.PORT_NAME: job.metrics_port} if job.metrics_port else {})},
         mounts={job.claim: DATA} if job.claim else {},
         pod_overlay=pod_overlay(job),
     )

@@ -15,6 +15,7 @@ from trainium_eks.launch.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROL
 from trainium_eks.launch.job import DATA, REFUSED, WORKSPACE, TrainingJob
 from trainium_eks.launch.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU, Resources
 from trainium_eks.launch.token_reference import token_variable
+from trainium_eks.model import scraping
 from trainium_eks.model.admission import SCHEDULER
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 
@@ -27,7 +28,7 @@ BEYOND_TORCHX = (
     "metadata.annotations",
     "spec.networkTopology",
     "tasks.policies: exitCode",
-    "template.metadata.labels: trainium-eks/kind",
+    "template.metadata.labels: trainium-eks/kind, trainium-eks/metrics",
     "template.spec.terminationGracePeriodSeconds",
     "template.spec.securityContext",
     "template.spec.initContainers",
@@ -154,13 +155,16 @@ def plain_pod(
     if job.claim:
         volumes.append({"name": "mount-0", "persistentVolumeClaim": {"claimName": job.claim}})
         mounts.append({"mountPath": DATA, "name": "mount-0", "readOnly": False})
+    ports: list[dict[str, object]] = [{"containerPort": PORT, "name": "c10d"}]
+    if job.metrics_port:
+        ports.append({"containerPort": job.metrics_port, "name": scraping.PORT_NAME})
     container = {
         "command": ["bash", "-c", shell(job, place)],
         "image": job.image,
         "name": name,
         "env": [{"name": key, "value": value} for key, value in env.items()],
         "resources": _requirements(job.resources),
-        "ports": [{"containerPort": PORT, "name": "c10d"}],
+        "ports": ports,
         "volumeMounts": mounts,
         "securityContext": {},
     }
@@ -225,7 +229,11 @@ def annotations(job: TrainingJob) -> dict[str, str]:
 
 def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     """Adds to a pod's template what TorchX cannot say, but for what Volcano alone knows."""
-    pod["metadata"]["labels"][KIND_LABEL] = job.kind
+    labels = pod["metadata"]["labels"]
+    labels[KIND_LABEL] = job.kind
+    # Of a template for all nodes every pod has the label, and the others' numbers tell that they serve nothing.
+    if job.metrics_port and labels.get(REPLICA_LABEL, "0") == "0":
+        labels[scraping.LABEL] = "true"
     spec = pod["spec"]
     spec |= _pod_spec(job)
     spec["volumes"][0] = _shared_memory(job.resources, limited=True)

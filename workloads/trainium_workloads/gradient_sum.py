@@ -17,6 +17,7 @@ from typing import BinaryIO, TypeVar
 
 from trainium_workloads import reduction, steps
 from trainium_workloads.checkpoint import Checkpoints
+from trainium_workloads.scraped import Scraped
 from trainium_workloads.stopping import EXIT_CODE, Stopping
 
 RATE = 0.1
@@ -32,8 +33,24 @@ def main(arguments: list[str] | None = None) -> int:
     gang = reduction.join()
     checkpoints = Checkpoints(Path(asked.output) / "checkpoints")
     step, weight = _resume(checkpoints, gang)
-    saver = _Saver(checkpoints, asked, step)
+    first = _First(checkpoints, asked, gang, step) if gang.rank == 0 else None
+    try:
+        return _train(asked, stopping, gang, first, step, weight)
+    finally:
+        if first is not None:
+            first.close()
+
+
+def _train(
+    asked: argparse.Namespace,
+    stopping: Stopping,
+    gang: reduction.Reduction,
+    first: "_First | None",
+    step: int,
+    weight: float,
+) -> int:
     while step < asked.steps:
+        begun = time.monotonic()
         gradient = weight - (gang.rank + 1)
         # Whether to stop is summed along, so that all ranks stop after the same step.
         total, stop = gang.sum([gradient, float(bool(stopping.reason))])
@@ -43,11 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         weight -= RATE * total / gang.world_size
         step += 1
         time.sleep(asked.step_seconds)
-        if gang.rank == 0:
-            if stop or step == asked.steps or saver.is_due(step):
-                saver.save(step, weight, gang.world_size)
-            loss = sum((weight - target) ** 2 for target in range(1, gang.world_size + 1)) / gang.world_size
-            steps.report(step, steps=asked.steps, loss=round(loss, 9), **saver.told())
+        if first is not None:
+            first.end(step, weight, time.monotonic() - begun, is_last=bool(stop) or step == asked.steps)
         if stop:
             why = stopping.reason or "another rank was asked to"
             print(f"rank {gang.rank}: stops after step {step} ({why})", flush=True)
@@ -133,27 +147,53 @@ def _resume(checkpoints: Checkpoints, gang: reduction.Reduction) -> tuple[int, f
     return int(shared[0]), shared[1]
 
 
-class _Saver:
-    """Rank 0's checkpoints: when one is due, and what the last one cost. All ranks wait while it is written."""
+class _First:
+    """What rank 0 does besides: it saves, and tells of each step. All ranks wait while a checkpoint is written."""
 
-    def __init__(self, checkpoints: Checkpoints, asked: argparse.Namespace, step: int) -> None:
+    def __init__(
+        self, checkpoints: Checkpoints, asked: argparse.Namespace, gang: reduction.Reduction, step: int
+    ) -> None:
         self._checkpoints = checkpoints
+        self._ranks = gang.world_size
+        self._steps: int = asked.steps
         self._every_steps: int = asked.checkpoint_every
         self._every_seconds: float = asked.checkpoint_seconds
         self._pause_seconds: float = asked.save_seconds
         self._step = step
         self._trains_since = time.monotonic()
         self._last: dict[str, float] = {}
+        # Of examples it has one in each rank, and takes it in each step.
+        labels = {"backend": "cpu", "world_size": self._ranks, "examples": self._ranks}
+        self._scraped = Scraped(labels, step, self._ranks, time.time())
 
-    def is_due(self, step: int) -> bool:
+    def end(self, step: int, weight: float, seconds: float, *, is_last: bool) -> None:
+        """Ends a step.
+
+        Args:
+            step: from 1.
+            weight: after it.
+            seconds: how long it took.
+            is_last: whether no other follows in this run.
+        """
+        if is_last or self._is_due(step):
+            self._save(step, weight)
+        loss = sum((weight - target) ** 2 for target in range(1, self._ranks + 1)) / self._ranks
+        steps.report(step, steps=self._steps, loss=round(loss, 9), **self._last, checkpoint_step=self._step)
+        self._scraped.step(step, loss, seconds)
+
+    def close(self) -> None:
+        """Tells no more."""
+        self._scraped.close()
+
+    def _is_due(self, step: int) -> bool:
         """By whichever of steps and time comes first."""
         by_steps = self._every_steps and step % self._every_steps == 0
         by_time = self._every_seconds and time.monotonic() - self._trains_since >= self._every_seconds
         return bool(by_steps or by_time)
 
-    def save(self, step: int, weight: float, world_size: int) -> None:
+    def _save(self, step: int, weight: float) -> None:
         begun = time.monotonic()
-        state = {"step": step, "weight": weight, "world_size": world_size}
+        state = {"step": step, "weight": weight, "world_size": self._ranks}
 
         def write(file: BinaryIO) -> None:
             file.write(json.dumps(state).encode())
@@ -162,12 +202,9 @@ class _Saver:
         self._checkpoints.save(step, write)
         self._trains_since = time.monotonic()
         self._step = step
-        seconds = round(self._trains_since - begun, 3)
-        self._last = {"checkpoint_time": round(time.time(), 3), "checkpoint_seconds": seconds}
-
-    def told(self) -> dict[str, float]:
-        """For the step's line."""
-        return {**self._last, "checkpoint_step": self._step}
+        at = round(time.time(), 3)
+        self._last = {"checkpoint_time": at, "checkpoint_seconds": round(self._trains_since - begun, 3)}
+        self._scraped.saved(step, at)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from trainium_eks.local.objects.api_types import ApiError, Kind, NoSuchKind, Obj
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import images
 from trainium_eks.local.pods.images import LocalImage
+from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.local.pods.plan import Isolation
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.problems import Problem
 
@@ -181,6 +183,27 @@ def test_what_is_submitted_is_what_the_dry_run_shows(api: RememberingApi) -> Non
     [made] = api.objects
     assert made["spec"] == shown["spec"]
     assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
+
+
+def test_metrics_are_served_unless_they_are_turned_off(api: RememberingApi) -> None:
+    told = [_trn(f"train --module train --dry-run {option}").stdout for option in ("", "--no-metrics")]
+    assert ["trainium-eks/metrics: 'true'" in each for each in told] == [True, False]
+    assert ["--metrics 0" in each for each in told] == [False, True], "so does the torchx command"
+
+
+@pytest.mark.parametrize("isolation", [*Isolation])
+def test_jobs_on_one_machines_network_have_a_port_each(
+    local: RememberingApi, tmp_path: Path, isolation: Isolation
+) -> None:
+    paths = Paths.of(tmp_path, "local")
+    paths.pods.mkdir(parents=True)
+    Chosen(isolation).save(paths.pods)
+    made = [_document(_trn("train --module train --dry-run --json"))["job"] for _ in range(2)]
+    ports = [_container(each)["ports"][1]["containerPort"] for each in made]
+    if isolation is Isolation.NET:
+        assert ports == [9600, 9600]
+    else:
+        assert len({*ports, 9600}) == 3
 
 
 def test_precompile_is_compile(api: RememberingApi) -> None:

@@ -310,9 +310,17 @@ def test_a_volume_without_a_class_is_claimed_without_one(record: Record) -> None
 def test_network_is_closed_but_for_what_training_needs(record: Record) -> None:
     policies = {name: inputs["spec"] for name, inputs in named(team(record), NETWORK).items()}
     assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    scraped = policies.pop("metrics")
     assert all(spec["podSelector"] == {} for spec in policies.values())
     ingress = [rule for spec in policies.values() for rule in spec.get("ingress", [])]
     assert ingress == [{"from": [{"podSelector": {}}]}]
+    # From outside the namespace: monitoring alone, to one port of the pods that say they serve metrics.
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert scraped == {
+        "podSelector": {"matchLabels": {"trainium-eks/metrics": "true"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [monitoring], "ports": [{"protocol": "TCP", "port": 9600}]}],
+    }
     reached = {
         (port["protocol"], port["port"])
         for spec in policies.values()

@@ -45,6 +45,8 @@ def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
     assert pod["spec"]["terminationGracePeriodSeconds"] == wanted.grace_seconds
     assert (pod["spec"]["schedulerName"], pod["spec"]["priorityClassName"]) == ("volcano", "training-high")
     assert pod["metadata"]["labels"]["trainium-eks/kind"] == "train"
+    assert pod["metadata"]["labels"]["trainium-eks/metrics"] == "true"
+    assert container["ports"][1:] == theirs["ports"][1:] == [{"containerPort": 9600, "name": "trn-metrics"}]
     variables = {each["name"] for each in theirs["env"]} - {"TORCHX_JOB_ID", "TRN_ATTEMPT"}
     assert variables <= {each["name"] for each in container["env"]}
 

@@ -124,6 +124,13 @@ def test_etcd_on_request_at_the_stacks_endpoint() -> None:
     assert asked.job.rendezvous == "etcd-server.torchx-etcd:2379"
 
 
+def test_a_training_can_be_scraped_and_a_compilation_has_nothing_to_tell() -> None:
+    assert _job().metrics_port == 9600
+    assert _job(replace(FACTS, metrics_port=20123)).metrics_port == 20123
+    assert _job(has_metrics=False).metrics_port == 0
+    assert _job(kind="compile", cache_set="bert").metrics_port == 0
+
+
 def test_the_end_of_the_capacity_block_comes_from_ec2() -> None:
     facts = replace(FACTS, capacity_ends={"cr-0123456789abcdef0": "2026-12-01T11:30:00Z"})
     assert _job(facts, group="trn2", nodes=1).capacity_ends == "2026-12-01T11:30:00Z"

@@ -131,7 +131,14 @@ def test_beyond_torchx_is_all_that_differs() -> None:
     added = {path for path in ours if path not in theirs}
     known = (
         *(".metadata.namespace", ".metadata.labels", ".metadata.annotations", ".spec.networkTopology"),
-        *("trainium-eks/kind", ".terminationGracePeriodSeconds", ".securityContext", ".initContainers", ".workingDir"),
+        *(
+            "trainium-eks/kind",
+            "trainium-eks/metrics",
+            ".terminationGracePeriodSeconds",
+            ".securityContext",
+            ".initContainers",
+            ".workingDir",
+        ),
         *(".volumes", ".volumeMounts", ".env", ".terminationMessagePolicy"),
     )
     assert [path for path in sorted(added) if not any(part in path for part in known)] == []
@@ -222,6 +229,22 @@ def test_variables_by_accelerator(instance_type: str, has: dict[str, str], has_n
     assert has.items() <= found.items()
     assert not has_not & found.keys()
     assert found["PYTHONUNBUFFERED"] == "1"
+
+
+@pytest.mark.parametrize(("nodes", "scraped"), [(1, [True]), (3, [True, False, False]), (500, [True])])
+def test_the_pod_of_rank_0_is_found_by_its_label(nodes: int, scraped: list[bool]) -> None:
+    """In one task all pods have the template's label; the number of their task tells them apart."""
+    pods = _pods(volcano_job.manifest(job(nodes=nodes)))
+    assert ["trainium-eks/metrics" in pod["metadata"]["labels"] for pod in pods] == scraped
+    for pod in pods:
+        container = pod["spec"]["containers"][0]
+        assert container["ports"][1] == {"containerPort": 9600, "name": "trn-metrics"}
+        assert {"name": "TRN_METRICS_PORT", "value": "9600"} in container["env"]
+
+
+def test_without_metrics_nothing_names_them() -> None:
+    made = json.dumps(volcano_job.manifest(job(metrics_port=0))).lower()
+    assert "metrics" not in made
 
 
 def test_the_researchers_variables_win() -> None:

@@ -1,14 +1,18 @@
 """The training that comes with the library, as one process: when it saves, and what it says of that."""
 
+import http.client
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_text import parse
 from trainium_workloads import gradient_sum
+from trainium_workloads.scraped import PORT, Scraped
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +57,30 @@ def test_times_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], va
     with pytest.raises(SystemExit):
         gradient_sum.main(["--checkpoint-seconds", value])
     assert "--checkpoint-seconds" in capsys.readouterr().err
+
+
+def test_the_gradient_sum_is_served_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setenv(PORT, address.partition(":")[2])
+    pages: list[str] = []
+    step = Scraped.step
+
+    def step_and_read(self: Scraped, number: int, loss: float, seconds: float) -> None:
+        step(self, number, loss, seconds)
+        connection = http.client.HTTPConnection(address, timeout=5)
+        connection.request("GET", "/metrics")
+        pages.append(connection.getresponse().read().decode())
+        connection.close()
+
+    monkeypatch.setattr(Scraped, "step", step_and_read)
+    assert gradient_sum.main(["--output", str(tmp_path), "--steps", "6", "--step-seconds", "0.02"]) == 0
+    last = parse(pages[-1])
+    assert [parse(page)["trn_training_step"].value for page in pages] == [1, 2, 3, 4, 5, 6]
+    assert last["trn_training_checkpoint_step"].value == 6
+    assert last["trn_training_productive_seconds_total"].value >= 0.12
+    assert "trn_training_tokens_per_second" not in last
+    assert gradient_sum.main(["--output", str(tmp_path), "--steps", "6"]) == 0, "the port was given back"
+    assert capsys.readouterr().err == ""

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from trainium_workloads import stopping
+from trainium_workloads.scraped import Scraped
 from trainium_workloads.training import optimizing, precision
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Layout, Replicated
@@ -55,6 +57,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
         Refusal: what no restart can mend.
         NotSaved: the last checkpoint could not be written.
     """
+    began = time.time()
     stop = stopping.Stopping()
     layout = layout or Replicated()
     examples = task.examples()
@@ -73,7 +76,8 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     batches = backend.feed(_loader(examples, order, options, done + 1, last)) if done < last else iter(())
     updates = Updates(task, options, backend, layout, state)
     tokens = order.global_batch * task.tokens_per_example
-    with Metrics(options.output, options.steps, tokens, done + 1, is_silent=backend.rank != 0) as metrics:
+    scraped = _scraped(backend, order, progress, began) if backend.rank == 0 else None
+    with Metrics(options.output, options.steps, tokens, done + 1, scraped=scraped) as metrics:
         loss, reason = math.nan, ""
         for step in range(done + 1, last + 1):
             backend.seed(step_seed(options.seed, step, order.rank))
@@ -130,6 +134,14 @@ def _introduce(task: Task, options: Options, backend: Backend, model: nn.Module,
         f"{name}: {parameter_count(model):,} parameters; {ranks} on {backend.name} in {options.precision}; "
         f"{order.examples:,} examples, {order.global_batch} a step; steps {done + 1} to {options.steps}"
     )
+
+
+def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -> Scraped:
+    labels = {"backend": backend.name, "world_size": backend.world_size, "examples": order.examples}
+    scraped = Scraped(labels, progress.last_saved, order.global_batch, began)
+    if progress.resumed_from is not None:
+        scraped.saved(progress.last_saved, progress.resumed_from.path.stat().st_mtime)
+    return scraped
 
 
 def _check(means: Mapping[str, float], step: int, progress: Progress, state: State) -> None:

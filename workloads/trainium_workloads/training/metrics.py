@@ -1,4 +1,5 @@
-"""What a training tells of itself: a JSON line a step on standard output, and curves for TensorBoard. Of rank 0."""
+"""What a training tells of itself: a JSON line a step on standard output, curves for TensorBoard, and what a monitoring
+system reads. Of rank 0."""
 
 import sys
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_workloads.checkpoint import Checkpoint
+from trainium_workloads.scraped import Scraped
 from trainium_workloads.steps import report
 
 
@@ -18,14 +20,16 @@ class Metrics:
         steps: how many updates in all.
         tokens_per_step: over all ranks.
         first_step: of this run: what an earlier run wrote from there on is left out of the curves.
-        is_silent: of ranks other than 0.
+        scraped: what a monitoring system reads; None in ranks other than 0, which say nothing.
     """
 
-    def __init__(self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, is_silent: bool) -> None:
+    def __init__(
+        self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, scraped: Scraped | None
+    ) -> None:
         self._steps = steps
         self._tokens_per_step = tokens_per_step
-        self._is_silent = is_silent
-        self._writer = None if is_silent else _writer(output / "tensorboard", first_step)
+        self._scraped = scraped
+        self._writer = None if scraped is None else _writer(output / "tensorboard", first_step)
         self._before = (first_step - 1, time.monotonic())
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
@@ -33,11 +37,14 @@ class Metrics:
     def saved(self, checkpoint: Checkpoint, seconds: float) -> None:
         """Notes a checkpoint, and how long the training stood still for it."""
         self._saved_at = time.monotonic()
-        self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": round(time.time(), 3)}
+        at = round(time.time(), 3)
+        self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": at}
+        if self._scraped is not None:
+            self._scraped.saved(checkpoint.step, at)
         self._curve({"checkpoint_seconds": seconds}, checkpoint.step)
         # The time of a checkpoint is no part of a step's.
-        step, at = self._before
-        self._before = (step, at + seconds)
+        step, reported = self._before
+        self._before = (step, reported + seconds)
         self._saved["checkpoint_seconds"] = round(seconds, 4)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
@@ -51,8 +58,9 @@ class Metrics:
             "tokens_per_second": round(self._tokens_per_step / seconds, 1) if seconds > 0 else 0.0,
             "checkpoint_age_seconds": round(now - self._saved_at, 1),
         }
-        if self._is_silent:
+        if self._scraped is None:
             return
+        self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
         report(step, steps=self._steps, **values, **rates, **self._saved)
         self._curve({**values, **rates}, step)
 
@@ -63,6 +71,8 @@ class Metrics:
         """Writes what is left."""
         if self._writer is not None:
             self._writer.close()
+        if self._scraped is not None:
+            self._scraped.close()
 
     def _curve(self, values: Mapping[str, float], step: int) -> None:
         if self._writer is not None:

@@ -59,6 +59,8 @@ class Progress:
         self._saved_at = time.monotonic()
         self.last_saved = 0
         """Step of the newest complete checkpoint; 0 without one."""
+        self.resumed_from: Checkpoint | None = None
+        """The one that the run goes on from; known in rank 0."""
 
     def resume(self, state: State) -> int:
         """Puts the newest complete checkpoint into the state.
@@ -88,6 +90,7 @@ class Progress:
         if wrong:
             raise Refusal(f"{path} is of another training: {'; '.join(wrong)}")
         self._layout.load(Path(path), state.model, state.optimizer, self._backend)
+        self.resumed_from = found
         state.scaler.load_state_dict(facts["scaler"])
         self.last_saved = int(facts["step"])
         if self._backend.rank == 0:

@@ -1,0 +1,144 @@
+"""What a monitoring system reads of a training: the text, the server, and that neither is in a training's way."""
+
+import http.client
+import math
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from prometheus_text import parse
+from trainium_workloads import scraped
+from trainium_workloads.scraped import PORT, SERIES, Scraped
+
+LABELS = {"backend": "cpu", "world_size": 2, "examples": 64}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    chosen = _free_port()
+    monkeypatch.setenv(PORT, str(chosen))
+    return chosen
+
+
+@pytest.fixture
+def run(port: int) -> Iterator[Scraped]:
+    made = Scraped(LABELS, step=20, examples_per_step=16, began=1000.5)
+    yield made
+    made.close()
+
+
+def _get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    found = answer.status, answer.headers.get("Content-Type", ""), answer.read().decode()
+    connection.close()
+    return found
+
+
+def test_what_is_served_is_prometheus_text(run: Scraped, port: int) -> None:
+    status, kind, text = _get(port)
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    found = parse(text)
+    assert found["trn_training_info"].labels == {"backend": "cpu", "world_size": "2", "examples": "64"}
+    values = {name.removeprefix("trn_training_"): sample.value for name, sample in found.items()}
+    expected = {"info": 1, "started_timestamp_seconds": 1000.5, "step": 20, "examples_total": 0}
+    assert values == {**expected, "productive_seconds_total": 0}, "no value is made up before the first step"
+
+
+def test_each_series_has_its_value_after_steps_and_a_checkpoint(run: Scraped, port: int) -> None:
+    run.step(21, 0.5, 9.0, 100.0)
+    run.saved(21, 2000.25)
+    run.step(23, 0.25, 2.0, 150.0)
+    found = parse(_get(port)[2])
+    assert found.keys() == {series.name for series in SERIES}
+    assert {name.removeprefix("trn_training_"): sample.value for name, sample in found.items()} == {
+        "info": 1,
+        "started_timestamp_seconds": 1000.5,
+        "step": 23,
+        "loss": 0.25,
+        "step_seconds": 2.0,
+        "tokens_per_second": 150.0,
+        "examples_total": 48,
+        # The first step, which compiled for 7 s of its 9, and two others.
+        "productive_seconds_total": 6.0,
+        "checkpoint_step": 21,
+        "checkpoint_timestamp_seconds": 2000.25,
+    }
+
+
+def test_values_and_labels_of_any_kind_stay_readable(port: int) -> None:
+    made = Scraped({"note": 'a "quoted\\" one\nof two lines'}, step=0, examples_per_step=1, began=1.0)
+    try:
+        for loss in (math.nan, math.inf, -math.inf, 1e-12, 1e22):
+            made.step(1, loss, 0.1)
+            found = parse(made.text())
+            assert found["trn_training_loss"].value == pytest.approx(loss, nan_ok=True)
+            assert found["trn_training_info"].labels == {"note": 'a "quoted\\" one\nof two lines'}
+    finally:
+        made.close()
+
+
+def test_another_path_is_not_found(run: Scraped, port: int) -> None:
+    assert _get(port, "/")[0] == 404
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_without_a_port_nothing_is_served(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    monkeypatch.setenv(PORT, value)
+    made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+    made.step(1, 0.5, 0.1)
+    made.close()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "why"), [("many", "invalid literal"), ("99999", "port must be 0-65535"), ("taken", "already in use")]
+)
+def test_a_port_that_cannot_be_had_is_a_line_and_no_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str, why: str
+) -> None:
+    with socket.create_server(("", 0)) as listener:
+        monkeypatch.setenv(PORT, str(listener.getsockname()[1]) if value == "taken" else value)
+        made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+        made.step(1, 0.5, 0.1)
+        made.close()
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("no metrics of this training: port ")
+    assert why in line
+
+
+def test_the_port_is_free_again_after_the_end(run: Scraped, port: int) -> None:
+    assert _get(port)[0] == 200
+    run.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+def test_clients_that_say_nothing_or_go_away_hold_nobody_up(
+    port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scraped._Handler, "timeout", 0.3)
+    made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+    with socket.create_connection(("127.0.0.1", port)):
+        began = time.monotonic()
+        made.step(1, 0.5, 0.1)
+        assert time.monotonic() - began < 0.1
+        assert _get(port)[0] == 200, "the silent one is given up"
+    with socket.create_connection(("127.0.0.1", port)) as rude:
+        rude.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    assert _get(port)[0] == 200
+    with socket.create_connection(("127.0.0.1", port)):
+        began = time.monotonic()
+        made.close()
+        assert time.monotonic() - began < 1.5
+    assert capfd.readouterr() == ("", "")
