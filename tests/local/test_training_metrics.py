@@ -1,0 +1,78 @@
+"""A training's own metrics on the local cloud: two jobs at once, each asked by another pod while it runs."""
+
+import copy
+import time
+from collections.abc import Iterator
+
+import pytest
+from prometheus_text import Sample, parse
+from running_pods import Pods, a_namespace, cpu_nodes
+from training_jobs import job
+
+from trainium_eks.launch import resources, volcano_job
+from trainium_eks.launch.job import Program
+from trainium_eks.local.control_plane import ports
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.local.pods.plan import Isolation
+from trainium_eks.model.instances import CATALOGUE
+
+NODE = "m7i.4xlarge"
+_ASK = "import urllib.request as web; print(web.build_opener(web.ProxyHandler({})).open(%r, timeout=5).read().decode())"
+
+
+@pytest.fixture(scope="module")
+def pods(api: Api) -> Iterator[Pods]:
+    with cpu_nodes(api), a_namespace(api) as found:
+        yield found
+
+
+def _submit(pods: Pods, name: str, port: int) -> str:
+    """The pod of a job of one node, as Volcano's controllers make it of the job's template."""
+    arguments = ("--steps", "2000", "--output", "/tmp/out")
+    wanted = job(
+        NODE,
+        name=name,
+        program=Program(module="trainium_workloads.gradient_sum", arguments=arguments),
+        image="local/python",
+        resources=resources.local_share(CATALOGUE.find(NODE)),
+        nodes=1,
+        ranks_per_node=2,
+        backend="cpu",
+        launcher="gang",
+        claim="",
+        service_account="",
+        metrics_port=port,
+    )
+    [task] = volcano_job.manifest(wanted)["spec"]["tasks"]
+    pod = copy.deepcopy(task["template"])
+    pod["metadata"] |= {"name": name, "namespace": pods.namespace}
+    pods.api.create({"apiVersion": "v1", "kind": "Pod", **pod})
+    return name
+
+
+def _scraped(pods: Pods, name: str) -> dict[str, Sample]:
+    """By what a PodMonitor goes by: the label, the port's name and the pod's address."""
+    pod = pods.running(name)
+    assert pod["metadata"]["labels"]["trainium-eks/metrics"] == "true"
+    [port] = [x["containerPort"] for x in pod["spec"]["containers"][0]["ports"] if x["name"] == "trn-metrics"]
+    pods.said(name, '"step": 2,')
+    address = f"http://{pod['status']['podIP']}:{port}/metrics"
+    return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))
+
+
+def test_each_running_job_is_scraped_at_its_address(pods: Pods, paths: Paths) -> None:
+    chosen = Chosen.load(paths.pods)
+    assert chosen is not None
+    apart = chosen.isolation is Isolation.NET
+    names = [_submit(pods, name, 9600 if apart else ports.free_port(set())) for name in ("one", "two")]
+    before = {name: _scraped(pods, name) for name in names}
+    for name, found in before.items():
+        assert found["trn_training_info"].labels["world_size"] == "2"
+        assert found["trn_training_started_timestamp_seconds"].value == pytest.approx(time.time(), abs=120)
+        after = _scraped(pods, name)
+        for counter in ("trn_training_step", "trn_training_examples_total", "trn_training_productive_seconds_total"):
+            assert after[counter].value > found[counter].value, counter
+        assert "no metrics of this training" not in pods.log(name)
+        pods.delete(name)
