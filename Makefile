@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch test-engine test-engine-full mutants format docs golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full mutants format docs golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ test: ## Run lint, type checks and tests
 	@$(MAKE) --no-print-directory test-workloads ARGS=
 
 # Beside the build of the local cloud's programs, which the tests need too.
-checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly torch
+checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
 
 # Provides the local cloud's programs, once on a machine.
 programs: $(VENV)/.toolchain
@@ -61,7 +61,16 @@ test-workloads: $(VENV)/.local ## Run the tests of the trainings, in PyTorch (th
 torch: $(VENV)/.local
 	@PYTHONPATH=. $(BIN)/python tests/torch_environment.py --only-provide
 
-test-engine: $(VENV)/.dev ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
+# Where checkov cannot be had, its tests are skipped, and say so.
+scanner: | $(VENV)/.created
+	@$(MAKE) --no-print-directory --silent $(VENV)/.security || true
+
+security: $(VENV)/.local $(VENV)/.security ## Run checkov over the environments' plans and Kubernetes objects (offline)
+	@$(BIN)/python -m trainium_eks.security $(ARGS)
+
+policy: $(VENV)/.policy ## Set up the policy pack for `pulumi preview --policy-pack policy`
+
+test-engine: $(VENV)/.dev $(VENV)/.policy ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
 	@$(BIN)/pytest -n 0 tests/engine $(ARGS)
 
 test-engine-full: $(VENV)/.dev ## The same, with one failure of each resource type (most of an hour)
@@ -119,6 +128,21 @@ $(VENV)/.torchx $(VENV)/.torchx-nightly: $(VENV)/.%: requirements-%.txt | $(VENV
 	@echo "Installing $* for the tests into $(VENV)/$* (half a minute, 200 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/$*
 	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# checkov pins what it needs, in versions of its own.
+$(VENV)/.security: requirements-security.txt | $(VENV)/.created
+	@echo "Installing checkov into $(VENV)/security (half a minute, 290 MB, once)"
+	@$(BIN)/python -m venv --clear $(VENV)/security
+	@$(VENV)/security/bin/python -m pip install --quiet --disable-pip-version-check -r $< || { \
+		echo "checkov cannot be installed here: it needs PyPI, or a mirror named in PIP_INDEX_URL. Nothing else needs it."; exit 1; }
+	@touch $@
+
+# Pulumi's policy SDK wants another protobuf than the providers' SDKs.
+$(VENV)/.policy: policy/requirements.txt | $(VENV)/.created
+	@echo "Installing what the policy pack needs into $(VENV)/policy (half a minute, 300 MB, once)"
+	@$(BIN)/python -m venv --clear $(VENV)/policy
+	@$(VENV)/policy/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(VENV)/.created:

@@ -8,8 +8,8 @@ if missing := why_not():
 
 PACK = REPOSITORY / "policy"
 
-if not (PACK / "venv").is_dir():
-    pytest.skip("no policy/venv: make it as docs/policy.md says", allow_module_level=True)
+if not (REPOSITORY / ".venv" / "policy").is_dir():
+    pytest.skip("no .venv/policy: `make policy` sets it up", allow_module_level=True)
 
 
 def expired(config: Config) -> None:

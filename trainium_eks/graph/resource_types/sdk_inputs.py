@@ -71,7 +71,7 @@ def _value_faults(typ: Any, value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, Mapping | list):
         return
     # Of several forms that an object may take, one that fits is enough; a text or number is no form of an object.
-    rounds = [list(_form_faults(form, value, path)) for form in _forms(typ) if form not in _SCALARS]
+    rounds = [list(_form_faults(form, value, path)) for form in forms(typ) if form not in _SCALARS]
     if rounds and all(rounds):
         yield from rounds[0]
 
@@ -90,11 +90,11 @@ def _form_faults(form: Any, value: Any, path: str) -> Iterator[str]:
             yield from _value_faults(arguments[0], item, f"{path}[{index}]")
 
 
-def _forms(typ: Any) -> Iterator[Any]:
+def forms(typ: Any) -> Iterator[Any]:
     """The members of a union that describe the wire form: those that are neither an Output nor an awaitable."""
     if typing.get_origin(typ) in (typing.Union, types.UnionType):
         for member in typing.get_args(typ):
-            yield from _forms(member)
+            yield from forms(member)
         return
     name = getattr(typing.get_origin(typ) or typ, "__name__", "")
     if name not in ("Awaitable", "Output", "NoneType"):
