@@ -62,13 +62,30 @@ def binaries(request: pytest.FixtureRequest) -> Mapping[str, Path]:
     # Most tests do without, and it takes a while to import.
     from trainium_eks.local.toolchain import Unavailable, provide
 
-    capture = request.config.pluginmanager.getplugin("capturemanager")
+    try:
+        return {name: binary.path for name, binary in provide(KUBERNETES, progress=_shown(request.config)).items()}
+    except Unavailable as error:
+        pytest.skip(error.summary)
 
-    def progress(line: str) -> None:
+
+@pytest.fixture(scope="session")
+def prometheus(request: pytest.FixtureRequest) -> Mapping[str, Path]:
+    """Prometheus and promtool, by their names, as :func:`binaries`."""
+    from trainium_eks.local.toolchain import Unavailable, provide_prometheus
+
+    try:
+        found = provide_prometheus(progress=_shown(request.config), patience_seconds=600)
+    except Unavailable as error:
+        pytest.skip(f"no Prometheus: {error.last}")
+    return {name: binary.path for name, binary in found.items()}
+
+
+def _shown(config: pytest.Config) -> Callable[[str], None]:
+    """Shows progress while pytest captures what is printed."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def show(line: str) -> None:
         with capture.global_and_fixture_disabled():
             print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
 
-    try:
-        return {name: binary.path for name, binary in provide(KUBERNETES, progress=progress).items()}
-    except Unavailable as error:
-        pytest.skip(error.summary)
+    return show

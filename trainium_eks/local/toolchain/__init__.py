@@ -6,7 +6,7 @@ modules whose checksums are in ``go.sum``. A tool of one's own counts only if it
 (:meth:`~trainium_eks.local.toolchain.tools.Pins.misfit`).
 
 Volcano's programs come the same ways, and Kubeflow's Training Operator for stacks that install it, but a local cloud
-does without them where they cannot be had.
+does without them where they cannot be had. Prometheus and promtool are for the tests of what is monitored.
 
 Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only what its caches hold.
@@ -34,6 +34,7 @@ from trainium_eks.local.toolchain.supply import Supply, is_offline
 from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINOR,
     OPERATOR_TOOLS,
+    PROMETHEUS_TOOLS,
     TOOLS,
     VOLCANO,
     VOLCANO_TOOLS,
@@ -42,6 +43,7 @@ from trainium_eks.local.toolchain.tools import (
     Origin,
     Pins,
     Platform,
+    PrometheusPins,
     Release,
     VolcanoPins,
     parsed,
@@ -50,6 +52,7 @@ from trainium_eks.local.toolchain.tools import (
 __all__ = [
     "OPERATOR_TOOLS",
     "OPERATOR_VARIABLE",
+    "PROMETHEUS_TOOLS",
     "TOOLS",
     "VOLCANO_TOOLS",
     "VOLCANO_VARIABLE",
@@ -64,6 +67,7 @@ __all__ = [
     "find_volcano",
     "provide",
     "provide_operator",
+    "provide_prometheus",
     "provide_volcano",
 ]
 
@@ -151,13 +155,8 @@ def find_volcano(
     running: Mapping[str, Path] | None = None,
 ) -> tuple[dict[str, Binary], dict[str, list[str]]]:
     """Those of :data:`VOLCANO_TOOLS` that are on this machine, and why each other one is not taken. Asks nobody."""
-    pins = VolcanoPins(Platform.here())
-    directory = _volcano_directory(environment, cache)
-    there, reasons = find.installed(
-        VOLCANO_TOOLS, pins, environment, find.Answers(directory / "versions.json"), running
-    )
-    there |= find.cached(reasons, pins, directory / pins.key)
-    return there, {tool: tried for tool, tried in reasons.items() if tool not in there}
+    pins, directory = VolcanoPins(Platform.here()), _volcano_directory(environment, cache)
+    return _found(VOLCANO_TOOLS, pins, directory, environment, running)
 
 
 def provide_volcano(
@@ -198,10 +197,7 @@ def find_operator(
 ) -> tuple[dict[str, Binary], dict[str, list[str]]]:
     """The Training Operator, if it is on this machine, and otherwise why it is not taken. Asks nobody."""
     pins, directory = OperatorPins(Platform.here()), _operator_directory(environment, cache)
-    answers = find.Answers(directory / "versions.json")
-    there, reasons = find.installed(OPERATOR_TOOLS, pins, environment, answers, running)
-    there |= find.cached(reasons, pins, directory / pins.key)
-    return there, {tool: tried for tool, tried in reasons.items() if tool not in there}
+    return _found(OPERATOR_TOOLS, pins, directory, environment, running)
 
 
 def provide_operator(
@@ -223,6 +219,37 @@ def provide_operator(
     pins, directory = OperatorPins(Platform.here()), _operator_directory(environment, cache)
     make = _Make(pins, directory, environment, Origins(), progress, lambda: None, patience_seconds)
     return make.rest(OPERATOR_TOOLS, *found, whose, [_GO, "leave v1 out of `gpuAddons.trainers`"])
+
+
+def provide_prometheus(
+    *,
+    progress: Callable[[str], None],
+    environment: Mapping[str, str] = os.environ,
+    cache: Path | None = None,
+    patience_seconds: float = 0.0,
+) -> Mapping[str, Binary]:
+    """Prometheus and promtool, found or built, as :func:`provide_volcano` does.
+
+    Raises:
+        Unavailable: they cannot be had.
+    """
+    pins, directory = PrometheusPins(Platform.here()), (cache or paths.cache(environment)) / "prometheus"
+    found = _found(PROMETHEUS_TOOLS, pins, directory, environment)
+    make = _Make(pins, directory, environment, Origins(), progress, lambda: None, patience_seconds)
+    return make.rest(PROMETHEUS_TOOLS, *found, "What is monitored", [_GO, "put the programs of Prometheus 3 on PATH"])
+
+
+def _found(
+    tools: Sequence[str],
+    pins: Release,
+    directory: Path,
+    environment: Mapping[str, str],
+    running: Mapping[str, Path] | None = None,
+) -> tuple[dict[str, Binary], dict[str, list[str]]]:
+    """Those of the tools that are on this machine, and why each other one is not taken."""
+    there, reasons = find.installed(tools, pins, environment, find.Answers(directory / "versions.json"), running)
+    there |= find.cached(reasons, pins, directory / pins.key)
+    return there, {tool: tried for tool, tried in reasons.items() if tool not in there}
 
 
 def _unless_off(variable: str, environment: Mapping[str, str], tools: Sequence[str], whose: str) -> None:

@@ -6,7 +6,14 @@ import sys
 import threading
 import time
 
-from trainium_eks.local.toolchain import Binary, Unavailable, provide, provide_operator, provide_volcano
+from trainium_eks.local.toolchain import (
+    Binary,
+    Unavailable,
+    provide,
+    provide_operator,
+    provide_prometheus,
+    provide_volcano,
+)
 from trainium_eks.model.versions import KUBERNETES
 
 
@@ -28,6 +35,9 @@ def main() -> int:
         action="store_true",
         help="also Kubeflow's Training Operator, which only stacks with GPU nodes run",
     )
+    parser.add_argument(
+        "--prometheus", action="store_true", help="also Prometheus and promtool, which the tests of dashboards run"
+    )
     asked = parser.parse_args()
     minor = asked.kubernetes
     if not re.fullmatch(r"1\.\d+", minor):
@@ -37,6 +47,8 @@ def main() -> int:
         binaries, why_no_volcano = _provided(minor)
         if asked.training_operator:
             binaries += provide_operator(progress=_say).values()
+        if asked.prometheus:
+            binaries += provide_prometheus(progress=_say).values()
     except Unavailable as error:
         if asked.attempt:
             return 0

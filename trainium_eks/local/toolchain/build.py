@@ -1,5 +1,5 @@
-"""Building from Go modules: those that ``go.mod`` beside this file pins, and those of ``volcano`` and
-``training_operator``.
+"""Building from Go modules: those that ``go.mod`` beside this file pins, and those of ``volcano``,
+``training_operator`` and ``prometheus``.
 
 Go checks every module against ``go.sum``. Its caches are the user's own (``GOCACHE``, ``GOMODCACHE``), so that a
 build that was killed goes on where it was.
@@ -19,10 +19,12 @@ from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINOR,
     HELM,
     KUBERNETES_RELEASES,
+    PROMETHEUS,
     TRAINING_OPERATOR,
     VOLCANO,
     OperatorPins,
     Pins,
+    PrometheusPins,
     Release,
     VolcanoPins,
 )
@@ -39,16 +41,19 @@ PACKAGES = {
     "vc-scheduler": "volcano.sh/volcano/cmd/scheduler",
     "vc-controller-manager": "volcano.sh/volcano/cmd/controller-manager",
     "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1",
+    "prometheus": "github.com/prometheus/prometheus/cmd/prometheus",
+    "promtool": "github.com/prometheus/prometheus/cmd/promtool",
 }
 
 _MODULES = {
     "kubernetes": Path(__file__).parent,
     "volcano": go_command.VOLCANO_MODULE,
     "training-operator": go_command.OPERATOR_MODULE,
+    "prometheus": go_command.PROMETHEUS_MODULE,
 }
 _OLDEST_GO = (1, 21)
 """The first that fetches a newer one by itself."""
-_COMPUTING_MINUTES = {"kubernetes": 14, "volcano": 9, "training-operator": 5}
+_COMPUTING_MINUTES = {"kubernetes": 14, "volcano": 9, "training-operator": 5, "prometheus": 5}
 """Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano and the Training
 Operator take a third of it after Kubernetes: their go.mod have the same libraries."""
 
@@ -119,7 +124,7 @@ def build(
     elif release == "training-operator":
         complete_operator(module / "operator", scratch, ours)
     builder = _Builder(go, module, ours, Throttle(progress))
-    builder.build(tools, link_flags(pins), _COMPUTING_MINUTES[release])
+    builder.build(tools, pins, _COMPUTING_MINUTES[release])
     files = {tool: module / "out" / _file_name(PACKAGES[tool]) for tool in tools}
     missing = [tool for tool, file in files.items() if not file.is_file()]
     if missing:
@@ -193,13 +198,23 @@ def operator_source(scratch: Path, environment: Mapping[str, str]) -> Path:
 def _release_name(pins: Release) -> str:
     if isinstance(pins, VolcanoPins):
         return "volcano"
+    if isinstance(pins, PrometheusPins):
+        return "prometheus"
     return "training-operator" if isinstance(pins, OperatorPins) else "kubernetes"
+
+
+def tags(pins: Release) -> list[str]:
+    """Build tags, as arguments of go. Of Prometheus' service discoveries, those for files and Kubernetes are enough:
+    the others bring the SDKs of twenty clouds."""
+    return ["-tags=remove_all_sd,enable_kubernetes_sd"] if isinstance(pins, PrometheusPins) else []
 
 
 def link_flags(pins: Release) -> str:
     """What the projects' own builds write into their binaries: the version that they answer with."""
     if isinstance(pins, OperatorPins):
         return "-s -w"
+    if isinstance(pins, PrometheusPins):
+        return f"-s -w -X github.com/prometheus/common/version.Version={PROMETHEUS}"
     if not isinstance(pins, Pins):
         return f"-s -w -X volcano.sh/volcano/pkg/version.Version=v{VOLCANO}"
     major, minor = pins.minor.split(".")
@@ -222,7 +237,7 @@ class _Builder:
         self._environment = environment
         self._throttle = throttle
 
-    def build(self, tools: Sequence[str], flags: str, computing_minutes: int) -> None:
+    def build(self, tools: Sequence[str], pins: Release, computing_minutes: int) -> None:
         release = self._release()
         packages = [PACKAGES[tool] for tool in tools]
         cores = os.cpu_count() or 1
@@ -233,16 +248,16 @@ class _Builder:
         )
         modules = sum(1 for line in (self._module / "go.mod").read_text().splitlines() if "// indirect" in line)
         needed = self._run(
-            ["list", "-mod=readonly", "-deps", *packages],
+            ["list", "-mod=readonly", *tags(pins), "-deps", *packages],
             lambda counts: f"building: {counts.modules} of at most {modules} modules downloaded",
         ).packages
         self._throttle.now(f"building: has the sources, compiling at most {needed} packages")
         self._run(
             [
-                *("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false"),
+                *("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", *tags(pins)),
                 # Nobody debugs these; leaving that out saves a tenth of the time.
                 "-gcflags=all=-dwarf=false",
-                *("-ldflags", flags, "-o", f"out{os.sep}", *packages),
+                *("-ldflags", link_flags(pins), "-o", f"out{os.sep}", *packages),
             ],
             lambda counts: f"building: {counts.packages} of at most {needed} packages compiled",
         )

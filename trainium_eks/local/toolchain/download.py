@@ -26,6 +26,7 @@ from trainium_eks.local.toolchain.tools import (
     HELM,
     KWOK_IMAGE_DIGEST,
     OPERATOR_TOOLS,
+    PROMETHEUS_TOOLS,
     VOLCANO_IMAGE_DIGESTS,
     VOLCANO_TOOLS,
     Pins,
@@ -114,7 +115,7 @@ def source(tool: str, pins: Release, origins: Origins) -> File | Image | str:
     """Where a tool is published, or why it is not."""
     version, system, architecture = pins.version(tool), pins.platform.system, pins.platform.architecture
     where = str(pins.platform)
-    if tool in OPERATOR_TOOLS:
+    if tool in (*OPERATOR_TOOLS, *PROMETHEUS_TOOLS):
         # Its image's program looks for its certificates in a directory of the whole machine (build.py).
         return "there is none; it is built"
     if version is None:

@@ -14,6 +14,9 @@ VOLCANO_MODULE = Path(__file__).parent / "volcano"
 OPERATOR_MODULE = Path(__file__).parent / "training_operator"
 """The same for Kubeflow's Training Operator."""
 
+PROMETHEUS_MODULE = Path(__file__).parent / "prometheus"
+"""Prometheus' ``go.mod`` and ``go.sum``."""
+
 _SHOWN_LINES = 12
 
 _HINTS = (

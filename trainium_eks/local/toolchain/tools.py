@@ -45,6 +45,12 @@ TRAINING_OPERATOR = "1.9.3"
 OPERATOR_TOOLS = ("training-operator",)
 """What runs PyTorchJobs, for stacks that install it."""
 
+PROMETHEUS = "3.13.5"
+"""The newest whose libraries are those of Kubernetes 1.35: 3.15 and later have Kubernetes 1.37's."""
+
+PROMETHEUS_TOOLS = ("prometheus", "promtool")
+"""What the tests of dashboards, recording rules and alerts run."""
+
 Origin = Literal["PATH", "KUBEBUILDER_ASSETS", "running", "cache", "download", "build"]
 
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -55,7 +61,7 @@ class Binary:
     """A tool that can be run."""
 
     name: str
-    """One of :data:`TOOLS`, :data:`VOLCANO_TOOLS` or :data:`OPERATOR_TOOLS`."""
+    """One of :data:`TOOLS`, :data:`VOLCANO_TOOLS`, :data:`OPERATOR_TOOLS` or :data:`PROMETHEUS_TOOLS`."""
     path: Path
     """Absolute."""
     origin: Origin
@@ -145,6 +151,26 @@ class OperatorPins:
         """See :class:`Release`."""
         fits = tool in OPERATOR_TOOLS and version == TRAINING_OPERATOR
         return "" if fits else f"must be {TRAINING_OPERATOR}, as the stacks install"
+
+
+@dataclass(frozen=True)
+class PrometheusPins:
+    """The version of Prometheus and promtool."""
+
+    platform: Platform
+
+    @property
+    def key(self) -> str:
+        """See :class:`Release`."""
+        return f"prometheus-{PROMETHEUS}_{self.platform}"
+
+    def version(self, tool: str) -> str | None:
+        """See :class:`Release`."""
+        return PROMETHEUS if tool in PROMETHEUS_TOOLS else None
+
+    def misfit(self, tool: str, version: str) -> str:
+        """See :class:`Release`. 2 parses rule files and queries otherwise, and its API has no ``parse_query``."""
+        return "" if tool in PROMETHEUS_TOOLS and parsed(version)[0] == 3 else "must be 3"
 
 
 @dataclass(frozen=True)
