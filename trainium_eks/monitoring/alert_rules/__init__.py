@@ -1,0 +1,1 @@
+"""The alerts, by what they are about."""
