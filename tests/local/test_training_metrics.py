@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_text import Sample, parse
@@ -15,6 +16,7 @@ from trainium_eks.local.control_plane import ports
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.local.pods.network import SHARED_ADDRESS
 from trainium_eks.local.pods.plan import Isolation
 from trainium_eks.model.instances import CATALOGUE
 
@@ -28,9 +30,9 @@ def pods(api: Api) -> Iterator[Pods]:
         yield found
 
 
-def _submit(pods: Pods, name: str, port: int) -> str:
+def _submit(pods: Pods, name: str, port: int, output: Path) -> None:
     """The pod of a job of one node, as Volcano's controllers make it of the job's template."""
-    arguments = ("--steps", "2000", "--output", "/tmp/out")
+    arguments = ("--steps", "2000", "--output", str(output))
     wanted = job(
         NODE,
         name=name,
@@ -49,29 +51,31 @@ def _submit(pods: Pods, name: str, port: int) -> str:
     pod = copy.deepcopy(task["template"])
     pod["metadata"] |= {"name": name, "namespace": pods.namespace}
     pods.api.create({"apiVersion": "v1", "kind": "Pod", **pod})
-    return name
 
 
-def _scraped(pods: Pods, name: str) -> dict[str, Sample]:
-    """By what a PodMonitor goes by: the label, the port's name and the pod's address."""
+def _scraped(pods: Pods, name: str, *, apart: bool) -> dict[str, Sample]:
+    """By what a PodMonitor goes by: the label, the port's name and the pod's address, unless it is this machine's."""
     pod = pods.running(name)
     assert pod["metadata"]["labels"]["trainium-eks/metrics"] == "true"
     [port] = [x["containerPort"] for x in pod["spec"]["containers"][0]["ports"] if x["name"] == "trn-metrics"]
     pods.said(name, '"step": 2,')
-    address = f"http://{pod['status']['podIP']}:{port}/metrics"
+    host = pod["status"]["podIP"] if apart else SHARED_ADDRESS
+    address = f"http://{host}:{port}/metrics"
     return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))
 
 
-def test_each_running_job_is_scraped_at_its_address(pods: Pods, paths: Paths) -> None:
+def test_each_running_job_is_scraped_at_its_address(pods: Pods, paths: Paths, tmp_path: Path) -> None:
     chosen = Chosen.load(paths.pods)
     assert chosen is not None
     apart = chosen.isolation is Isolation.NET
-    names = [_submit(pods, name, 9600 if apart else ports.free_port(set())) for name in ("one", "two")]
-    before = {name: _scraped(pods, name) for name in names}
+    names = ("one", "two")
+    for name in names:
+        _submit(pods, name, 9600 if apart else ports.free_port(set()), tmp_path / name)
+    before = {name: _scraped(pods, name, apart=apart) for name in names}
     for name, found in before.items():
         assert found["trn_training_info"].labels["world_size"] == "2"
         assert found["trn_training_started_timestamp_seconds"].value == pytest.approx(time.time(), abs=120)
-        after = _scraped(pods, name)
+        after = _scraped(pods, name, apart=apart)
         for counter in ("trn_training_step", "trn_training_examples_total", "trn_training_productive_seconds_total"):
             assert after[counter].value > found[counter].value, counter
         assert "no metrics of this training" not in pods.log(name)
