@@ -74,7 +74,10 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on, over restarts too, until the job ends.")
     ] = False,
-    since: Annotated[str | None, typer.Option("--since", help="Only the last 90s, 10m, 2h, ...")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Of the last 90s, 10m, 2h, or from a time on; also of pods that are gone."),
+    ] = None,
     tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only the last lines of each node.")] = None,
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
@@ -82,7 +85,8 @@ def logs(
     *,
     seat: Seat,
 ) -> None:
-    """Show what a job prints: rank 0, another rank, or all.
+    """Show what a job prints: rank 0, another rank, or all. With --since also what pods printed that are gone, of a job
+    that was removed, too.
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """

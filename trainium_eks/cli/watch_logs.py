@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.cli import output, watch_read
@@ -63,9 +64,9 @@ class Shown:
 class Printer:
     """Writes lines: as they are for one pod, with the node before them for several, as JSON where it is asked for."""
 
-    def __init__(self, seat: Seat, wanted: Wanted) -> None:
+    def __init__(self, seat: Seat, wanted: Wanted, *, several: bool = True) -> None:
         self._seat = seat
-        self._several = wanted.pods is None or len(wanted.pods) > 1
+        self._several = several and (wanted.pods is None or len(wanted.pods) > 1)
         self._width = len(str(max(wanted.places.values(), default=0)))
         plain = seat.no_color or os.environ.get("NO_COLOR") or not sys.stdout.isatty()
         self._colored = not plain
@@ -94,7 +95,16 @@ def run(seat: Seat, name: str, options: LogOptions) -> int:
     """Shows the logs of a job; the exit code: that of showing them, or with ``follow`` 0 only when the job succeeds."""
 
     def work(session: Session) -> int:
-        job = watch_read.find(session, name)
+        from trainium_eks.cli import watch_kept
+
+        if options.since is not None and not options.follow and not options.previous:
+            return watch_kept.run(session, seat, name, options)
+        found = watch_read.jobs(session)
+        job = watch_read.named(found, name)
+        if job is None:
+            failure = watch_read.no_such(session, name, found)
+            offer = f". What a removed job wrote: trn logs {name} --since 24h" if watch_kept.keeps(session) else ""
+            raise Failure(failure.code, f"{failure.title}{offer}")
         wanted = choose(job, options)
         printer = Printer(seat, wanted)
         if options.follow:
@@ -112,11 +122,7 @@ def choose(job: WatchedJob, options: LogOptions) -> Wanted:
     Raises:
         Failure: options that contradict each other or the job.
     """
-    chosen = [each for each, given in (("--rank", options.rank), ("--node", options.node)) if given is not None]
-    if options.everything:
-        chosen.append("--all")
-    if len(chosen) > 1:
-        raise Failure(WRONG_USAGE, f"give one of {' and '.join(chosen)}")
+    check_choice(options)
     if options.previous and options.follow:
         raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
     query = _query(options)
@@ -129,6 +135,19 @@ def choose(job: WatchedJob, options: LogOptions) -> Wanted:
         return Wanted(tuple(names), places, None, query)
     place, local_rank = _place(job, options, len(names))
     return Wanted((names[place],), places, local_rank, query)
+
+
+def check_choice(options: LogOptions) -> None:
+    """That one of the options which choose whose lines are shown is given, or none.
+
+    Raises:
+        Failure: more than one is.
+    """
+    chosen = [each for each, given in (("--rank", options.rank), ("--node", options.node)) if given is not None]
+    if options.everything:
+        chosen.append("--all")
+    if len(chosen) > 1:
+        raise Failure(WRONG_USAGE, f"give one of {' and '.join(chosen)}")
 
 
 def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int | None]:
@@ -152,15 +171,33 @@ def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int |
 def _query(options: LogOptions) -> dict[str, str]:
     query = {"timestamps": "true"}
     if options.since is not None:
-        since = seconds(options.since)
-        if not since:
-            raise Failure(WRONG_USAGE, f"--since {options.since}: give a time such as 90s, 10m or 2h")
-        query["sinceSeconds"] = str(since)
+        ago = seconds(options.since)
+        query |= {"sinceSeconds": str(ago)} if ago else {"sinceTime": f"{since_of(options):%Y-%m-%dT%H:%M:%SZ}"}
     if options.tail is not None:
         query["tailLines"] = str(options.tail)
     if options.previous:
         query["previous"] = "true"
     return query
+
+
+def since_of(options: LogOptions) -> datetime:
+    """When ``--since`` begins, UTC.
+
+    Raises:
+        Failure: it is neither a duration nor a time.
+    """
+    text = options.since or ""
+    ago = seconds(text)
+    if ago:
+        return watch_read.now() - timedelta(seconds=ago)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        title = f"--since {text}: give a time such as 90s, 10m or 2h, or when it was: 2026-11-22T05:30:00Z"
+        raise Failure(WRONG_USAGE, title)
+    return at.astimezone(UTC)
 
 
 def targets(pods: Sequence[Object], wanted: Wanted) -> list[Object]:
@@ -174,7 +211,18 @@ def _once(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -
     chosen = targets(there, wanted)
     pods = [pod for pod in chosen if has_begun(pod)]
     if not pods:
-        raise Failure(FAILED, _no_log(session, job, chosen, there))
+        raise Failure(FAILED, no_log(session, job, chosen, there))
+    answers, troubles = read_all(session, wanted, pods)
+    lines = heapq.merge(*answers, key=lambda each: each.line.stamp)
+    printer.write(each for each in lines if each.line.is_of(wanted.local_rank))
+    if troubles and not any(answers):
+        raise Failure(FAILED, troubles[0])
+    complain(troubles)
+    return 0
+
+
+def read_all(session: Session, wanted: Wanted, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
+    """The lines of each pod, those of all its ranks, and why some could not be read."""
     from trainium_eks.local.objects.api import ApiError
 
     def read(pod: Object) -> tuple[list[Shown], str]:
@@ -184,17 +232,17 @@ def _once(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -
         except ApiError as error:
             return [], _why_none(pod, wanted, error)
         lines = (parse(line) for line in text.splitlines())
-        return [Shown(name_of(pod), place, line) for line in lines if line.is_of(wanted.local_rank)], ""
+        return [Shown(name_of(pod), place, line) for line in lines], ""
 
     with ThreadPoolExecutor(watch_read.THREADS) as pool:
         answers = [*pool.map(read, pods)]
-    printer.write(heapq.merge(*(lines for lines, _ in answers), key=lambda each: each.line.stamp))
-    troubles = list(dict.fromkeys(trouble for _, trouble in answers if trouble))
-    if troubles and not any(lines for lines, _ in answers):
-        raise Failure(FAILED, troubles[0])
+    return [lines for lines, _ in answers], list(dict.fromkeys(trouble for _, trouble in answers if trouble))
+
+
+def complain(troubles: Iterable[str]) -> None:
+    """Says what could not be read, beside what could."""
     for trouble in troubles:
         sys.stderr.write(f"{trouble}\n")
-    return 0
 
 
 def _of(pod: Object, query: dict[str, str]) -> dict[str, str]:
@@ -209,14 +257,22 @@ def has_begun(pod: Object) -> bool:
     return any("running" in state or "terminated" in state for state in (each.get("state") or {} for each in statuses))
 
 
-def _no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
-    if job.ended is not None and not chosen and there:
-        return f"{job.name} is {job.state.lower()}: that pod is gone; what is left: trn logs {job.name} --all"
+def no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
+    """Why there is no log, and where else to look."""
     if job.ended is not None and not chosen:
-        return (
-            f"{job.name} is {job.state.lower()}: the pods are gone, and their logs too; what it wrote is on the volume"
-        )
+        return f"{job.name} is {job.state.lower()}: {_gone(session, job, there)}"
     return f"{job.name} has no log yet: {waiting_for(session, job) or 'its containers are being made'}"
+
+
+def _gone(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
+    from trainium_eks.cli import watch_kept
+
+    which = "that pod is gone" if there else "the pods are gone"
+    left = f"what is left: trn logs {job.name} --all" if there else "what it wrote is on the volume"
+    if watch_kept.keeps(session):
+        since = f"{job.created.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{which}; what was written since its beginning is kept: trn logs {job.name} --since {since}"
+    return f"{which}, and the log too (observability.logs of the stack's config would keep it); {left}"
 
 
 def waiting_for(session: Session, job: WatchedJob) -> str:

@@ -84,13 +84,23 @@ def find(session: Session, name: str) -> WatchedJob:
         LocalError: the API server cannot be reached.
     """
     found = jobs(session)
-    for job in found:
-        if job.name == name:
-            return job
+    job = named(found, name)
+    if job is None:
+        raise no_such(session, name, found)
+    return job
+
+
+def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
+    """The job of that name."""
+    return next((job for job in found if job.name == name), None)
+
+
+def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> Failure:
+    """What to say where there is no job of that name."""
     names = [job.name for job in found]
     near = nearest(name, names)
     meant = f"did you mean {near}?" if near else f"there {_are(names)}; `trn jobs` lists them"
-    raise Failure(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+    return Failure(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
 
 
 def _are(names: Sequence[str]) -> str:

@@ -140,11 +140,19 @@ class Aws:
             )
 
 
-def client(service: str, region: str) -> Any:
-    """A client of boto3, which loads slowly and is not needed for a local cloud."""
-    import boto3  # type: ignore[import-untyped]
+def client(service: str, region: str, attempts: int | None = None) -> Any:
+    """A client of boto3, which loads slowly and is not needed for a local cloud.
 
-    return boto3.client(service, region_name=region)
+    Args:
+        service: of AWS.
+        region: of AWS.
+        attempts: of each request, further apart each time; None for boto3's own number.
+    """
+    import boto3  # type: ignore[import-untyped]
+    from botocore.config import Config  # type: ignore[import-untyped]
+
+    retries = {"mode": "standard", **({"total_max_attempts": attempts} if attempts else {})}
+    return boto3.client(service, region_name=region, config=Config(retries=retries))
 
 
 @contextmanager

@@ -80,6 +80,11 @@ class Paths:
         return self.root / "pods"
 
     @property
+    def kept(self) -> Path:
+        """What pods wrote that are gone; see :mod:`trainium_eks.local.pods.kept`."""
+        return self.root / "kept"
+
+    @property
     def claims(self) -> Path:
         """Content of the volumes that pods claim: a directory for each namespace, with one for each claim."""
         return self.root / "claims"

@@ -113,6 +113,9 @@ class StackOutputs(Shape):
     """Entries by which the config adds to or changes the catalogue of instance types."""
     training: TrainingConfig = TrainingConfig()
     """What is known of jobs before they run: the size of a checkpoint, and how often nodes fail."""
+    log_group: str | None = None
+    """CloudWatch log group of the containers' logs, whose streams are ``<namespace>/<pod>/<container>``; null where the
+    stack keeps none."""
     hourly_usd: float
     """Estimated cost an hour at desired sizes, USD; what has no known price is left out."""
 

@@ -174,14 +174,16 @@ def test_a_job_that_waits_has_no_log_and_says_why(call: Call) -> None:
 def test_a_job_whose_pods_are_gone_says_so(call: Call) -> None:
     code, out = call("logs", "run")
     assert code == 1
-    assert "run is aborted: the pods are gone, and their logs too" in out
+    assert "run is aborted: the pods are gone, and the log too (observability.logs of the stack's config" in out
+    assert "what it wrote is on the volume" in out
 
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])
 def test_a_job_with_other_pods_left_says_how_to_read_them(call: Call, api: StubApi) -> None:
     code, out = call("logs", "run")
     assert code == 1
-    assert "run is failed: that pod is gone; what is left: " in out
+    assert "run is failed: that pod is gone, and the log too" in out
+    assert "what is left: " in out
     assert "trn logs run --all" in out
 
 

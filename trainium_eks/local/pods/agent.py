@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from trainium_eks.local.control_plane import kubelet, processes
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import gateway, hosts, images, isolation, network
+from trainium_eks.local.pods import gateway, hosts, images, isolation, kept, network
 from trainium_eks.local.pods.api_client import ApiClient, Refused
 from trainium_eks.local.pods.gateway import Gateway
 from trainium_eks.local.pods.hosts import Host
@@ -64,6 +64,7 @@ class Agent:
         self._services: dict[str, Body] = {}
         self._shims = shims(paths)
         self._hosts_due = False
+        self._prune_due = False
         self.network_pid = 0
         self.api_server = self._server = server
         self._gateway: Gateway | None = None
@@ -192,9 +193,23 @@ class Agent:
             then()
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """The pod is gone, and nothing of it runs: its directory goes, and its logs are kept."""
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
+        self._clear(self.directory(uid))
+
+    def _clear(self, directory: PodDirectory) -> None:
+        kept.keep(directory, self._paths.kept)
+        shutil.rmtree(directory.path, ignore_errors=True)
+        if not self._prune_due:
+            # A gang that goes is looked after once.
+            self._prune_due = True
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._prune)
+
+    def _prune(self) -> None:
+        self._prune_due = False
+        with contextlib.suppress(OSError):
+            kept.prune(self._paths.kept)
 
     # --- Running --------------------------------------------------------------------------------------------------
 
@@ -304,7 +319,7 @@ class Agent:
             self._shims.pop(uid).signal(signal.SIGTERM)
         for each in self._paths.pods.iterdir():
             if (each / "plan.json").exists() and each.name not in there and each.name not in self._workers:
-                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, shutil.rmtree, each, True)
+                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._clear, PodDirectory(each))
 
     async def _watch_services(self) -> None:
         async for known, events in rounds(self.client, "/api/v1/services", {}):

@@ -52,5 +52,5 @@ class Surroundings(Protocol):
         ...
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """The pod is gone, and nothing of it runs: its directory goes, and its logs are kept."""
         ...

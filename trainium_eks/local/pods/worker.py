@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -205,7 +204,6 @@ class Worker:
             self._shim.signal(signal.SIGTERM)
             return 0.1
         if self._gone:
-            shutil.rmtree(self._directory.path, ignore_errors=True)
             self._around.forget(self.pod["metadata"]["uid"])
             self._around.hosts_changed()
         return None
