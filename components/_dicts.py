@@ -82,10 +82,10 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool]
     release_version: NotRequired[str | None]
+    kubernetes_version: NotRequired[str]
     region: str
     cluster_name: str | pulumi.Output[str]
     cluster_security_group_id: str | pulumi.Output[str]
-    kubernetes_version: NotRequired[str]
     vpc_id: str | pulumi.Output[str]
     subnet_id: str | pulumi.Output[str]
     node_role_arn: NotRequired[str | pulumi.Output[str] | None]
@@ -336,6 +336,7 @@ class NodeGroupConfigDict(TypedDict):
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool]
     release_version: NotRequired[str | None]
+    kubernetes_version: NotRequired[str | None]
 
 
 class TrainiumClusterArgsDict(TypedDict):

@@ -384,7 +384,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             region=args.region,
             cluster_name=self.cluster_name,
             cluster_security_group_id=self.cluster_security_group_id,
-            kubernetes_version=args.kubernetes_version,
+            kubernetes_version=group_judge.version_of(group, args.kubernetes_version),
             vpc_id=args.vpc_id,
             subnet_id=args.subnet_ids_by_zone[zone],
             node_role_arn=self.node_role_arn,

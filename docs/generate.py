@@ -104,8 +104,11 @@ def _args(name: str) -> str:
         )
     model = getattr(components, f"{name}Args")
     section = next((base for base in model.__mro__[1:] if base.__name__ in SECTIONS), None)
+    own = model.__annotations__  # also a section's field that the component has in another way
     fields = {
-        key: field for key, field in model.model_fields.items() if section is None or key not in section.model_fields
+        key: field
+        for key, field in model.model_fields.items()
+        if section is None or key not in section.model_fields or key in own
     }
     table = _table(("Arg", "Type", "Default", "Description"), (_arg(key, field) for key, field in fields.items()))
     if section is None:

@@ -18,9 +18,6 @@ from trainium_eks.model.instances import EFA_RESOURCE, INSTANCE_TYPE_LABEL, NEUR
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.quantities import quantity
 
-OLDEST_KUBELET_MINORS = 3
-"""How many minors a kubelet may be behind its API server (Kubernetes' version skew policy)."""
-
 ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
 
@@ -52,7 +49,7 @@ def _kubelets(examined: Examined, major: int, own: int) -> Check:
         except ValueError:
             faults.append(f"{name_of(node)} says {version!r}")
             continue
-        if its_major != major or not own - OLDEST_KUBELET_MINORS <= its_minor <= own:
+        if its_major != major or not own - versions.OLDEST_NODES_BEHIND <= its_minor <= own:
             faults.append(f"{name_of(node)} runs {version}")
     shown = ", ".join(sorted(found))
     if not faults:

@@ -142,6 +142,9 @@ def prices(
 @app.command()
 def upgrade(
     to: Annotated[str, typer.Option("--to", metavar="VERSION", help="Kubernetes minor version: 1.36.")] = "",
+    keep_nodes: Annotated[
+        bool, typer.Option("--keep-nodes", help="With --to: accelerator nodes stay as they are; jobs run on.")
+    ] = False,
     ami: Annotated[
         str, typer.Option("--ami", metavar="RELEASE", help="AMI release of every accelerator group: 1.35.6-20260818.")
     ] = "",
@@ -175,7 +178,9 @@ def upgrade(
             raise typer.BadParameter("expected <name>=<value>", param_hint=option)
         return {name: value for name, _, value in split}
 
-    asked = Asked(to, ami, pairs(addon, "--addon"), pairs(sdk, "--sdk"))
+    if keep_nodes and not to:
+        raise typer.BadParameter("goes with --to", param_hint="--keep-nodes")
+    asked = Asked(to, ami, pairs(addon, "--addon"), pairs(sdk, "--sdk"), keep_nodes)
     options = command.UpgradeOptions(stack, asked, directory, write=write, as_json=as_json, no_color=no_color)
     raise typer.Exit(command.run(options))
 

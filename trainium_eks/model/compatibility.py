@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trainium_eks.model import training_images, versions
 from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.node_groups import version_of
 from trainium_eks.model.problems import Problem, join, join_key
 
 if TYPE_CHECKING:  # StackConfig's module asks this one
@@ -54,6 +55,13 @@ PAIRS: tuple[Pair, ...] = (
         "a release for another minor version",
         "refused",
         "EKS API, UpdateNodegroupVersion: releaseVersion is one of the version's",
+    ),
+    Pair(
+        "kubernetes-nodes",
+        ("Kubernetes", "Kubernetes of the nodes"),
+        "nodes that are newer than the control plane, or more than three minor versions older",
+        "refused",
+        "Kubernetes version skew policy; EKS user guide, Update a managed node group",
     ),
     Pair(
         "kubernetes-al2",
@@ -258,7 +266,7 @@ def _old_drivers(config: "StackConfig", catalogue: Catalogue) -> Iterator[Proble
                 "runtime that does not work with it: no job would find a device"
             )
             fix = f"or name an image of SDK 2.29 or earlier in `{_BASE_IMAGES}.{target}`"
-            good = versions.AMI_RELEASES.get(config.cluster.kubernetes_version)
+            good = versions.AMI_RELEASES.get(version_of(group, config.cluster.kubernetes_version))
             yield Problem(join(join("node_groups", index), "release_version"), reason, fix, value=release, good=good)
 
 

@@ -382,8 +382,9 @@ def _group_problems(config: StackConfig) -> list[Problem]:
             region=config.region,
             catalogue=types,
             vpc_cni_version=cni,
-            kubernetes_version=config.cluster.kubernetes_version,
+            kubernetes_version=node_groups.version_of(group, config.cluster.kubernetes_version),
         )
+        own += node_groups.version_problems(group, config.cluster.kubernetes_version)
         found += under(join("node_groups", index), own)
     return found
 

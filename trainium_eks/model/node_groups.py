@@ -87,6 +87,9 @@ class NodeGroupConfig(Shape):
     """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
     release_version: str | None = None
     """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
+    kubernetes_version: str | None = None
+    """Minor version of the nodes. Unset: the cluster's. The one before, or up to three before, keeps nodes and the jobs
+    on them while the control plane is upgraded."""
 
 
 def problems(
@@ -119,6 +122,25 @@ def problems(
     found += _hugepage_problems(group, instance)
     found += _release_problems(group, kubernetes_version)
     return found
+
+
+def version_of(group: NodeGroupConfig, cluster_version: str) -> str:
+    """The minor version of the group's nodes, in a cluster of that one."""
+    return cluster_version if group.kubernetes_version is None else group.kubernetes_version
+
+
+def version_problems(group: NodeGroupConfig, cluster_version: str) -> list[Problem]:
+    """Whether the cluster takes nodes of the group's version: no newer ones, and none too old."""
+    version = group.kubernetes_version
+    if version is None or cluster_version not in versions.KUBERNETES_STANDARD_SUPPORT:
+        return []
+    newest, behind = versions.minor(cluster_version), versions.OLDEST_NODES_BEHIND
+    allowed = tuple(f"1.{minor}" for minor in range(newest, newest - behind - 1, -1))
+    if version in allowed:
+        return []
+    reason = f"nodes run the cluster's version, {cluster_version}, or one at most {behind} minor versions before it"
+    fix = "or leave it out: the nodes then follow the cluster"
+    return [Problem("kubernetes_version", reason, fix, value=version, allowed=allowed, good=cluster_version)]
 
 
 def uses_local_disks(group: NodeGroupConfig, instance: InstanceType) -> bool:

@@ -6,6 +6,7 @@ None was run on a live account by the authors; how sure each is stands beside it
 
 import datetime
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -60,6 +61,37 @@ KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
 def minor(kubernetes_version: str) -> int:
     """The minor of a version: 35 of ``1.35``."""
     return int(kubernetes_version.split(".")[1])
+
+
+OLDEST_NODES_BEHIND = 3
+"""How many minor versions nodes may be behind their control plane (Kubernetes' version skew policy, from 1.28 on)."""
+
+
+def step_refusal(before: object, after: object, *, is_control_plane: bool = True) -> str:
+    """Why EKS refuses a change of the Kubernetes version in place (UpdateClusterVersion, UpdateNodegroupVersion), or
+    nothing: a control plane goes up one minor version at a time, and neither it nor its nodes ever go down.
+
+    Args:
+        before: ``1.35``; nothing is refused where either is no version that can be seen.
+        after: what is to be.
+        is_control_plane: false for a node group.
+    """
+    now, then = _numbers(before), _numbers(after)
+    if now is None or then is None:
+        return ""
+    if then < now:
+        return f"EKS never goes back from Kubernetes {before} to {after}: keep {before}"
+    major, minor = now
+    if is_control_plane and then > (major, minor + 1):
+        step = f"{major}.{minor + 1}"
+        return f"EKS goes from Kubernetes {before} to {after} one minor version at a time: {step} comes next"
+    return ""
+
+
+def _numbers(version: object) -> tuple[int, int] | None:
+    """``1.35`` as (1, 35); None for what is no version that can be seen."""
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version) if isinstance(version, str) else None
+    return (int(match[1]), int(match[2])) if match else None
 
 
 LUSTRE = "2.15"

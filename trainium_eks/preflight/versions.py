@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from trainium_eks.model.problems import config_set, join, join_key, nearest
-from trainium_eks.model.versions import minor
+from trainium_eks.model.versions import OLDEST_NODES_BEHIND, minor
 from trainium_eks.preflight.account import Account
 from trainium_eks.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.preflight.needs import Needs
@@ -102,7 +102,7 @@ class _Looked:
         return [
             f"{each['nodegroupName']} ({each['version']})"
             for each in groups
-            if each.get("version") and minor(wanted) - minor(each["version"]) > _MOST_SKEW
+            if each.get("version") and minor(wanted) - minor(each["version"]) > OLDEST_NODES_BEHIND
         ]
 
     def addon(self, name: str, version: str) -> Verdict:
@@ -124,7 +124,7 @@ class _Looked:
 
     def ami(self, type_: str, release: str) -> Verdict:
         """Whether the AMI of this release is published here."""
-        kubernetes = self._needs.kubernetes
+        kubernetes = release.rpartition(".")[0]  # the nodes' own, which may be older than the cluster's
         path = AMI_PATHS[type_]
         root = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{path}"
         arch, variant = path.split("/")
@@ -157,10 +157,6 @@ class _Looked:
             "ec2", "describe_images", Owners=["amazon"], Filters=by_name, IncludeDeprecated=True
         )["Images"]
         return bool(found)
-
-
-_MOST_SKEW = 3
-"""Minor versions that a kubelet may be behind its control plane (Kubernetes' version skew policy, from 1.28 on)."""
 
 
 def _status(version: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from trainium_eks.model import addon_records, training_images, versions
 from trainium_eks.model.compatibility import numbers
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.formats import warn
+from trainium_eks.model.node_groups import version_of
 from trainium_eks.model.problems import Problem, join, join_key, nearest
 
 VERSION = "cluster.kubernetes_version"
@@ -28,6 +29,8 @@ class Asked:
     """EKS add-on to its build."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Training target (``trn1``) to the image that its training images are built on: the Neuron SDK."""
+    keep_nodes: bool = False
+    """Whether accelerator nodes stay at the version that they have, and the jobs on them run on."""
 
     def __bool__(self) -> bool:
         return bool(self.kubernetes or self.ami or self.addons or self.images)
@@ -44,7 +47,7 @@ class Setting:
 
 def settings(config: StackConfig, asked: Asked) -> tuple[Setting, ...]:
     """The values that change, those that must go with a new Kubernetes version included; none that are so already."""
-    wanted = {each.path: each for each in (*_with_version(config, asked.kubernetes), *_named(config, asked))}
+    wanted = {each.path: each for each in (*_with_version(config, asked), *_named(config, asked))}
     there = _there(config)
     return tuple(each for each in wanted.values() if there.get(each.path) != each.value)
 
@@ -55,6 +58,7 @@ def _there(config: StackConfig) -> dict[str, str | None]:
     return {
         VERSION: config.cluster.kubernetes_version,
         **{_release_path(index): group.release_version for index, group in enumerate(config.node_groups)},
+        **{_version_path(index): group.kubernetes_version for index, group in enumerate(config.node_groups)},
         **{_addon_path(name): addon.version for name, addon in config.cluster.addons.items()},
         **{join_key(_IMAGES, target): image for target, image in images.items()},
     }
@@ -62,6 +66,10 @@ def _there(config: StackConfig) -> dict[str, str | None]:
 
 def _release_path(index: int) -> str:
     return f"{join('node_groups', index)}.release_version"
+
+
+def _version_path(index: int) -> str:
+    return f"{join('node_groups', index)}.kubernetes_version"
 
 
 def _addon_path(name: str) -> str:
@@ -89,12 +97,18 @@ def next_version(version: str) -> str:
     return later if later in versions.KUBERNETES_STANDARD_SUPPORT else ""
 
 
-def _with_version(config: StackConfig, to: str) -> Iterator[Setting]:
+def _with_version(config: StackConfig, asked: Asked) -> Iterator[Setting]:
+    to = asked.kubernetes
     if not to:
         return
     yield Setting(VERSION, to)
     release = versions.AMI_RELEASES.get(to)
     for index, group in enumerate(config.node_groups):
+        if asked.keep_nodes:
+            yield Setting(_version_path(index), version_of(group, config.cluster.kubernetes_version))
+            continue
+        if group.kubernetes_version is not None:
+            yield Setting(_version_path(index), to)
         if group.release_version is not None and release and not group.release_version.startswith(f"{to}."):
             yield Setting(_release_path(index), release)
     proxy = config.cluster.addons.get("kube-proxy")

@@ -64,6 +64,22 @@ def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
     assert data["kubernetes"] == [{"version": "1.36", "standardEnd": "2027-08-02", "extendedEnd": "2028-08-02"}]
 
 
+def test_nodes_are_kept_and_brought_later(trn: Run, copy: Path) -> None:
+    assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes", "--write").exit_code == 0
+    after = (copy / "Pulumi.dev.yaml").read_text()
+    assert after.count('      kubernetesVersion: "1.35"\n') == 2
+    code, data = _json(trn, copy, "--to", "1.36")
+    assert code == 0
+    assert {step["phase"] for step in data["steps"]} == {"node group"}
+    assert [each["path"] for each in data["settings"]] == [f"nodeGroups[{index}].kubernetesVersion" for index in (0, 1)]
+
+
+def test_a_capacity_block_does_not_stop_an_upgrade_that_keeps_its_nodes(trn: Run, copy: Path) -> None:
+    (copy / "Pulumi.dev.yaml").write_text(BLOCK)
+    assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
+    assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes").exit_code == 0
+
+
 def test_a_running_capacity_block_stops_it(trn: Run, copy: Path) -> None:
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     result = trn("upgrade", "--directory", copy, "--ami", "1.35.6-20260901", "--write")
@@ -101,8 +117,8 @@ def test_without_a_version_it_says_until_when_and_what_is_next(trn: Run, copy: P
     assert "--to 1.36 shows what the next version changes" in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x")])
-def test_a_pair_without_its_half_is_wrong_usage(trn: Run, copy: Path, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x"), ("--keep-nodes",)])
+def test_an_option_without_its_other_half_is_wrong_usage(trn: Run, copy: Path, arguments: tuple[str, ...]) -> None:
     assert trn("upgrade", "--directory", copy, *arguments).exit_code == 2
 
 

@@ -24,6 +24,10 @@ def addon(name: str, version: str) -> dict[str, Any]:
 CONFIGS: Mapping[str, tuple[dict[str, Any], str]] = {
     "kubernetes-support": ({"cluster": {"kubernetesVersion": "1.25"}}, "not a version that EKS runs"),
     "kubernetes-ami": ({"nodeGroups": [{**GROUP, "releaseVersion": "1.34.9-20260810"}]}, "a release for Kubernetes"),
+    "kubernetes-nodes": (
+        {"nodeGroups": [{**GROUP, "kubernetesVersion": "1.36"}]},
+        "nodes run the cluster's version, 1.35, or one at most 3 minor versions before it",
+    ),
     "kubernetes-al2": (
         {"instanceTypes": {"trn1.64xlarge": {"like": "trn1.32xlarge", "amiType": "AL2_x86_64_GPU"}}},
         "AL2_x86_64_GPU",

@@ -33,6 +33,7 @@ GROUP: dict[str, Any] = {
     "hugepages2Mi": 5,
     "installLustreClient": True,
     "releaseVersion": "1.35.3-20260709",
+    "kubernetesVersion": "1.35",
 }
 CPU_NODES = {"instanceType": "m6i.2xlarge", "minSize": 1, "maxSize": 2, "desiredSize": 2, "rootVolumeGib": 50}
 SUBNETS = [
@@ -398,6 +399,7 @@ BAD: list[tuple[str, Any]] = [
     ("nodeGroups[0].maxUnavailable", 0),
     ("nodeGroups[0].hugepages2Mi", -1),
     ("nodeGroups[0].releaseVersion", "latest"),
+    ("nodeGroups[0].kubernetesVersion", "1.36"),
     ("nodeGroups[0].capacity.id", "cr-1"),
     ("nodeGroups[0].capacity.zoneId", "use1-az1"),
     ("instanceTypes", {"trn3.48xlarge": {"like": "trn9.48xlarge"}}),

@@ -32,6 +32,23 @@ def test_what_is_pinned_for_the_old_version_goes_with_a_new_one() -> None:
     }
 
 
+def test_nodes_can_be_kept_and_be_brought_after_the_control_plane() -> None:
+    kept = {each.path: each.value for each in settings(PINNED, Asked("1.36", keep_nodes=True))}
+    assert kept == {
+        "cluster.kubernetes_version": "1.36",
+        "node_groups[0].kubernetes_version": "1.35",
+        "node_groups[1].kubernetes_version": "1.35",
+        "cluster.addons.kube-proxy.version": addon_records.KUBE_PROXY.version("1.36"),
+    }
+    halfway = config(
+        cluster={"kubernetesVersion": "1.36"},
+        nodeGroups=[{"name": "one", "instanceType": "trn1.32xlarge", "kubernetesVersion": "1.35"}],
+    )
+    brought = {each.path: each.value for each in settings(halfway, Asked("1.36"))}
+    assert brought == {"node_groups[0].kubernetes_version": "1.36"}
+    assert settings(halfway, Asked("1.36", keep_nodes=True)) == ()
+
+
 def test_what_is_asked_by_name_wins() -> None:
     asked = Asked("1.36", "1.36.2-20260901", {"kube-proxy": "v1.36.1-eksbuild.1"}, {"trn1": "a.io/b:1"})
     assert {each.path: each.value for each in settings(PINNED, asked)} == {

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging.changes import ResourceChange
 from trainium_eks.graph.resource_types import eks, replacements
+from trainium_eks.model.versions import step_refusal
 
 
 def refusals(
@@ -43,23 +44,11 @@ def _vpcs(graph: Graph, cluster: Resource) -> set[str]:
 
 
 def _version_refusal(change: ResourceChange) -> str:
-    """Why EKS refuses a change of the Kubernetes version in place (UpdateClusterVersion, UpdateNodegroupVersion): a
-    control plane goes up one minor version at a time, and neither it nor its nodes ever go down."""
     if change.resource.type not in (eks.CLUSTER.token, eks.NODE_GROUP.token):
         return ""
     found = next((path for path in change.paths if path.path == "version"), None)
-    before, after = (_minor(found.before), _minor(found.after)) if found else (None, None)
-    if found is None or before is None or after is None:
-        return ""
-    if after < before:
-        return f"EKS never goes back from Kubernetes {found.before} to {found.after}: keep {found.before}"
-    major, minor = before
-    if change.resource.type == eks.CLUSTER.token and after > (major, minor + 1):
-        step = f"{major}.{minor + 1}"
-        return (
-            f"EKS goes from Kubernetes {found.before} to {found.after} one minor version at a time: {step} comes next"
-        )
-    return ""
+    is_control_plane = change.resource.type == eks.CLUSTER.token
+    return step_refusal(found.before, found.after, is_control_plane=is_control_plane) if found else ""
 
 
 def _release_refusal(change: ResourceChange) -> str:
@@ -92,9 +81,3 @@ def _release(release: object) -> tuple[str, str] | None:
     """Minor version and day of an AMI release: ``1.35`` and ``20260818`` of ``1.35.6-20260818``."""
     match = re.fullmatch(r"([0-9]+\.[0-9]+)\.[0-9]+-([0-9]{8})", release) if isinstance(release, str) else None
     return (match[1], match[2]) if match else None
-
-
-def _minor(version: object) -> tuple[int, int] | None:
-    """``1.35`` as (1, 35); None for what is no version that can be seen."""
-    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version) if isinstance(version, str) else None
-    return (int(match[1]), int(match[2])) if match else None
