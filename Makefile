@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full mutants format docs golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants format docs golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ test-engine: $(VENV)/.dev $(VENV)/.policy ## Run the stack on a real Pulumi engi
 
 test-engine-full: $(VENV)/.dev ## The same, with one failure of each resource type (most of an hour)
 	@$(BIN)/pytest -n 2 --dist=load -m engine_full tests/engine $(ARGS)
+
+test-upgrade: $(VENV)/.dev ## Upgrade the local cloud by a minor version under a running gang (builds the older one first)
+	@$(BIN)/python -m trainium_eks.local.toolchain --kubernetes 1.34
+	@$(BIN)/pytest -n 0 -rsP tests/local/test_upgrade.py $(ARGS)
 
 mutants: $(VENV)/.dev ## Check that the tests notice each fault of tests/mutants (almost half an hour)
 	@$(BIN)/python tests/mutate.py $(ARGS)

@@ -60,13 +60,14 @@ list)
 build)
     exec >&2 # as go, which has its progress and its complaints there
     cp go.mod go.sum "$here/"
+    kubernetes=$(sed -n 's,.*k8s.io/kubernetes v\([0-9.]*\).*,\1,p' go.mod)
     [ ! -d apis ] || cp -r apis "$here/"
     FAKE_BUILD
     shift
     for package; do
         case "$package" in
         go.etcd.io/*) made=server answer='etcd Version: 3.6.5' ;;
-        k8s.io/kubernetes/*) made=${package##*/} answer='Kubernetes v1.35.4' ;;
+        k8s.io/kubernetes/*) made=${package##*/} answer="Kubernetes v$kubernetes" ;;
         sigs.k8s.io/kwok/*) made=kwok answer='kwok version v0.6.1 go1.25' ;;
         helm.sh/*) made=helm answer='v3.19.5' ;;
         volcano.sh/*) made=${package##*/} answer='Version: v1.15.0' ;;

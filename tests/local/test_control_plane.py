@@ -21,6 +21,7 @@ from local_project import ROOT
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
@@ -412,6 +413,21 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
 def test_a_server_of_another_minor_is_refused(own, binaries):
     with pytest.raises(LocalError, match=r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.34"):
         ControlPlane(own, binaries, kubernetes_minor="1.34").start()
+    assert pids(own) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
+        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
+    ],
+)
+def test_a_step_that_eks_refuses_is_refused(own, binaries, before, said):
+    own.root.mkdir(parents=True)
+    Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
+    with pytest.raises(LocalError, match=f"{said}. `trn local down`"):
+        ControlPlane(own, binaries).start()
     assert pids(own) == {}
 
 

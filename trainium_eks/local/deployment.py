@@ -17,7 +17,7 @@ from trainium_eks.graph.recording.project import load_project
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
+from trainium_eks.local.control_plane.control_plane import ControlPlane, Started, check_step
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
@@ -182,10 +182,10 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     reporter.phase("Reading the program")
     plan = record(asked.project, asked.stack, adjust=adjust)
     reporter.planned(plan)
-    minor = kubernetes_minor(plan)
+    minor, paths = kubernetes_minor(plan), Paths.of(asked.project, asked.stack)
+    check_step(paths, minor)  # before programs are built for nothing
     binaries = toolchain.provide(minor, progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
-    paths = Paths.of(asked.project, asked.stack)
     volcano = _volcano(plan, paths, reporter.phase)
     wants_operator = training_operator.is_wanted(plan)
     operator = Operator.provided(paths, reporter.phase, os.environ) if wants_operator else Operator()

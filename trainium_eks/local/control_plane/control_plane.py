@@ -1,7 +1,9 @@
 """A real Kubernetes control plane on this machine: etcd, API server, controller manager, scheduler, and kwok for nodes.
 
 Everything listens on loopback with the stack's own certificates. :meth:`ControlPlane.start` brings it from whatever
-state it is in to running: what runs as it should is left alone, all else is started or started anew.
+state it is in to running: what runs as it should is left alone, all else is started or started anew. With programs of
+the next minor version that is an upgrade, in the order of Kubernetes' version skew policy: the API server first, while
+controller manager and scheduler go on, then these; etcd, kwok and the pods' agent stay.
 """
 
 import shutil
@@ -19,7 +21,7 @@ from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import programs
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.versions import KUBERNETES, step_refusal
 
 READY_WITHIN_SECONDS = 120.0
 """How long a start may take: 10 s on two idle cores, much more where they are shared."""
@@ -31,6 +33,12 @@ _ATTEMPTS = 3
 
 # A program that does not know a flag ends within that; a cluster that was there before says nothing about it.
 _SETTLED_AFTER_SECONDS = 0.5
+
+# The others are clients of the API server, and wait for it while it is replaced.
+_SERVERS = ("etcd", "kube-apiserver")
+
+# An API server does not end while clients watch: for ten seconds and more nobody would be served. It holds no state.
+_WATCHED_SECONDS = 1.0
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -92,11 +100,13 @@ class ControlPlane:
             progress: told what is being done, a line each.
 
         Raises:
-            LocalError: the state cannot be written; a process ends at its start (which, how, the end of its log); the
-                API server is of another minor than asked for; or it takes too long. What was started is ended again.
+            LocalError: the state cannot be written; EKS would refuse the step from the version that ran last; a process
+                ends at its start (which, how, the end of its log); the API server is of another minor than asked for;
+                or it takes too long. What was started is ended again.
         """
         begun = time.monotonic()
         self._check_service_range()
+        check_step(self._paths, self._kubernetes_minor)
         for name in PROGRAMS:
             if not self._binaries[name].is_file():
                 raise LocalError(f"{name} cannot be started: there is no file {self._binaries[name]}.")
@@ -107,6 +117,7 @@ class ControlPlane:
             try:
                 attempted.run(moved)
                 version = self._checked_version()
+                self._remember()
                 break
             except _PortTakenError:
                 attempted.undo()
@@ -146,6 +157,13 @@ class ControlPlane:
                 f"{self._service_range}: EKS would replace the cluster. Run `trn local down`, then start again."
             )
 
+    def _remember(self) -> None:
+        """That a start came to its end, and with which Kubernetes."""
+        before = Settings.load(self._paths)
+        settings = before.completed(self._kubernetes_minor)
+        if settings != before:
+            settings.save(self._paths)
+
     def _checked_version(self) -> str:
         found = self.get("/version")
         # Cloud providers write "35+".
@@ -156,6 +174,16 @@ class ControlPlane:
                 f"{self._kubernetes_minor}. Remove it from PATH or KUBEBUILDER_ASSETS, or put the right version there."
             )
         return str(found["gitVersion"])
+
+
+def check_step(paths: Paths, kubernetes_minor: str) -> None:
+    """Whether the stack's cluster may become that minor version (``1.35``), as EKS judges it; any may be the first.
+
+    Raises:
+        LocalError: it skips one, or goes back.
+    """
+    if refusal := step_refusal(Settings.load(paths).kubernetes, kubernetes_minor):
+        raise LocalError(f"{refusal}. `trn local down` removes this stack, and the next `up` makes it anew.")
 
 
 class _PortTakenError(LocalError):
@@ -190,7 +218,9 @@ class _Start:
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
         wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
-        kept = self._stop_all_but(wanted)
+        kept, wrong = self._looked_over(wanted)
+        servers = [each for each in wrong if each.name in _SERVERS]
+        processes.stop_these(servers, timeout_seconds=_WATCHED_SECONDS)
         if not settings.is_complete and "etcd" not in kept:
             # A first start that was cut off: nothing in there is anybody's, and it may be half-made.
             self._remove_data()
@@ -198,11 +228,12 @@ class _Start:
         if missing:
             self._progress(f"Starting {', '.join(missing)}")
         # The API server waits for etcd by itself; the others give up where there is none.
-        for name in ("etcd", "kube-apiserver"):
+        for name in _SERVERS:
             if name in missing:
                 self._spawn(name, wanted[name])
         self._wait("the API server to be ready", lambda: _is_ready(self._paths, self._port), settings)
-        for name in ("kube-controller-manager", "kube-scheduler", "kwok", programs.AGENT):
+        for name in (each for each in wanted if each not in _SERVERS):
+            processes.stop_these(each for each in wrong if each.name == name)
             if name in missing:
                 if name == "kwok":
                     self._release_nodes()
@@ -214,8 +245,6 @@ class _Start:
             settings,
         )
         self._wait("the pods' agent to listen", lambda: not is_free(settings.ports[kubelet.PORT]), settings)
-        if not settings.is_complete:
-            settings.completed().save(self._paths)
 
     def undo(self) -> None:
         """Ends what this attempt started, last first."""
@@ -247,8 +276,9 @@ class _Start:
             settings.save(self._paths)
         return settings
 
-    def _stop_all_but(self, wanted: Mapping[str, list[str]]) -> set[str]:
-        """Ends processes of the control plane that do not run as they should; the names of those that do."""
+    def _looked_over(self, wanted: Mapping[str, list[str]]) -> tuple[set[str], list[Running]]:
+        """Names of the processes of the control plane that run as they should, and those that do not, in the order in
+        which to end them."""
         kept: dict[str, Running] = {}
         wrong = []
         for each in processes.running(self._paths):
@@ -258,8 +288,7 @@ class _Start:
                 kept[each.name] = each
             else:
                 wrong.append(each)
-        processes.stop_these(sorted(wrong, key=lambda each: processes.NAMES.index(each.name)))
-        return set(kept)
+        return set(kept), sorted(wrong, key=lambda each: processes.NAMES.index(each.name))
 
     def _remove_data(self) -> None:
         try:

@@ -45,6 +45,8 @@ class Settings:
     ports: Mapping[str, int] = field(default_factory=dict)
     service_range: str = ""
     """Addresses of services. They stay as long as the cluster: on EKS another range is another cluster."""
+    kubernetes: str = ""
+    """Minor version that the API server last ran at; empty before the first start, and in a file of before."""
     is_complete: bool = False
     """Whether a start ever came to its end: etcd's data is somebody's from then on."""
 
@@ -57,11 +59,12 @@ class Settings:
             ports = {name: known[name] for name in PORTS if name in known}  # a file of before had fewer
             complete = document["complete"]
             service_range = str(document.get("serviceRange", SERVICE_RANGE))  # a file of before had no other
+            kubernetes = str(document.get("kubernetes", ""))
         except (OSError, ValueError, KeyError, TypeError):
             return Settings()
         if not all(isinstance(port, int) and 0 < port < 65536 for port in ports.values()):
             return Settings()
-        return Settings(ports, service_range, complete is True)
+        return Settings(ports, service_range, kubernetes, complete is True)
 
     def save(self, paths: Paths) -> None:
         """Remembers it: all of it or nothing.
@@ -74,6 +77,7 @@ class Settings:
             document = {
                 "ports": dict(self.ports),
                 "serviceRange": self.service_range,
+                "kubernetes": self.kubernetes,
                 "complete": self.is_complete,
             }
             part.write_text(json.dumps(document, indent=2) + "\n")
@@ -81,9 +85,9 @@ class Settings:
         except OSError as error:
             raise unwritable(error, paths.settings) from error
 
-    def completed(self) -> "Settings":
-        """The same after a start that came to its end."""
-        return replace(self, is_complete=True)
+    def completed(self, kubernetes: str) -> "Settings":
+        """The same after a start that came to its end, with an API server of that minor version."""
+        return replace(self, kubernetes=kubernetes, is_complete=True)
 
     def settled(self, is_ours: Callable[[str, int], bool]) -> tuple["Settings", list[MovedPort]]:
         """These with a usable port for each of :data:`PORTS`.

@@ -32,7 +32,8 @@ from trainium_eks.local.toolchain import find
 from trainium_eks.local.toolchain.download import Origins
 from trainium_eks.local.toolchain.supply import Supply, is_offline
 from trainium_eks.local.toolchain.tools import (
-    BUILDABLE_MINOR,
+    BUILDABLE_MINORS,
+    CONTROL_PLANE,
     OPERATOR_TOOLS,
     PROMETHEUS_TOOLS,
     TOOLS,
@@ -137,15 +138,17 @@ def provide(
     pins = Pins(kubernetes_minor, Platform.here())
     directory = (cache or paths.cache(environment)) / "bin"
     there, reasons = find.installed(TOOLS, pins, environment, find.Answers(directory / "versions.json"))
-    there |= find.cached(reasons, pins, directory / pins.key)
-    missing = [tool for tool in TOOLS if tool not in there]
-    if missing:
-        supply = Supply(pins, directory, environment, origins or Origins(), progress)
-        made, refused = supply.make(missing)
-        there |= made
-        if refused:
-            tried = {tool: [*reasons[tool], *why] for tool, why in refused.items()}
-            raise Unavailable(tried, "The local cloud", _enabling(kubernetes_minor))
+    # The control plane first: without it nobody needs to wait for the rest.
+    for holder in dict.fromkeys(pins.holder(tool) for tool in (*CONTROL_PLANE, *TOOLS)):
+        held = [tool for tool in reasons if pins.holder(tool) == holder]
+        there |= find.cached(held, holder, directory / holder.key)
+        if missing := [tool for tool in held if tool not in there]:
+            supply = Supply(holder, directory, environment, origins or Origins(), progress)
+            made, refused = supply.make(missing)
+            there |= made
+            if refused:
+                tried = {tool: [*reasons[tool], *why] for tool, why in refused.items()}
+                raise Unavailable(tried, "The local cloud", _enabling(kubernetes_minor))
     return {tool: there[tool] for tool in TOOLS}
 
 
@@ -342,10 +345,10 @@ def _by_reason(reasons: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 def _enabling(minor: str) -> list[str]:
     ways = []
-    if minor == BUILDABLE_MINOR:
+    if minor in BUILDABLE_MINORS:
         ways.append(_GO)
     else:
-        ways.append(f"use Kubernetes {BUILDABLE_MINOR}, which can be built from source")
+        ways.append(f"use Kubernetes {' or '.join(BUILDABLE_MINORS)}, which can be built from source")
     ways.append("make dl.k8s.io, github.com, get.helm.sh and registry.k8s.io reachable (Linux)")
     ways.append("put the programs on PATH or name their directory in KUBEBUILDER_ASSETS")
     return ways

@@ -20,7 +20,11 @@ KUBERNETES_RELEASES = {"1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3"}
 """The release that is provided for each minor version."""
 
 BUILDABLE_MINOR = "1.35"
-"""The minor version whose modules ``go.mod`` pins. The others are only downloaded or found."""
+"""The minor version whose modules ``go.mod`` pins, with all the other tools."""
+
+BUILDABLE_MINORS = ("1.34", BUILDABLE_MINOR)
+"""Minor versions that can be built: of the older one only the control plane, to upgrade from. The others are only
+downloaded or found."""
 
 # The same as in go.mod; a test compares them.
 ETCD = "3.6.5"
@@ -181,6 +185,11 @@ class Pins:
     """``1.35``."""
     platform: Platform
 
+    def holder(self, tool: str) -> "Pins":
+        """Whose directory of the cache holds a tool. What is not of Kubernetes' control plane is the same for every
+        minor version and lies once, so that an upgrade of the control plane leaves etcd and kwok running."""
+        return self if tool in CONTROL_PLANE else Pins(BUILDABLE_MINOR, self.platform)
+
     def version(self, tool: str) -> str | None:
         """See :class:`Release`; None for a Kubernetes of which no release is known here."""
         others = {"etcd": ETCD, "helm": HELM, "kwok": KWOK}
@@ -189,8 +198,10 @@ class Pins:
     @property
     def key(self) -> str:
         """See :class:`Release`."""
-        kubernetes = KUBERNETES_RELEASES.get(self.minor, self.minor)
-        return f"kubernetes-{kubernetes}_etcd-{ETCD}_kwok-{KWOK}_helm-{HELM}_{self.platform}"
+        kubernetes = f"kubernetes-{KUBERNETES_RELEASES.get(self.minor, self.minor)}"
+        if self.minor != BUILDABLE_MINOR:
+            return f"{kubernetes}_{self.platform}"
+        return f"{kubernetes}_etcd-{ETCD}_kwok-{KWOK}_helm-{HELM}_{self.platform}"
 
     def misfit(self, tool: str, version: str) -> str:
         """See :class:`Release`."""

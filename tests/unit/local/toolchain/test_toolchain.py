@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, find, provide, tools
+from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, find, provide, tools
 from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.model import versions
 
@@ -105,8 +105,8 @@ def test_reason_for_a_skipped_test_is_one_line(tmp_path: Path) -> None:
 def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
     error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache", minor="1.36")
-    assert "build: only Kubernetes 1.35 can be built, not 1.36" in str(error)
-    assert "use Kubernetes 1.35" in str(error)
+    assert "build: only Kubernetes 1.34 and 1.35 can be built, not 1.36" in str(error)
+    assert "use Kubernetes 1.34 or 1.35, which can be built from source" in str(error)
     assert fakes.calls(tmp_path / "bin") == []
 
 
@@ -206,6 +206,16 @@ def test_go_mod_pins_the_same_versions(module: str, version: str) -> None:
 
 def test_the_stacks_own_kubernetes_can_be_built() -> None:
     assert versions.KUBERNETES == tools.BUILDABLE_MINOR
+    assert tools.BUILDABLE_MINORS[-1] == tools.BUILDABLE_MINOR
+
+
+@pytest.mark.parametrize("minor", tools.BUILDABLE_MINORS)
+def test_a_minor_is_built_from_modules_of_its_own_release(minor: str) -> None:
+    go_mod = (build.module_of(Pins(minor, LINUX)) / "go.mod").read_text()
+    release = tools.KUBERNETES_RELEASES[minor]
+    assert re.findall(r"^\tk8s\.io/kubernetes v(\S+)", go_mod, re.MULTILINE) == [release]
+    replaced = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v(\S+)", go_mod, re.MULTILINE))
+    assert replaced == {f"0.{release.removeprefix('1.')}"}
 
 
 def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lost() -> None:

@@ -7,14 +7,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, go_command, provide, store
+from trainium_eks.local.toolchain import TOOLS, Binary, Pins, Platform, Unavailable, build, go_command, provide, store
 from trainium_eks.local.toolchain.throttle import Throttle
+from trainium_eks.local.toolchain.tools import CONTROL_PLANE, KUBERNETES_RELEASES
 
 KEY = Pins("1.35", Platform.here()).key
 
@@ -51,6 +52,23 @@ def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path: P
     assert fakes.calls(tmp_path / "bin") == ["env", "list", "build"]
     assert there["etcd"].path == tmp_path / "cache" / "bin" / KEY / "etcd"
     assert scratch_of(tmp_path / "cache") == []
+
+
+def test_two_minors_have_a_control_plane_each_and_the_rest_together(tmp_path: Path) -> None:
+    fakes.go(tmp_path / "bin")
+
+    def provided(minor: str) -> Mapping[str, Binary]:
+        environment = offline(tmp_path / "bin")
+        return provide(minor, progress=lambda _: None, environment=environment, cache=tmp_path / "cache")
+
+    newer, older = provided("1.35"), provided("1.34")
+    assert {tool for tool in TOOLS if newer[tool].path != older[tool].path} == set(CONTROL_PLANE)
+    assert {older[tool].version for tool in CONTROL_PLANE} == {KUBERNETES_RELEASES["1.34"]}
+    assert {older[tool].origin for tool in CONTROL_PLANE} == {"build"}
+    line = (tmp_path / "bin" / "go.calls").read_text().splitlines()[-1]
+    assert "-X k8s.io/component-base/version.gitVersion=v1.34." in line
+    assert line.endswith(" ".join(build.PACKAGES[tool] for tool in CONTROL_PLANE))
+    assert {binary.origin for binary in provided("1.34").values()} == {"cache"}
 
 
 def test_only_what_is_missing_is_built(tmp_path: Path) -> None:
