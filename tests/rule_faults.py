@@ -634,7 +634,7 @@ KUBERNETES = [
         "enableNetworkPolicy",
         document("vpc-cni", "configurationValues", enableNetworkPolicy="false"),
     ),
-    fault("R56", "another team's namespace", "lustre-setup", tenant_by_quota, "R71"),
+    fault("R56", "another team's namespace", "lustre-setup", tenant_by_quota, "R71", "R78"),
     fault(
         "R57",
         "trusts EC2 too",
@@ -732,6 +732,14 @@ def two_of_one_kind(program: Program) -> None:
         program.add(name, "kubernetes:core/v1:ConfigMap", copy.deepcopy(metadata))
 
 
+NOBODY = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "nobody"}}}
+
+
+def asked_when(expression: str) -> Change:
+    """A condition of the policy of pods."""
+    return put("guard-pods", "spec.matchConditions", [{"name": "judged", "expression": expression}])
+
+
 ISOLATION = [
     fault("R70", "two config maps of one name", "ConfigMap training/team is mine", two_of_one_kind),
     fault("R70", "two releases of one name", "Release", second_of("volcano", "again", name="volcano")),
@@ -800,6 +808,33 @@ ISOLATION = [
     ),
     fault("R71", "a class that preempts", "preemptionPolicy", put("high", "preemptionPolicy", DROP)),
     fault("R71", "a class for all", "globalDefault", put("high", "globalDefault", True)),
+    fault("R78", "no policy of jobs", "CREATE and UPDATE of jobs.batch", drop("guard-batch")),
+    fault("R78", "no binding of deployments", "deployments.apps", drop("bound-deployments")),
+    fault("R78", "a policy of services that warns", "of services", put("bound-services", "spec.validationActions", [])),
+    fault("R78", "a policy of jobs that fails open", "jobs.batch", put("guard-batch", "spec.failurePolicy", "Ignore")),
+    fault(
+        "R78",
+        "services of any address",
+        "externalIPs of services",
+        put("guard-services", "spec.validations", [{"expression": "has(object.spec)"}]),
+    ),
+    fault(
+        "R78", "a policy for no namespace", "deployments.apps", put("bound-deployments", "spec.matchResources", NOBODY)
+    ),
+    fault("R78", "a condition that is never met", 'is "false"', asked_when("false")),
+    fault("R78", "creations that pass", "every creation", asked_when('request.operation == "UPDATE"')),
+    fault(
+        "R78",
+        "some creations that pass",
+        "every creation",
+        asked_when('request.operation == "CREATE" && object.metadata.name != "x"'),
+    ),
+    fault(
+        "R78",
+        "a policy that allows all",
+        "guard-services: spec.validations refuses nothing",
+        put("guard-services", "spec.validations", [{"expression": "true"}]),
+    ),
 ]
 
 HYGIENE = [
@@ -885,6 +920,14 @@ REACH = [
     fault("R73", "everybody", "trusts *", team_trusts("*"), "R57"),
     fault("R74", "another's identity", "impersonate", team_rule("users", "impersonate"), "R71"),
     fault("R74", "tokens", "serviceaccounts/token", team_rule("serviceaccounts/token", "create"), "R71"),
+    fault("R74", "any directory of a node", "create on persistentvolumes", team_rule("persistentvolumes", "create")),
+    fault("R74", "the kubelets", "nodes/proxy", team_rule("nodes/proxy", "get")),
+    fault(
+        "R74",
+        "no more checks",
+        "validatingwebhookconfigurations",
+        team_rule("validatingwebhookconfigurations", "delete"),
+    ),
     fault("R74", "every secret", "secrets of the whole cluster", reads_all_secrets),
     fault("R75", "tags that move", "imageTagMutability", put("images", "imageTagMutability", "MUTABLE")),
     fault("R75", "no scan", "scanOnPush", put("images", "imageScanningConfiguration", DROP)),
@@ -902,6 +945,14 @@ REACH = [
     fault("R76", "lets in everybody", "lets in everybody", put("closed", "spec.ingress", [{}])),
     fault("R76", "a privileged team", "it is a team's", level("training", "privileged"), "R51"),
     fault("R76", "privileged for nothing", "no chart or pod", level("lustre-setup", "privileged"), "R51"),
+    fault(
+        "R76",
+        "privileged for a chart that needs nothing of its host",
+        "no chart or pod",
+        both(level("lustre-setup", "privileged"), put("volcano", "namespace", "lustre-setup")),
+        "R51",
+        "R58",
+    ),
     fault(
         "R77", "aws-auth", "API_AND_CONFIG_MAP", put("cluster", "accessConfig.authenticationMode", "API_AND_CONFIG_MAP")
     ),

@@ -615,6 +615,9 @@ def _isolation(program: Program) -> None:
         ("jobs", "batch.volcano.sh", "jobs", f"{pod_fields} queue volumeClaim"),
         ("groups", "scheduling.volcano.sh", "podgroups", "queue priorityClassName"),
         ("commands", "bus.volcano.sh", "commands", "target"),
+        ("batch", "batch", "jobs", pod_fields),
+        ("deployments", "apps", "deployments", pod_fields),
+        ("services", "", "services", "externalIPs"),
     ):
         matched = {"apiGroups": [group], "resources": [resource], "operations": ["CREATE", "UPDATE"]}
         spec = {

@@ -494,6 +494,21 @@ KINDS: tuple[Kind, ...] = (
     Kind("admission that fails open", ADMISSION, set_at("spec.failurePolicy", "Ignore")),
     Kind("admission that only warns", f"{ADMISSION}Binding", set_at("spec.validationActions", ["Warn"])),
     Kind("no admission binding", f"{ADMISSION}Binding", None),
+    Kind(
+        "admission for another namespace",
+        f"{ADMISSION}Binding",
+        set_at("spec.matchResources.namespaceSelector.matchLabels", {"kubernetes.io/metadata.name": "nobody"}),
+    ),
+    Kind("admission of some objects", f"{ADMISSION}Binding", set_at("spec.matchResources.objectSelector", {"a": "b"})),
+    Kind(
+        "admission that is never asked",
+        ADMISSION,
+        set_at("spec.matchConditions", [{"name": "judged", "expression": "false"}]),
+    ),
+    Kind(
+        "admission of updates alone", ADMISSION, set_at("spec.matchConstraints.resourceRules.0.operations", ["UPDATE"])
+    ),
+    Kind("admission that refuses nothing", ADMISSION, set_at("spec.validations", [{"expression": "true"}])),
     Kind("no quota", QUOTA, None),
     Kind(
         "a mounted token by default", "kubernetes:core/v1:ServiceAccount", set_at("automountServiceAccountToken", True)

@@ -129,6 +129,11 @@ class Rig:
         done = self._run("preview", "--stack", stack, "--policy-pack", str(pack))
         return done.returncode, f"{done.stdout}\n{done.stderr}"
 
+    def up_with_policies(self, stack: str, pack: Path) -> tuple[int, str]:
+        """What the CLI says of an update under a policy pack, without a preview before it: exit code and text."""
+        done = self._run("up", "--yes", "--skip-preview", "--stack", stack, "--policy-pack", str(pack))
+        return done.returncode, f"{done.stdout}\n{done.stderr}"
+
     def up(self, stack: str, *arguments: str, failing: str = "") -> Run:
         """An update, without a preview before it."""
         return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments, failing=failing)

@@ -30,3 +30,11 @@ def test_an_expired_waiver_and_its_rule_stop_the_preview(rig: Rig) -> None:
     assert "[mandatory] [severity: medium]  r06" in said
     assert "R06: the waiver expired on 2026-01-31" in said
     assert said.count("[mandatory]") == 3, "two faults of R06, and the waiver"
+
+
+def test_an_update_judges_what_a_preview_cannot_know(rig: Rig) -> None:
+    """Ids are known now, so the rules that follow them are judged, too; all hold."""
+    rig.configure("dev")
+    code, said = rig.up_with_policies("dev", PACK)
+    assert "✅ trainium-eks" in said, said
+    assert code == 0

@@ -225,7 +225,8 @@ def _refusal(thing: Thing, others: Iterable[Thing]) -> str | None:
 def _answer(account: Account, asked: Asked, made_as: str) -> tuple[str, dict[str, Any]]:
     registration = _registration(made_as, asked.type, asked.name, asked.plain, account.provider)
     identity, computed = account.simulation.create(registration)
-    return identity, dict(computed)
+    # AWS' provider, being made from Terraform's, answers the id as a property too; that of Kubernetes does not.
+    return identity, {**computed, **({"id": identity} if asked.type.startswith("aws:") else {})}
 
 
 def _registration(urn: str, type_: str, name: str, inputs: Mapping[str, Any], provider: str) -> Registration:

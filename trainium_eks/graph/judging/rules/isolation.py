@@ -1,9 +1,9 @@
-"""R70-R71: each Kubernetes object once, and teams that cannot reach each other's share.
+"""R70, R71, R78: each Kubernetes object once, and teams that cannot reach each other's share.
 
 An independent check: what must be judged stands here by name, and is not read from the model that writes the policies.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import RELEASE
@@ -29,6 +29,16 @@ JUDGED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bus.volcano.sh", "commands"): ("target",),
 }
 """API group and resource to the fields by which one team gets what is another's."""
+SUBMITTED: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("batch", "jobs"): POD_FIELDS,
+    ("apps", "deployments"): POD_FIELDS,
+    ("", "services"): ("externalIPs",),
+}
+"""The same for what else a team submits. The pods of jobs and deployments are judged in any case, but only their
+controller would hear of a refusal, and a Service has no pods."""
+
+ON_EVERY_CREATION = 'request.operation == "CREATE" || '
+"""How a policy's condition begins that leaves out updates alone."""
 
 OUT_OF_HAND = (
     "persistentvolumeclaims",
@@ -88,6 +98,19 @@ def teams_apart(view: View) -> Iterator[Finding]:
         yield from judged(each, faults, "preempts nothing")
 
 
+@rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554")
+def submissions(view: View) -> Iterator[Finding]:
+    """In a team's namespace admission policies also judge Jobs, Deployments and Services: the pods of the first two are
+    judged anyway (R71), but their author would not hear of it; a Service with external addresses takes the traffic of
+    other namespaces. Every policy there refuses something, and none has a condition by which a creation passes
+    unjudged."""
+    for home in view.of(NAMESPACE):
+        if is_tenant(view, home):
+            guards = tuple(_guards(view, object_name(home)))
+            faults = [*_unjudged(guards, object_name(home), SUBMITTED), *_loose(guards)]
+            yield from judged(home, faults, "all that is submitted is judged")
+
+
 def _identity(resource: Resource) -> tuple[str, ...] | None:
     """Cluster, API group, kind, namespace and name; None for what is no object, or has a name of Pulumi's making."""
     if resource.type == RELEASE:
@@ -121,7 +144,19 @@ def _guards(view: View, home: str) -> Iterator[tuple[Resource, Resource]]:
 
 def _policy_faults(view: View, home: str) -> Iterator[str]:
     guards = tuple(_guards(view, home))
-    for (group, resource), fields in JUDGED.items():
+    yield from _unjudged(guards, home, JUDGED)
+    for binding in view.of(ROLE_BINDING):
+        if namespace(binding) == home:
+            early = [guard.name for guard, _ in guards if guard.urn not in view.upstream(binding)]
+            if early:
+                yield f"RoleBinding {binding.name} does not wait for {', '.join(sorted(early))}, wanted it to"
+
+
+def _unjudged(
+    guards: Sequence[tuple[Resource, Resource]], home: str, wanted: Mapping[tuple[str, str], tuple[str, ...]]
+) -> Iterator[str]:
+    """What no policy judges, by API group and resource."""
+    for (group, resource), fields in wanted.items():
         policies = [policy for _, policy in guards if _covers(policy, group, resource)]
         said = " ".join(
             text(at(each, "expression"))
@@ -132,15 +167,25 @@ def _policy_faults(view: View, home: str) -> Iterator[str]:
         lacking = [field for field in fields if field not in said]
         if not policies:
             where = f"{resource}.{group}" if group else resource
-            wanted = "wanted one with failurePolicy Fail"
-            yield f"no admission policy in {home} denies CREATE and UPDATE of {where}, {wanted}"
+            yield (
+                f"no admission policy in {home} denies CREATE and UPDATE of {where}, wanted one with failurePolicy Fail"
+            )
         elif lacking:
             yield f"no admission policy in {home} judges {', '.join(lacking)} of {resource}, wanted them judged"
-    for binding in view.of(ROLE_BINDING):
-        if namespace(binding) == home:
-            early = [guard.name for guard, _ in guards if guard.urn not in view.upstream(binding)]
-            if early:
-                yield f"RoleBinding {binding.name} does not wait for {', '.join(sorted(early))}, wanted it to"
+
+
+def _loose(guards: Sequence[tuple[Resource, Resource]]) -> Iterator[str]:
+    for _, policy in guards:
+        for index, each in enumerate(items(at(policy.inputs, "spec.matchConditions"))):
+            expression = text(at(each, "expression"))
+            if not expression.startswith(ON_EVERY_CREATION):
+                yield (
+                    f"{policy.name}: spec.matchConditions[{index}] is {show(expression)}, "
+                    f"wanted {ON_EVERY_CREATION}..., so that every creation is judged"
+                )
+        expressions = [text(at(each, "expression")) for each in items(at(policy.inputs, "spec.validations"))]
+        if all(expression.strip() in ("", "true") for expression in expressions):
+            yield f"{policy.name}: spec.validations refuses nothing, wanted an expression that can be false"
 
 
 def _covers(policy: Resource, group: str, resource: str) -> bool:
@@ -190,4 +235,4 @@ def _role_faults(view: View, home: str) -> Iterator[str]:
                     yield f"Role {role.name}: rules[{index}] writes {', '.join(written)}, wanted reading alone"
 
 
-RULES: tuple[Rule, ...] = (one_object, teams_apart)
+RULES: tuple[Rule, ...] = (one_object, teams_apart, submissions)

@@ -5,7 +5,15 @@ from collections.abc import Iterator, Mapping
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import RELEASE, ROLE
-from trainium_eks.graph.judging.rules._objects import NAMESPACE, PodMaker, is_tenant, namespace, object_name, pod_makers
+from trainium_eks.graph.judging.rules._objects import (
+    NAMESPACE,
+    PodMaker,
+    chart_name,
+    is_tenant,
+    namespace,
+    object_name,
+    pod_makers,
+)
 from trainium_eks.graph.judging.rules._read import (
     Json,
     actions,
@@ -99,6 +107,7 @@ RBAC_ROLES = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes
 LEADING_VERBS = frozenset({"impersonate", "bind", "escalate"})
 LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "serviceaccounts/token": frozenset({"create"}),
+    "persistentvolumes": frozenset({"create"}),
     "nodes/proxy": frozenset({"get", "create", "update", "patch", "delete"}),
     "certificatesigningrequests/approval": frozenset({"update", "patch"}),
     "validatingwebhookconfigurations": frozenset({"create", "update", "patch", "delete"}),
@@ -111,11 +120,11 @@ LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "R74",
     "Grant no Kubernetes right that leads to others",
     "high",
-    "CIS 4.1.2, CIS 4.1.8, Kubernetes RBAC good practices",
+    "CIS 4.1.2, CIS 4.1.8-4.1.12, Kubernetes RBAC good practices",
 )
 def kubernetes_rights(view: View) -> Iterator[Finding]:
-    """No role impersonates, binds or escalates, makes tokens, proxies to kubelets, or changes admission webhooks; no
-    cluster-wide role reads secrets."""
+    """No role impersonates, binds or escalates, makes tokens or volumes (a volume may be any directory of a node),
+    proxies to kubelets, or changes admission webhooks; no cluster-wide role reads secrets."""
     for role in view.of(*RBAC_ROLES):
         faults = [
             f"rules[{index}] {fault}"
@@ -168,7 +177,7 @@ def pods_apart(view: View) -> Iterator[Finding]:
         if home in homes and not is_tenant(view, homes[home]) and not _denies(view, home):
             faults.append(f"no NetworkPolicy denies traffic in {home}, wanted one that selects every pod")
         yield from judged(maker.resource, faults, "apart from its host")
-    charts = {namespace(each) for each in view.of(RELEASE)}
+    charts = {namespace(each) for each in view.of(RELEASE) if chart_name(each) not in MODEST_CHARTS}
     needy = {namespace(each.resource) for each in makers if any(_host_faults(each))}
     for name, each in homes.items():
         if name in privileged:
@@ -184,6 +193,8 @@ def pods_apart(view: View) -> Iterator[Finding]:
         yield from judged(policy, faults, "lets in named peers or ports")
 
 
+MODEST_CHARTS = frozenset({"volcano", "torchx-etcd"})
+"""Charts whose pods keep to the baseline level of Pod Security; of others nobody here knows."""
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
 
