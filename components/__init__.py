@@ -11,6 +11,7 @@ from trainium_eks.model.problems import snake
 if TYPE_CHECKING:
     from ._args import ArgumentError
     from .cluster import TrainiumCluster, TrainiumClusterArgs
+    from .cluster_autoscaler import ClusterAutoscaler, ClusterAutoscalerArgs
     from .encryption_key import EncryptionKey, EncryptionKeyArgs
     from .fsx_lustre import FsxLustre, FsxLustreArgs
     from .gpu_addons import GpuAddons, GpuAddonsArgs
@@ -27,6 +28,8 @@ __all__ = [
     "AcceleratorNodeGroup",
     "AcceleratorNodeGroupArgs",
     "ArgumentError",
+    "ClusterAutoscaler",
+    "ClusterAutoscalerArgs",
     "EncryptionKey",
     "EncryptionKeyArgs",
     "ExistingNetwork",

@@ -99,15 +99,16 @@ def release(
     """A Helm release: pinned, under a name of its own choosing.
 
     ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook
-    certificate in one. Values are plain data, never Outputs: with an unknown among them a preview could not
-    render the chart, and the custom resources that need its definitions could not be checked.
+    certificate in one. Values are plain data: with an Output among them a preview cannot render the chart, and the
+    custom resources that need its definitions cannot be checked. Where a chart without definitions must be told the
+    cluster's name, that is one: it is unknown only while there is no cluster to render for.
 
     Args:
         logical_name: Pulumi's name of the resource.
         chart: an entry of ``versions.CHARTS``, or a chart of this repository, which gets its digest as a value.
         release_name: Helm's name of the release; charts build the names of their objects from it.
         namespace: name of an existing namespace, plain.
-        values: plain data.
+        values: plain data, but for the cluster's name.
         opts: parent, and what the release waits for.
         timeout_seconds: how long Helm waits for all pods to be ready.
         on_failure: ``roll back`` for what works as a whole or not at all. ``keep`` for agents of nodes: two nodes with
@@ -202,6 +203,16 @@ def on_instance_types(instance_types: Iterable[str]) -> dict[str, Any]:
     expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": sorted(instance_types)}
     terms = [{"matchExpressions": [expression]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def spread(labels: Mapping[str, str]) -> dict[str, Any]:
+    """Copies on different nodes where there are any; preferred, so that a cluster of one node still works."""
+    term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
+        }
+    }
 
 
 def instance_type_problems(

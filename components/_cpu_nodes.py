@@ -28,6 +28,8 @@ class CpuPool:
     """Subnets that its nodes may be in."""
     zones: int = 1
     """What the sizes are multiplied by."""
+    size_managed_elsewhere: bool = False
+    """Whether an `up` leaves the number of nodes as it is."""
 
 
 def make_cpu_nodes(
@@ -84,6 +86,12 @@ def make_cpu_nodes(
         opts=pulumi.ResourceOptions(
             parent=parent,
             depends_on=list(wait_for),
+            ignore_changes=["scalingConfig.desiredSize"] if pool.size_managed_elsewhere else None,
             custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
         ),
     )
+
+
+def autoscaling_group(group: aws.eks.NodeGroup) -> pulumi.Output[str]:
+    """Name of the Auto Scaling group that EKS made for a managed node group: one each (EKS user guide)."""
+    return group.resources.apply(lambda made: str((made[0].autoscaling_groups or ())[0].name))

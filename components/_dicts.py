@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 import pulumi
 
 if TYPE_CHECKING:
+    from components.cluster_autoscaler import AutoscaledGroup
     from trainium_eks.model.addons import AddonConfig, AddonIdentityConfig
+    from trainium_eks.model.autoscaling import AutoscalingConfig, ClusterAutoscalerConfig
     from trainium_eks.model.budget import BudgetConfig
     from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
     from trainium_eks.model.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
@@ -95,6 +97,36 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     waivers: NotRequired[Mapping[str, str]]
     wait_for: NotRequired[Sequence[pulumi.Resource]]
+
+
+class AutoscaledGroupDict(TypedDict):
+    """:class:`AutoscaledGroup` as a dictionary."""
+
+    name: str
+    instance_type: str
+    autoscaling_group: str | pulumi.Output[str]
+    labels: NotRequired[Mapping[str, str]]
+    resources: NotRequired[Mapping[str, str]]
+
+
+class ClusterAutoscalerArgsDict(TypedDict):
+    """:class:`ClusterAutoscalerArgs` as a dictionary."""
+
+    accelerator_groups: NotRequired[Sequence[str]]
+    expander: NotRequired[Literal["least-waste", "most-pods", "least-nodes", "random"]]
+    scale_down_minutes: NotRequired[int]
+    accelerator_scale_down_minutes: NotRequired[int]
+    max_node_provision_minutes: NotRequired[int]
+    evict_local_storage: NotRequired[bool]
+    replicas: NotRequired[int]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    groups: Sequence[AutoscaledGroup | AutoscaledGroupDict]
+    kubernetes_version: NotRequired[str]
+    node_selector: NotRequired[Mapping[str, str]]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    catalogue: NotRequired[Catalogue]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class EncryptionKeyArgsDict(TypedDict):
@@ -296,6 +328,7 @@ class CpuPoolConfigDict(TypedDict):
     max_size: NotRequired[int]
     desired_size: NotRequired[int]
     root_volume_gib: NotRequired[int]
+    size_managed_elsewhere: NotRequired[bool]
 
 
 class AddonIdentityConfigDict(TypedDict):
@@ -501,6 +534,24 @@ class GpuAddonsConfigDict(TypedDict):
     nvidia_values: NotRequired[Mapping[str, Any]]
 
 
+class ClusterAutoscalerConfigDict(TypedDict):
+    """:class:`ClusterAutoscalerConfig` as a dictionary."""
+
+    accelerator_groups: NotRequired[Sequence[str]]
+    expander: NotRequired[Literal["least-waste", "most-pods", "least-nodes", "random"]]
+    scale_down_minutes: NotRequired[int]
+    accelerator_scale_down_minutes: NotRequired[int]
+    max_node_provision_minutes: NotRequired[int]
+    evict_local_storage: NotRequired[bool]
+    replicas: NotRequired[int]
+
+
+class AutoscalingConfigDict(TypedDict):
+    """:class:`AutoscalingConfig` as a dictionary."""
+
+    cluster_autoscaler: NotRequired[ClusterAutoscalerConfig | ClusterAutoscalerConfigDict | None]
+
+
 class BudgetConfigDict(TypedDict):
     """:class:`BudgetConfig` as a dictionary."""
 
@@ -538,5 +589,6 @@ class StackConfigDict(TypedDict):
     training: NotRequired[TrainingConfig | TrainingConfigDict]
     neuron_addons: NotRequired[NeuronAddonsConfig | NeuronAddonsConfigDict]
     gpu_addons: NotRequired[GpuAddonsConfig | GpuAddonsConfigDict]
+    autoscaling: NotRequired[AutoscalingConfig | AutoscalingConfigDict]
     budget: NotRequired[BudgetConfig | BudgetConfigDict]
     waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

@@ -24,7 +24,7 @@ from . import _addons, _iam
 from ._args import Tags, Text, accept, extend, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
-from ._cpu_nodes import CpuPool, make_cpu_nodes
+from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
 from ._dicts import TrainiumClusterArgsDict
 from ._kubeconfig import kubeconfig
 from ._node_role import NodeRole, make_node_role
@@ -177,7 +177,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             if addon.phase == "before nodes"
         }
         self._system_nodes = self._make_system_nodes()
-        self._make_cpu_pool()
+        self._cpu_pool = self._make_cpu_pool()
         self._groups = {group.name: self._make_accelerator_group(group) for group in args.node_groups}
         self._after_nodes = {
             addon.name: _addons.make_addon(self._wiring, addon, [self._system_nodes])
@@ -236,6 +236,14 @@ class TrainiumCluster(pulumi.ComponentResource):
     def groups(self) -> Mapping[str, AcceleratorNodeGroup]:
         """Accelerator node groups by their name in the stack."""
         return dict(self._groups)
+
+    def autoscaling_group(self, pool: str) -> pulumi.Output[str]:
+        """Name of the Auto Scaling group of the CPU pool (``cpu``), or of an accelerator group by its name.
+
+        Raises:
+            KeyError: for a name that is neither.
+        """
+        return autoscaling_group(self._cpu_pool) if pool == "cpu" else self._groups[pool].autoscaling_group_name
 
     def _make_key(self) -> pulumi.Output[str]:
         """The given key, or one of the cluster's own."""
@@ -356,9 +364,11 @@ class TrainiumCluster(pulumi.ComponentResource):
         subnets = list(self._args.subnet_ids_by_zone.values())
         return self._make_cpu_nodes(CpuPool("system", self._args.system_nodes, subnets, zones=len(subnets)))
 
-    def _make_cpu_pool(self) -> None:
+    def _make_cpu_pool(self) -> aws.eks.NodeGroup:
         """Staging and monitoring run beside the accelerators, so that their traffic stays in the zone."""
-        self._make_cpu_nodes(CpuPool("cpu", self._args.cpu_nodes, [next(iter(self._args.subnet_ids_by_zone.values()))]))
+        nodes = self._args.cpu_nodes
+        subnets = [next(iter(self._args.subnet_ids_by_zone.values()))]
+        return self._make_cpu_nodes(CpuPool("cpu", nodes, subnets, size_managed_elsewhere=nodes.size_managed_elsewhere))
 
     def _make_cpu_nodes(self, pool: CpuPool) -> aws.eks.NodeGroup:
         return make_cpu_nodes(

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import addresses, formats, versions
+from trainium_eks.model import addresses, formats, node_templates, versions
 from trainium_eks.model import node_groups as judge
 from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
 from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
@@ -15,6 +15,7 @@ from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
 from ._args import Tags, Text, accept, text, waivers_of
+from ._cpu_nodes import autoscaling_group
 from ._dicts import AcceleratorNodeGroupArgsDict
 from ._node_role import make_node_role
 
@@ -76,6 +77,8 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     """Id of the launch template (``lt-…``)."""
     launch_template_version: pulumi.Output[str]
     """Version of the template that the nodes start from."""
+    autoscaling_group_name: pulumi.Output[str]
+    """Name of the Auto Scaling group that EKS made for it."""
 
     def __init__(
         self,
@@ -108,12 +111,14 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         self.node_group_arn = self._node_group.arn
         self.launch_template_id = self._template.id
         self.launch_template_version = self._template_version()
+        self.autoscaling_group_name = autoscaling_group(self._node_group)
         self.register_outputs(
             {
                 "node_group_name": self.node_group_name,
                 "node_group_arn": self.node_group_arn,
                 "launch_template_id": self.launch_template_id,
                 "launch_template_version": self.launch_template_version,
+                "autoscaling_group_name": self.autoscaling_group_name,
             }
         )
 
@@ -244,7 +249,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
                 {"key": taint.key, "value": taint.value, "effect": taint.eks_effect}
                 for taint in args.catalogue.taints(args.instance_type)
             ],
-            tags=self._tags,
+            tags={**self._tags, **self._template_tags()},
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=self._waits_for,
@@ -256,6 +261,13 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
             ),
         )
+
+    def _template_tags(self) -> dict[str, str]:
+        """What Cluster Autoscaler reads of a group without nodes, where somebody else sets how many there are."""
+        args = self._args
+        if not args.size_managed_elsewhere:
+            return {}
+        return node_templates.resource_tags(node_templates.of_group(args, args.catalogue))
 
     def _template_version(self) -> pulumi.Output[str]:
         return self._template.latest_version.apply(str)

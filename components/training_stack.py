@@ -7,12 +7,12 @@ from typing import Any
 import pulumi
 from pulumi.runtime import config as runtime_config
 
-from trainium_eks.model import bill, storage
+from trainium_eks.model import autoscaling, bill, node_templates, storage
 from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.capacity import CapacityBlock, Reservation
 from trainium_eks.model.config import StackConfig
-from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.problems import Problem, config_path, refused
 from trainium_eks.model.shape import ShapeError, judged
 from trainium_eks.model.storage import S3Durability
@@ -21,6 +21,7 @@ from . import _iam
 from ._args import ArgumentError, accept, extend, text, waivers_of
 from ._dicts import StackConfigDict
 from .cluster import TrainiumCluster, TrainiumClusterArgs
+from .cluster_autoscaler import AutoscaledGroup, ClusterAutoscaler, ClusterAutoscalerArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .fsx_lustre import FsxLustre, FsxLustreArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
@@ -103,6 +104,7 @@ class TrainingStack(pulumi.ComponentResource):
         self._file_system = self._make_file_system()
         self._volcano = self._make_volcano()
         self._make_device_addons()
+        self._make_autoscaling()
         self._volumes = self._make_volumes()
         self._namespaces = self._make_namespaces()
         self._repository = self._make_repository()
@@ -238,6 +240,47 @@ class TrainingStack(pulumi.ComponentResource):
             waivers=waivers_of(config),
         )
         return VolcanoStack(f"{self._name}-volcano", args, self._in_cluster())
+
+    def _make_autoscaling(self) -> None:
+        """Cluster Autoscaler runs on the system nodes, which nobody removes."""
+        config = self._config
+        if config.autoscaling.cluster_autoscaler is None:
+            return
+        args = extend(
+            ClusterAutoscalerArgs,
+            config.autoscaling.cluster_autoscaler,
+            region=config.region,
+            cluster_name=self._cluster.cluster_name,
+            groups=self._autoscaled_groups(),
+            kubernetes_version=config.cluster.kubernetes_version,
+            node_selector={POOL_LABEL: "system"},
+            permissions_boundary=config.permissions_boundary,
+            catalogue=self._catalogue,
+            tags=default_tags(config),
+        )
+        ClusterAutoscaler(f"{self._name}-autoscaler", judged(args), self._in_cluster())
+
+    def _autoscaled_groups(self) -> tuple[AutoscaledGroup, ...]:
+        """The CPU pool and the accelerator groups that the config names, as an empty one of each would be."""
+        cpu = self._config.cluster.cpu_nodes
+        pool = AutoscaledGroup(
+            name="cpu",
+            instance_type=cpu.instance_type,
+            autoscaling_group=self._cluster.autoscaling_group("cpu"),
+            labels={POOL_LABEL: "cpu"},
+            resources=node_templates.of_cpu_nodes(cpu),
+        )
+        accelerated = (
+            AutoscaledGroup(
+                name=group.name,
+                instance_type=group.instance_type,
+                autoscaling_group=self._cluster.autoscaling_group(group.name),
+                labels=self._cluster.groups[group.name].labels,
+                resources=node_templates.of_group(group, self._catalogue),
+            )
+            for group in autoscaling.served_groups(self._config)
+        )
+        return (pool, *accelerated)
 
     def _make_volumes(self) -> LustreVolumes | None:
         config, file_system = self._config, self._file_system

@@ -15,7 +15,7 @@ from trainium_eks.model.shape import Flag, Whole
 from trainium_eks.model.workloads import ETCD_CHART, SYSTEM_NAMESPACE
 
 from ._args import accept, waivers_of
-from ._charts import chart, local_chart, namespace, release
+from ._charts import chart, local_chart, namespace, release, spread
 from ._dicts import VolcanoStackArgsDict
 
 CHART = "volcano"
@@ -222,7 +222,7 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
     }
     for component, app in COMPONENTS.items():
         custom[f"{component}_replicas"] = args.replicas
-        custom[f"{component}_affinity"] = _spread(app)
+        custom[f"{component}_affinity"] = spread({"app": app})
     return {
         "basic": {
             "image_tag_version": f"v{chart(CHART).version.removeprefix('v')}",
@@ -268,16 +268,6 @@ def problems(args: VolcanoStackArgs) -> list[Problem]:
 
 def _resources(cpu: str, memory: str, cpu_limit: str, memory_limit: str) -> dict[str, dict[str, str]]:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu_limit, "memory": memory_limit}}
-
-
-def _spread(app: str) -> dict[str, Any]:
-    """Copies on different nodes where there are any; preferred, so that a cluster of one node still works."""
-    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
-    return {
-        "podAntiAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
-        }
-    }
 
 
 def _parents_first(queues: Sequence[QueueConfig]) -> list[QueueConfig]:

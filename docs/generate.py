@@ -39,6 +39,7 @@ SECTIONS = {
     "ImageRepositoryConfig": "imageRepository",
     "NeuronAddonsConfig": "neuronAddons",
     "GpuAddonsConfig": "gpuAddons",
+    "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",
 }
 """Config section to its key."""
 

@@ -146,9 +146,18 @@ def many_identities(program: Program) -> None:
         program.add(f"identity-{index}", "aws:eks/podIdentityAssociation:PodIdentityAssociation", inputs)
 
 
-def autoscaler(program: Program) -> None:
-    amounts = program["volcano"].inputs["values"]["custom"]["scheduler_resources"]
-    release(program, "cluster-autoscaler", "kube-system", {"resources": amounts}, "9.59.0")
+AUTOSCALER_TAGS = "k8s.io/cluster-autoscaler/enabled"
+
+
+def scaling_policy(**change: Any) -> Change:
+    """A change of the only statement of Cluster Autoscaler's policy."""
+
+    def changed(program: Program) -> None:
+        [statement] = json.loads(program["autoscaler-policy"].inputs["policy"])["Statement"]
+        found = {key: value for key, value in {**statement, **change}.items() if value is not DROP}
+        program.edit("autoscaler-policy", "policy", {"Statement": [found]})
+
+    return changed
 
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -318,9 +327,10 @@ NODES = [
     fault("R21", "an up sets the size back", "ignoreChanges", option("base", ignore_changes=())),
     fault(
         "R21",
-        "Cluster Autoscaler is installed",
+        "Cluster Autoscaler looks for EKS' own tags, which every group has",
         "ignoreChanges",
-        autoscaler,
+        both(option("base", ignore_changes=()), values("cluster-autoscaler", "autoDiscovery.tags", [AUTOSCALER_TAGS])),
+        "R80",
     ),
     fault("R22", "no taint", "taints", put("base", "taints", [])),
     fault("R22", "another effect", "NO_SCHEDULE", put("base", "taints.0.effect", "PREFER_NO_SCHEDULE")),
@@ -962,4 +972,52 @@ REACH = [
     fault("R46", "a public ACL", "acl is", put("bucket", "acl", "public-read")),
 ]
 
-FAULTS = (*CLUSTER, *NODES, *EFA, *NETWORK, *STORAGE, *KUBERNETES, *SCHEDULING, *ISOLATION, *HYGIENE, *BUDGET, *REACH)
+AUTOSCALING = [
+    fault("R79", "groups of every cluster", "wanted a Condition on a tag", scaling_policy(Condition=DROP)),
+    fault(
+        "R79",
+        "a condition on something else",
+        "SetDesiredCapacity",
+        scaling_policy(Condition={"StringEquals": {"aws:RequestedRegion": "us-west-2"}}),
+    ),
+    fault(
+        "R79",
+        "any instance",
+        "allows ec2:Run*",
+        scaling_policy(Action="ec2:Run*", Resource=["arn:aws:ec2:*:*:instance/*"], Condition=DROP),
+    ),
+    fault("R80", "devices untold", "resources/aws.amazon.com/neuron is unset", drop("tag-neuron")),
+    fault("R80", "too many devices", 'wanted "16"', put("tag-neuron", "tag.value", "32")),
+    fault("R80", "EFA untold", "vpc.amazonaws.com/efa is unset", drop("tag-efa")),
+    fault("R80", "a taint untold", "taint/aws.amazon.com/neuron", drop("tag-taint")),
+    fault(
+        "R80",
+        "ends nodes in use",
+        "scaledownutilizationthreshold",
+        put("tag-scaledownutilizationthreshold", "tag.value", "0.5"),
+    ),
+    fault("R80", "DaemonSets count", "ignoredaemonsetsutilization", drop("tag-ignoredaemonsetsutilization")),
+    fault("R80", "larger than any gang", "wanted at most 8", put("base", "scalingConfig.maxSize", 9)),
+    fault("R80", "no region", "awsRegion", values("cluster-autoscaler", "awsRegion", DROP)),
+    fault(
+        "R80",
+        "moves jobs",
+        "jobs of Volcano would be moved",
+        values("cluster-autoscaler", "extraArgs", {"skip-nodes-with-custom-controller-pods": "false"}),
+    ),
+]
+
+FAULTS = (
+    *AUTOSCALING,
+    *CLUSTER,
+    *NODES,
+    *EFA,
+    *NETWORK,
+    *STORAGE,
+    *KUBERNETES,
+    *SCHEDULING,
+    *ISOLATION,
+    *HYGIENE,
+    *BUDGET,
+    *REACH,
+)

@@ -687,6 +687,48 @@ def _scheduling(program: Program) -> None:
     monitor = {"instanceTypes": ["trn1.32xlarge", "trn2.48xlarge"], "tolerations": tolerations}
     release(program, "./charts/neuron-monitor", "neuron-monitor", monitor, None)
     release(program, "./charts/torchx-etcd", "torchx-etcd", {"image": "quay.io/coreos/etcd:v3.5.24"}, None)
+    _autoscaling(program, amounts)
+
+
+def _autoscaling(program: Program, amounts: dict[str, Any]) -> None:
+    """Cluster Autoscaler that serves the group `base`."""
+    values = {
+        "awsRegion": "us-west-2",
+        "autoDiscovery": {"clusterName": "trn-1", "tags": ["served={{ .Values.autoDiscovery.clusterName }}"]},
+        "resources": amounts,
+    }
+    release(program, "cluster-autoscaler", "cluster-autoscaler", values, "9.59.0")
+    template = "k8s.io/cluster-autoscaler/node-template"
+    tags = {
+        "served": "trn-1",
+        f"{template}/resources/aws.amazon.com/neuron": "16",
+        f"{template}/resources/vpc.amazonaws.com/efa": "8",
+        f"{template}/taint/aws.amazon.com/neuron": "true:NoSchedule",
+        f"{template}/autoscaling-options/scaledownutilizationthreshold": "0",
+        f"{template}/autoscaling-options/ignoredaemonsetsutilization": "true",
+    }
+    for key, value in tags.items():
+        program.add(
+            f"tag-{key.rpartition('/')[2]}" if "taint" not in key else "tag-taint",
+            "aws:autoscaling/tag:Tag",
+            {"autoscalingGroupName": "eks-base-0123", "tag": {"key": key, "value": value, "propagateAtLaunch": False}},
+            property_dependencies={"autoscalingGroupName": (program["base"].urn,)},
+        )
+    program.add(
+        "autoscaler-role",
+        "aws:iam/role:Role",
+        {"assumeRolePolicy": POD_TRUST},
+        outputs={"name": "autoscaler", "arn": "arn:autoscaler"},
+    )
+    scaling = {
+        "Effect": "Allow",
+        "Action": ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+        "Resource": "arn:aws:autoscaling:us-west-2:*:autoScalingGroup:*:autoScalingGroupName/eks-*",
+        "Condition": {"StringEquals": {"aws:ResourceTag/served": "trn-1"}},
+    }
+    program.add("autoscaler-policy", "aws:iam/rolePolicy:RolePolicy", {"role": "autoscaler", "policy": policy(scaling)})
+    identity = {"namespace": "cluster-autoscaler", "serviceAccount": "cluster-autoscaler", "roleArn": "arn:autoscaler"}
+    program.add("autoscaler-identity", "aws:eks/podIdentityAssociation:PodIdentityAssociation", identity)
 
 
 def release(

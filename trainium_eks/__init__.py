@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from components import AcceleratorNodeGroup as AcceleratorNodeGroup
     from components import AcceleratorNodeGroupArgs as AcceleratorNodeGroupArgs
     from components import ArgumentError as ArgumentError
+    from components import ClusterAutoscaler as ClusterAutoscaler
+    from components import ClusterAutoscalerArgs as ClusterAutoscalerArgs
     from components import EncryptionKey as EncryptionKey
     from components import EncryptionKeyArgs as EncryptionKeyArgs
     from components import ExistingNetwork as ExistingNetwork

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from trainium_eks.cli import facts, output, render_changes, render_training
+from trainium_eks.cli import facts, output, render_autoscaling, render_changes, render_training
 from trainium_eks.cli.report import Plan
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
@@ -75,6 +75,8 @@ def sections(plan: Plan) -> Iterable[RenderableType]:
     yield cost_table(plan.cost, _common_prefix(plan.graph))
     if plan.training is not None:
         yield render_training.training(plan.training)
+    if plan.autoscaling is not None:
+        yield render_autoscaling.autoscaling(plan.autoscaling)
     yield time_to_ready(plan.timeline)
     yield rule_list(plan)
     yield verdict_line(plan)

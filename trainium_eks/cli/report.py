@@ -12,7 +12,8 @@ from typing import Any
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging import cost, diff, goodput, rules, timeline
+from trainium_eks.graph.judging import autoscaling, cost, diff, goodput, rules, timeline
+from trainium_eks.graph.judging.autoscaling import Autoscaling
 from trainium_eks.graph.judging.changes import Changes, ResourceChange
 from trainium_eks.graph.judging.cost import Cost
 from trainium_eks.graph.judging.goodput import Training
@@ -41,6 +42,8 @@ class Plan:
     verdicts: tuple[Verdict, ...]
     training: Training | None = None
     """What gangs on it can expect; None where it has no accelerator nodes, or nothing to save on."""
+    autoscaling: Autoscaling | None = None
+    """What grows and shrinks by itself; None where nothing does."""
     comparison: Comparison | None = None
 
     @property
@@ -67,6 +70,7 @@ class Plan:
         data = self.graph.to_json()
         data["cost"] = self.cost.to_json()
         data["training"] = self.training.to_json() if self.training else None
+        data["autoscaling"] = self.autoscaling.to_json() if self.autoscaling else None
         data["timeToReady"] = _time_json(self.timeline)
         data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
         data["staleWaivers"] = list(self.stale_waivers)
@@ -83,7 +87,10 @@ class Plan:
 
 def make(graph: Graph) -> Plan:
     """Judges a recorded program."""
-    return Plan(graph, cost.estimate(graph), timeline.model(graph), tuple(rules.judge(graph)), goodput.expect(graph))
+    verdicts = tuple(rules.judge(graph))
+    return Plan(
+        graph, cost.estimate(graph), timeline.model(graph), verdicts, goodput.expect(graph), autoscaling.read(graph)
+    )
 
 
 def against(plan: Plan, since: str, before: Graph) -> Plan:

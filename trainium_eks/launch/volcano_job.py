@@ -29,6 +29,7 @@ BEYOND_TORCHX = (
     "spec.networkTopology",
     "tasks.policies: exitCode",
     "template.metadata.labels: trainium-eks/kind, trainium-eks/metrics",
+    "template.metadata.annotations: safe-to-evict, do-not-disrupt",
     "template.spec.terminationGracePeriodSeconds",
     "template.spec.securityContext",
     "template.spec.initContainers",
@@ -51,6 +52,9 @@ ARCHIVE = "workspace.tar.gz"
 _ARCHIVE_DIRECTORY = "/etc/trainium-eks"
 _JOB_VERSION = "metadata.annotations['volcano.sh/job-version']"
 _RESTARTS = ("PodEvicted", "PodFailed")
+_NOT_MOVED = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""How autoscalers are told that a pod must stay on its node (Cluster Autoscaler's FAQ; Karpenter, disruption): one pod
+that is moved ends its whole gang."""
 _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -234,6 +238,7 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     # Of a template for all nodes every pod has the label, and the others' numbers tell that they serve nothing.
     if job.metrics_port and labels.get(REPLICA_LABEL, "0") == "0":
         labels[scraping.LABEL] = "true"
+    pod["metadata"]["annotations"] |= _NOT_MOVED
     spec = pod["spec"]
     spec |= _pod_spec(job)
     spec["volumes"][0] = _shared_memory(job.resources, limited=True)

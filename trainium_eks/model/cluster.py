@@ -60,6 +60,9 @@ class CpuPoolConfig(CpuNodesConfig):
     """Fewest nodes."""
     max_size: Whole = 4
     """Most nodes."""
+    size_managed_elsewhere: Flag = False
+    """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
+    ignored."""
 
 
 class ClusterConfig(Shape):

@@ -12,6 +12,7 @@ import pydantic
 from trainium_eks.model import (
     addons,
     addresses,
+    autoscaling,
     budget,
     cluster,
     compatibility,
@@ -31,6 +32,7 @@ from trainium_eks.model import (
     unseen,
     waivers,
 )
+from trainium_eks.model.autoscaling import AutoscalingConfig
 from trainium_eks.model.budget import BudgetConfig
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
@@ -95,6 +97,8 @@ class StackConfig(Shape):
     """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
     gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
     """Add-ons of GPU groups; installed when there is such a group."""
+    autoscaling: AutoscalingConfig = AutoscalingConfig()
+    """What adds and removes nodes by itself; nothing unless it is asked for."""
     budget: BudgetConfig = BudgetConfig()
     """What the environment may grow to; a plan above it fails (rule R72)."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
@@ -459,6 +463,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
     lambda config: under("training", training.problems(config.training)),
+    lambda config: autoscaling.problems(config, _catalogue_or_default(config)),
     lambda config: under("budget", budget.problems(config.budget)),
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,

@@ -14,9 +14,10 @@ ETCD = "torchx-etcd"
 LUSTRE_SETUP = "lustre-setup"
 NEURON_MONITOR = "neuron-monitor"
 DCGM_EXPORTER = "dcgm-exporter"
+CLUSTER_AUTOSCALER = "cluster-autoscaler"
 TRAINING_OPERATOR = "kubeflow"
 TRAINER = "kubeflow-system"
-STACK = (VOLCANO, ETCD, LUSTRE_SETUP, NEURON_MONITOR, DCGM_EXPORTER, TRAINING_OPERATOR, TRAINER)
+STACK = (VOLCANO, ETCD, LUSTRE_SETUP, NEURON_MONITOR, DCGM_EXPORTER, CLUSTER_AUTOSCALER, TRAINING_OPERATOR, TRAINER)
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 
 TAKEN = ("default", "amazon-cloudwatch", *STACK)

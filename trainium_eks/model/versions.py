@@ -129,6 +129,8 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         "nvidia-device-plugin": Chart("https://nvidia.github.io/k8s-device-plugin", "nvidia-device-plugin", "0.19.3"),
         # From its release page. Earlier lines must be upgraded to 2.3 before any later one.
         "kubeflow-trainer": Chart("", "oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.3.0"),
+        # Read in the repository's index of August 2026; its templates and values in the source tree of 9.51.
+        "cluster-autoscaler": Chart("https://kubernetes.github.io/autoscaler", "cluster-autoscaler", "9.59.0"),
         "dcgm-exporter": Chart("https://nvidia.github.io/dcgm-exporter/helm-charts", "dcgm-exporter", "4.8.2"),
     }
 )
@@ -151,6 +153,12 @@ IMAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Container images that are run directly, by tag."""
+
+CLUSTER_AUTOSCALER: Mapping[str, str] = MappingProxyType(
+    # Charts 9.51.0 and 9.59.0 have the first two; of the third only the source's tag was seen.
+    {"1.34": "1.34.0", "1.35": "1.35.0", "1.36": "1.36.0"}
+)
+"""Cluster Autoscaler by Kubernetes version, whose scheduler it simulates."""
 
 TRAINING_OPERATOR = "v1.9.3"
 """Tag of Kubeflow's training operator, for its kustomization: the last line with PyTorchJob, and without a chart."""

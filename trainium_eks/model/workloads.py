@@ -95,6 +95,15 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "metrics of that node's GPUs are missing, jobs are not affected: check the pod's log",
             ),
         ),
+        "cluster-autoscaler": (
+            Workload(
+                "Deployment",
+                namespaces.CLUSTER_AUTOSCALER,
+                "cluster-autoscaler",
+                "none",
+                "no group grows or shrinks by itself: check its log for AccessDenied; trn scale works meanwhile",
+            ),
+        ),
         "volcano": (
             Workload(
                 "Deployment",

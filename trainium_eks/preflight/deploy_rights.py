@@ -100,6 +100,8 @@ KEY = "arn:{partition}:kms:{region}:{account}:key/22222222-2222-2222-2222-222222
 BUCKET = "arn:{partition}:s3:::{prefix}-fsx-data-bucket-0a1b2c3"
 _EKS = "arn:{partition}:eks:{region}:{account}"
 _CLUSTER = "{prefix}-cluster-eks-0a1b2c3"
+_AUTO_SCALING = "arn:{partition}:autoscaling:{region}:{account}"
+_GROUP = "{prefix}-cluster-cpu-nodes-0a1b2c3"
 _SERVICE_ROLE = "arn:{partition}:iam::{account}:role/aws-service-role"
 
 _TAGS = asks("*", "ec2:CreateTags", "ec2:DeleteTags")
@@ -126,6 +128,10 @@ CLEANUP: tuple[Request, ...] = asks(
 """What ``trn orphans`` asks besides, and what exporting a file system before a destroy takes."""
 
 NEEDS: Mapping[str, tuple[Request, ...]] = {
+    "aws:autoscaling/tag:Tag": asks(
+        _AUTO_SCALING + ":autoScalingGroup:0123:autoScalingGroupName/eks-" + _GROUP + "-4567",
+        "autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags",
+    ) + asks("*", "autoscaling:DescribeTags"),
     "aws:cloudwatch/logGroup:LogGroup": asks(
         "arn:{partition}:logs:{region}:{account}:log-group:/aws/eks/" + _CLUSTER + "/cluster",
         "logs:CreateLogGroup", "logs:PutRetentionPolicy", "logs:AssociateKmsKey", "logs:DisassociateKmsKey",
@@ -214,7 +220,7 @@ NEEDS: Mapping[str, tuple[Request, ...]] = {
         "eks:DeleteCluster", "eks:TagResource", "eks:UntagResource",
     ) + passes("eks.amazonaws.com") + linked("eks.amazonaws.com") + encrypts(),
     "aws:eks/nodeGroup:NodeGroup": asks(_EKS + ":cluster/" + _CLUSTER, "eks:CreateNodegroup") + asks(
-        _EKS + ":nodegroup/" + _CLUSTER + "/{prefix}-cluster-cpu-nodes-0a1b2c3/0123",
+        _EKS + ":nodegroup/" + _CLUSTER + "/" + _GROUP + "/0123",
         "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig", "eks:UpdateNodegroupVersion", "eks:DescribeUpdate",
         "eks:DeleteNodegroup", "eks:TagResource", "eks:UntagResource",
     ) + passes("eks.amazonaws.com") + passes("ec2.amazonaws.com") + linked("eks-nodegroup.amazonaws.com")

@@ -17,6 +17,7 @@ from components.encryption_key import policy as key_policy
 from components.network import _flow_log_policy
 from components.training_namespace import data_policy
 from trainium_eks.model import addon_policies
+from trainium_eks.model.autoscaling_policies import cluster_autoscaler_statements
 
 ACCOUNT, OTHERS = "123456789012", "999999999999"
 REGION = "us-west-2"
@@ -156,6 +157,24 @@ LOG_TABLE: Table = [
     *each(True, ("logs:DescribeLogGroups",), "*"),
 ]
 
+GROUPS = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:1:autoScalingGroupName"
+OWN_GROUP = {"aws__ResourceTag___trainium-eks___cluster-autoscaler": "trn"}
+NODE_GROUPS = f"arn:aws:eks:{REGION}:{ACCOUNT}:nodegroup"
+SCALING = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
+AUTOSCALER_TABLE: Table = [
+    *each(True, ("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeAutoScalingInstances"), "*"),
+    *each(True, ("autoscaling:DescribeLaunchConfigurations", "autoscaling:DescribeScalingActivities"), "*"),
+    *each(True, ("ec2:DescribeImages", "ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplateVersions"), "*"),
+    *each(True, ("ec2:GetInstanceTypesFromInstanceRequirements",), "*"),
+    *each(True, ("eks:DescribeNodegroup",), f"{NODE_GROUPS}/trn/cpu/0123"),
+    *each(False, ("eks:DescribeNodegroup",), f"{NODE_GROUPS}/another/cpu/0123"),
+    *each(True, SCALING, f"{GROUPS}/eks-cpu-1", **OWN_GROUP),
+    *each(False, SCALING, f"{GROUPS}/eks-cpu-1"),
+    *each(False, SCALING, f"{GROUPS}/eks-cpu-1", **dict.fromkeys(OWN_GROUP, "another")),
+    *each(False, SCALING, f"{GROUPS}/web-1", **OWN_GROUP),
+    *each(False, ("autoscaling:UpdateAutoScalingGroup", "autoscaling:DeleteTags"), f"{GROUPS}/eks-cpu-1", **OWN_GROUP),
+]
+
 POLICIES: Mapping[str, tuple[str, Table]] = {
     "key": (key_policy(KEY, REGION), KEY_TABLE),
     "bucket": (_tls_only(BUCKET), BUCKET_TABLE),
@@ -167,6 +186,7 @@ POLICIES: Mapping[str, tuple[str, Table]] = {
     "file system driver": (_iam.policy(addon_policies.fsx_statements(KEY, REGION)), FSX_TABLE),
     "file systems on demand": (_iam.policy(addon_policies.fsx_on_demand_statements(KEY, REGION)), ON_DEMAND_TABLE),
     "a team's data": (data_policy(REGION, [(BUCKET, "runs/team")], KEY), DATA_TABLE),
+    "cluster autoscaler": (_iam.policy(cluster_autoscaler_statements("trn", REGION)), AUTOSCALER_TABLE),
     "flow logs": (_flow_log_policy(LOG_GROUP), LOG_TABLE),
 }  # fmt: skip
 

@@ -274,6 +274,7 @@ TAKEN_BY = {
     "-flow-logs": "vpc-flow-logs.amazonaws.com",
     "-vpc-cni": "pods.eks.amazonaws.com",
     "-driver": "pods.eks.amazonaws.com",
+    "-autoscaler": "pods.eks.amazonaws.com",
     "-role": "pods.eks.amazonaws.com",
 }
 """How a role's name ends, and the one service that may take it."""

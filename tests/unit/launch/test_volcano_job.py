@@ -142,7 +142,7 @@ def test_beyond_torchx_is_all_that_differs() -> None:
         *(".volumes", ".volumeMounts", ".env", ".terminationMessagePolicy"),
     )
     assert [path for path in sorted(added) if not any(part in path for part in known)] == []
-    assert len(volcano_job.BEYOND_TORCHX) == 15
+    assert len(volcano_job.BEYOND_TORCHX) == 16
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 64, 99, 256, 1000])

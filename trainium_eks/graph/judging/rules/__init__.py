@@ -15,6 +15,7 @@ from typing import Literal
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.judging import waivers
 from trainium_eks.graph.judging.rules import (
+    autoscaling,
     buckets,
     budget,
     cluster,
@@ -45,7 +46,21 @@ __all__ = [
 
 RuleStatus = Literal["pass", "fail", "waived", "n/a"]
 
-_MODULES = (cluster, nodes, efa, network, storage, buckets, kubernetes, isolation, scheduling, hygiene, budget, reach)
+_MODULES = (
+    cluster,
+    nodes,
+    efa,
+    network,
+    storage,
+    buckets,
+    kubernetes,
+    isolation,
+    scheduling,
+    hygiene,
+    budget,
+    reach,
+    autoscaling,
+)
 
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.judging.rules._facts import LAUNCH_TEMPLATE, RELEASE, ROLE, SUBNET, NodeGroup
+from trainium_eks.graph.judging.rules._autoscaled import served_groups
+from trainium_eks.graph.judging.rules._facts import LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
 from trainium_eks.graph.judging.rules._read import (
     Json,
     actions,
@@ -167,8 +168,9 @@ def updates(view: View) -> Iterator[Finding]:
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
 def autoscaled_sizes(view: View) -> Iterator[Finding]:
     """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups that the config
-    says are managed elsewhere, groups tagged for Cluster Autoscaler, and every group when it is installed."""
-    everywhere = any(text(each.inputs.get("chart")).endswith("cluster-autoscaler") for each in view.of(RELEASE))
+    says are managed elsewhere, groups tagged for Cluster Autoscaler, and those that it finds by the tags it looks for:
+    every group, where it looks for those that EKS sets."""
+    scaled = {group.resource.urn for group in served_groups(view)}
     elsewhere = [
         text(at(each, "name"))
         for each in items(view.graph.config.get("nodeGroups"))
@@ -177,7 +179,7 @@ def autoscaled_sizes(view: View) -> Iterator[Finding]:
     for group in view.node_groups:
         tagged = any("k8s.io/cluster-autoscaler/enabled" in key for key in mapping(group.resource.inputs.get("tags")))
         named = any(name and _belongs(view, group.resource, name) for name in elsewhere)
-        if everywhere or tagged or named:
+        if tagged or named or group.resource.urn in scaled:
             ignored = {"scalingConfig", "scalingConfig.desiredSize"}.intersection(group.resource.options.ignore_changes)
             shown = list(group.resource.options.ignore_changes)
             faults = [] if ignored else [f"options.ignoreChanges is {shown}, wanted scalingConfig.desiredSize"]

@@ -1,0 +1,246 @@
+"""ClusterAutoscaler: node groups that grow for pods that wait, and shrink when their nodes are idle."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pydantic
+
+from trainium_eks.model import autoscaling, formats, namespaces, node_templates, versions
+from trainium_eks.model.autoscaling import ClusterAutoscalerConfig
+from trainium_eks.model.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.shape import LaterText, Shape, Word
+
+from . import _iam
+from ._args import Tags, Text, accept, text
+from ._charts import chart, namespace, release, spread
+from ._dicts import ClusterAutoscalerArgsDict
+from .node_group import name_problems
+
+CHART = "cluster-autoscaler"
+NAMESPACE = namespaces.CLUSTER_AUTOSCALER
+NAMESPACE_REASON = "the autoscaler needs no privilege"
+
+LONGEST_NAME = 56
+"""IAM takes 64 characters for a role's name; Pulumi's suffix is the rest."""
+
+USER_ID = 65534
+"""Who the project's own manifests run it as (cluster-autoscaler/cloudprovider/aws/examples)."""
+
+
+class AutoscaledGroup(Shape):
+    """One node group that Cluster Autoscaler serves."""
+
+    name: str
+    """Its name in the program; the tags are named after it."""
+    instance_type: str
+    """EC2 type of its nodes."""
+    autoscaling_group: LaterText
+    """Name of its Auto Scaling group (``eks-…``)."""
+    labels: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Labels of its nodes, beside those that Kubernetes and EKS set."""
+    resources: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """What a node has beside CPU and memory (``{ephemeral-storage: 85Gi}``), over what its type has: devices, EFA, huge
+    pages. An empty group never grows for a pod that asks for something else."""
+
+
+class ClusterAutoscalerArgs(ClusterAutoscalerConfig):
+    """The config section, and what the stack connects."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster."""
+    groups: tuple[AutoscaledGroup, ...]
+    """The groups that it serves."""
+    kubernetes_version: str = versions.KUBERNETES
+    """Minor version of the cluster: the autoscaler of the same one is run."""
+    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Labels of the nodes that it runs on; nodes that it removes must not be among them."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds its role; None for no bound."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """What the types have."""
+    tags: Tags = pydantic.Field(default_factory=dict)
+    """Tags for its role and its Pod Identity association."""
+
+
+class ClusterAutoscaler(pulumi.ComponentResource):
+    """Cluster Autoscaler for the groups that are named, and for no others of the cluster.
+
+    EKS tags every group for Cluster Autoscaler; this one looks for a tag of its own, and its role may change nothing
+    without it. On accelerator groups only empty nodes are removed. The Kubernetes provider comes by ``opts.providers``.
+    """
+
+    service_account: pulumi.Output[str]
+    """Namespace and name of the service account that has the role: ``cluster-autoscaler/cluster-autoscaler``."""
+    role_arn: pulumi.Output[str]
+    """Role that it takes by Pod Identity."""
+
+    def __init__(
+        self,
+        name: str,
+        args: ClusterAutoscalerArgs | ClusterAutoscalerArgsDict,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        args = accept(
+            ClusterAutoscalerArgs,
+            args,
+            problems,
+            f"ClusterAutoscaler {name}",
+            naming=lambda _: name_problems(name, LONGEST_NAME),
+        )
+        super().__init__("trainium-eks:index:ClusterAutoscaler", name, {}, opts)
+        self._args = args
+
+        identity = self._make_identity()
+        tags = [tag for group in args.groups for tag in self._tag(group)]
+        home = namespace(f"{name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, self._child())
+        release(
+            f"{name}-release",
+            chart(CHART),
+            release_name=CHART,
+            namespace=NAMESPACE,
+            values=autoscaler_values(args),
+            # A pod that starts before its association has no credentials until it starts again.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home, *identity, *tags]),
+        )
+        self.service_account = pulumi.Output.from_input(f"{NAMESPACE}/{CHART}")
+        self.role_arn = self._role.arn
+        self.register_outputs({"service_account": self.service_account, "role_arn": self.role_arn})
+
+    def _make_identity(self) -> list[pulumi.Resource]:
+        """The role of its service account, by Pod Identity."""
+        args, name = self._args, self._name
+        self._role = _iam.make_role(
+            name,
+            description="Taken by Cluster Autoscaler, by Pod Identity",
+            trust=_iam.pod_identity_trust(),
+            boundary=args.permissions_boundary,
+            tags=args.tags,
+            parent=self,
+        )
+        document = pulumi.Output.from_input(args.cluster_name).apply(
+            lambda cluster: _iam.policy(cluster_autoscaler_statements(cluster, args.region))
+        )
+        policy = aws.iam.RolePolicy(name, role=self._role.name, policy=document, opts=self._child())
+        association = aws.eks.PodIdentityAssociation(
+            name,
+            cluster_name=args.cluster_name,
+            namespace=NAMESPACE,
+            service_account=CHART,
+            role_arn=self._role.arn,
+            tags=args.tags,
+            opts=self._child(),
+        )
+        return [policy, association]
+
+    def _tag(self, group: AutoscaledGroup) -> Iterator[aws.autoscaling.Tag]:
+        """Tags of the Auto Scaling group, which EKS makes and does not hand its own tags to."""
+        found = {DISCOVERY_TAG: self._args.cluster_name, **group_tags(group, self._args)}
+        for key, value in found.items():
+            yield aws.autoscaling.Tag(
+                f"{self._name}-{group.name}-{key.removeprefix(node_templates.TEMPLATE).strip('/')}",
+                autoscaling_group_name=text(group.autoscaling_group),
+                tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=False),
+                opts=self._child(),
+            )
+
+    def _child(self) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self)
+
+
+def group_tags(group: AutoscaledGroup, args: ClusterAutoscalerArgs) -> dict[str, str]:
+    """What the Auto Scaling group says of its nodes, and when they may go."""
+    tags = {
+        **node_templates.label_tags({**args.catalogue.node_labels(group.instance_type), **group.labels}),
+        **node_templates.taint_tags(group.instance_type, args.catalogue),
+        **node_templates.resource_tags(
+            {**node_templates.of_type(group.instance_type, args.catalogue), **group.resources}
+        ),
+    }
+    if args.catalogue.find(group.instance_type).family != "cpu":
+        tags |= node_templates.empty_nodes_only(args.accelerator_scale_down_minutes)
+    return tags
+
+
+def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
+    """Values of the cluster-autoscaler chart.
+
+    The cluster's name is known once there is a cluster, as the provider of the release is.
+    """
+    return {
+        "fullnameOverride": CHART,
+        "cloudProvider": "aws",
+        # By value: the instance metadata is one hop too far for a pod.
+        "awsRegion": args.region,
+        "autoDiscovery": {
+            "clusterName": args.cluster_name,
+            "tags": [f"{DISCOVERY_TAG}={{{{ .Values.autoDiscovery.clusterName }}}}"],
+        },
+        "image": {"tag": f"v{versions.CLUSTER_AUTOSCALER[args.kubernetes_version]}"},
+        "replicaCount": args.replicas,
+        "rbac": {"serviceAccount": {"name": CHART}},
+        "extraArgs": flags(args),
+        "nodeSelector": dict(args.node_selector),
+        "affinity": spread({"app.kubernetes.io/instance": CHART}),
+        "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}, "limits": {"memory": "600Mi"}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
+    """Its flags without dashes (kubernetes/autoscaler, cluster-autoscaler/FAQ.md and config/flags, 1.35).
+
+    What is its default is written out where a gang depends on it.
+    """
+    return {
+        "logtostderr": "true",
+        "stderrthreshold": "info",
+        "v": "2",
+        "expander": args.expander,
+        "balance-similar-node-groups": "false",
+        "max-node-provision-time": f"{args.max_node_provision_minutes}m",
+        "scale-down-unneeded-time": f"{args.scale_down_minutes}m",
+        "scale-down-delay-after-add": f"{args.scale_down_minutes}m",
+        "skip-nodes-with-local-storage": "false" if args.evict_local_storage else "true",
+        "skip-nodes-with-system-pods": "true",
+        # Volcano's jobs, PyTorchJobs and TrainJobs are custom controllers: their pods are never moved.
+        "skip-nodes-with-custom-controller-pods": "true",
+    }
+
+
+def problems(args: ClusterAutoscalerArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while one of them is refused."""
+    found = autoscaling.autoscaler_problems(args)
+    found += formats.duplicates("groups", [group.name for group in args.groups], "name", "name")
+    found += formats.tags("tags", args.tags)
+    found += _iam.boundary_problems(args.permissions_boundary)
+    if not args.groups:
+        found.append(Problem("groups", "empty: Cluster Autoscaler would have nothing to scale", "name a group"))
+    found += autoscaling.version_problems("kubernetes_version", args.kubernetes_version)
+    for index, group in enumerate(args.groups):
+        found += _group_problems(group, join("groups", index), args)
+    return found
+
+
+def _group_problems(group: AutoscaledGroup, path: str, args: ClusterAutoscalerArgs) -> Iterator[Problem]:
+    yield from formats.derived_name(join(path, "name"), group.name)
+    instance = args.catalogue.get(group.instance_type)
+    if instance is None:
+        yield Problem(join(path, "instance_type"), "not in the catalogue", value=group.instance_type)
+        return
+    yield from formats.tags(join(path, "labels"), group_tags(group, args))
