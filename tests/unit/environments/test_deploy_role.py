@@ -1,4 +1,4 @@
-"""docs/deploy-role-policy.json and docs/role-boundary.json, as IAM would judge them.
+"""docs/deploy-role-policy.json, deploy-role-operations.json and role-boundary.json, as IAM would judge them.
 
 The role that deploys can do all that the environments need, and can give neither itself nor any other role more than
 the boundary.
@@ -46,7 +46,8 @@ def filled(name: str, values: dict[str, str]) -> dict[str, Any]:
     return document
 
 
-DEPLOYER = filled("deploy-role-policy.json", PLACEHOLDERS)
+POLICIES = ("deploy-role-policy.json", "deploy-role-operations.json")
+DEPLOYER = [filled(name, PLACEHOLDERS) for name in POLICIES]
 BOUNDS = filled("role-boundary.json", PLACEHOLDERS)
 
 
@@ -89,24 +90,25 @@ def every_need() -> tuple[Request, ...]:
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_the_role_can_do_all_that_a_type_of_the_plans_needs(type_: str) -> None:
-    assert [each for each in NEEDS[type_] if not allowed(each, [DEPLOYER])] == []
+    assert [each for each in NEEDS[type_] if not allowed(each, DEPLOYER)] == []
 
 
 def test_the_role_keeps_the_state_asks_the_checks_cleans_up_and_attaches_the_policies_of_the_plans() -> None:
-    assert [each for each in (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *attaches()) if not allowed(each, [DEPLOYER])] == []
+    assert [each for each in (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *attaches()) if not allowed(each, DEPLOYER)] == []
 
 
 def test_the_role_can_do_nothing_that_no_type_needs() -> None:
     needed = {each.action.lower() for each in every_need()}
-    for statement in DEPLOYER["Statement"]:
+    statements = [statement for document in DEPLOYER for statement in document["Statement"]]
+    for statement in statements:
         actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
         idle = [each for each in actions if not any(fnmatch(action, each.lower()) for action in needed)]
         assert statement["Effect"] == "Deny" or idle == []
     idle_statements = [
         statement["Sid"]
-        for statement in DEPLOYER["Statement"]
+        for statement in statements
         if statement["Effect"] == "Allow"
-        and not any(statement in matching(request, DEPLOYER) for request in every_need())
+        and not any(statement in matching(request, document) for request in every_need() for document in DEPLOYER)
     ]
     assert idle_statements == []
 
@@ -189,7 +191,7 @@ ESCALATIONS: dict[str, tuple[Request, ...]] = {
 
 @pytest.mark.parametrize("escalation", ESCALATIONS)
 def test_the_role_cannot_give_itself_or_another_more(escalation: str) -> None:
-    assert [each for each in ESCALATIONS[escalation] if allowed(each, [DEPLOYER])] == []
+    assert [each for each in ESCALATIONS[escalation] if allowed(each, DEPLOYER)] == []
 
 
 def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key() -> None:
@@ -198,8 +200,8 @@ def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key() -> None:
     own_use, by_service = (
         Request("kms:Decrypt", KEY, context) for context in ({}, {"kms:ViaService": "fsx.us-west-2.amazonaws.com"})
     )
-    assert not allowed(own_use, [DEPLOYER, named])
-    assert allowed(by_service, [DEPLOYER, named])
+    assert not allowed(own_use, [*DEPLOYER, named])
+    assert allowed(by_service, [*DEPLOYER, named])
 
 
 BEYOND: dict[str, tuple[Request, ...]] = {
@@ -302,7 +304,7 @@ def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph:
     assert [each.name for each in keys if not str(each.inputs["tags"]["Name"]).startswith("trn-")] == []
 
 
-@pytest.mark.parametrize("name", ["deploy-role-policy.json", "role-boundary.json"])
+@pytest.mark.parametrize("name", [*POLICIES, "role-boundary.json"])
 def test_the_documents_fit_into_a_managed_policy_however_long_the_names(name: str) -> None:
     key = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/mrk-11111111111111111111111111111111"
     document = filled(name, {"STATE_BUCKET": "b" * 63, "STATE_KEY_ARN": key, "DATA_BUCKET": "d" * 63})

@@ -36,6 +36,7 @@ GROUP: dict[str, Any] = {
     "kubernetesVersion": "1.35",
 }
 CPU_NODES = {"instanceType": "m6i.2xlarge", "minSize": 1, "maxSize": 2, "desiredSize": 2, "rootVolumeGib": 50}
+CPU_POOL = {**CPU_NODES, "sizeManagedElsewhere": True}
 SUBNETS = [
     {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
     {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
@@ -65,8 +66,8 @@ FULL: dict[str, Any] = {
         "logRetentionDays": 30,
         "supportType": "EXTENDED",
         "deletionProtection": True,
-        "systemNodes": CPU_NODES,
-        "cpuNodes": CPU_NODES,
+        "systemNodes": {**CPU_NODES, "minSize": 2},
+        "cpuNodes": CPU_POOL,
         "addons": {
             "snapshot-controller": {
                 "version": "v8.3.0-eksbuild.1",
@@ -125,6 +126,17 @@ FULL: dict[str, Any] = {
     },
     "neuronAddons": {"schedulerExtension": False, "monitor": False, "neuronValues": {"npd": {"enabled": False}}},
     "gpuAddons": {"trainers": ["v2"], "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
+    "autoscaling": {
+        "clusterAutoscaler": {
+            "acceleratorGroups": ["train"],
+            "expander": "most-pods",
+            "scaleDownMinutes": 5,
+            "acceleratorScaleDownMinutes": 30,
+            "maxNodeProvisionMinutes": 20,
+            "evictLocalStorage": True,
+            "replicas": 1,
+        }
+    },
     "budget": {"hourlyUsd": 500, "nodes": 64},
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
@@ -435,6 +447,11 @@ BAD: list[tuple[str, Any]] = [
     ("waivers", {"R99": {"reason": "x", "expires": "2027-03-31"}}),
     ("waivers.R06.reason", " "),
     ("waivers.R06.expires", "soon"),
+    ("autoscaling.clusterAutoscaler.acceleratorGroups", ["nobody"]),
+    ("autoscaling.clusterAutoscaler.scaleDownMinutes", 0),
+    ("autoscaling.clusterAutoscaler.acceleratorScaleDownMinutes", 1441),
+    ("autoscaling.clusterAutoscaler.maxNodeProvisionMinutes", 4),
+    ("autoscaling.clusterAutoscaler.replicas", 4),
     ("budget.hourlyUsd", 0),
     ("budget.nodes", -1),
 ]

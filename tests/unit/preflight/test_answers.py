@@ -80,7 +80,7 @@ def test_denied_actions_are_named_and_counted(prod: Graph) -> None:
     outcome, detail, remedy = judged(prod, "account/rights", iam__SimulatePrincipalPolicy=simulate)
     assert outcome == "fail"
     assert detail.endswith("actions are denied: fsx:CreateFileSystem, iam:CreateRole")
-    assert "deploy-role-policy.json" in remedy
+    assert "docs/deploy-role-*.json" in remedy
     assert "permissionsBoundary" not in remedy, "prod sets it"
 
 
