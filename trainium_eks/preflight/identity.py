@@ -125,9 +125,7 @@ class _Looked:
             return passed(f"all {actions} actions that the stack's types ask for are allowed")
         shown = ", ".join(missing[:_MOST_SHOWN])
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
-        remedy = (
-            "give the deployer the policies docs/deploy-role-*.json (docs/deploying.md, step 2)"
-        )
+        remedy = "give the deployer the policies docs/deploy-role-*.json (docs/deploying.md, step 2)"
         if not place.boundary and "iam:CreateRole" in missing:
             remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
         return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
