@@ -14,7 +14,7 @@ ClusterAutoscaler(
     "autoscaler",
     {
         "region": "us-west-2",
-        "cluster_name": clusters.require_output("clusterName"),
+        "cluster_name": "dev-cluster-eks-0a1b2c3",
         "groups": [
             {"name": "cpu", "instance_type": "m6i.xlarge", "autoscaling_group": "eks-cpu-0a1b2c3d"},
             {"name": "trn1", "instance_type": "trn1.32xlarge", "autoscaling_group": "eks-trn1-4e5f6a7b"},
