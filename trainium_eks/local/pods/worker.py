@@ -144,6 +144,8 @@ class Worker:
         """Until the pod is gone."""
         while True:
             again: float | None
+            # Before the look: what goes while it lasts takes another one, which clears up.
+            gone = self._gone
             try:
                 again = await self._sync()
             except (Unreachable, OSError) as error:
@@ -155,7 +157,7 @@ class Worker:
                 else:
                     _LOG.warning("%s: %s", self._name, error)
                     again = _TROUBLE_SECONDS
-            if again is None and self._gone:
+            if again is None and gone:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), again)
