@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .gpu_addons import GpuAddons, GpuAddonsArgs
     from .image_repository import ImageRepository, ImageRepositoryArgs
     from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+    from .metrics_stack import MetricsStack, MetricsStackArgs
     from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
     from .neuron_addons import NeuronAddons, NeuronAddonsArgs
     from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs
@@ -42,6 +43,8 @@ __all__ = [
     "ImageRepositoryArgs",
     "LustreVolumes",
     "LustreVolumesArgs",
+    "MetricsStack",
+    "MetricsStackArgs",
     "Network",
     "NetworkArgs",
     "NeuronAddons",

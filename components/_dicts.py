@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from trainium_eks.model.namespaces import NamespaceConfig
     from trainium_eks.model.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
     from trainium_eks.model.node_groups import NodeGroupConfig
+    from trainium_eks.model.observability import (
+        AlertsConfig,
+        GrafanaConfig,
+        LogsConfig,
+        ManagedGrafanaConfig,
+        MetricsConfig,
+        ObservabilityConfig,
+    )
     from trainium_eks.model.queues import QueueConfig, VolcanoConfig
     from trainium_eks.model.repository import ImageRepositoryConfig
     from trainium_eks.model.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
@@ -250,6 +258,48 @@ class LustreVolumesArgsDict(TypedDict):
     setup_namespace: NotRequired[str]
 
 
+class AlertsConfigDict(TypedDict):
+    """:class:`AlertsConfig` as a dictionary."""
+
+    topic_arn: str
+    topic_key_arn: NotRequired[str | None]
+
+
+class ManagedGrafanaConfigDict(TypedDict):
+    """:class:`ManagedGrafanaConfig` as a dictionary."""
+
+    authentication: NotRequired[Literal["AWS_SSO", "SAML"]]
+
+
+class GrafanaConfigDict(TypedDict):
+    """:class:`GrafanaConfig` as a dictionary."""
+
+    in_cluster: NotRequired[bool]
+    volume_gib: NotRequired[int]
+    managed: NotRequired[ManagedGrafanaConfig | ManagedGrafanaConfigDict | None]
+
+
+class MetricsStackArgsDict(TypedDict):
+    """:class:`MetricsStackArgs` as a dictionary."""
+
+    retention_days: NotRequired[int]
+    volume_gib: NotRequired[int]
+    scrape_interval_seconds: NotRequired[int]
+    managed_prometheus: NotRequired[bool]
+    alerts: NotRequired[AlertsConfig | AlertsConfigDict | None]
+    values: NotRequired[Mapping[str, Any]]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    grafana: NotRequired[GrafanaConfig | GrafanaConfigDict | None]
+    catalogue: NotRequired[Catalogue]
+    efa_instance_types: NotRequired[Sequence[str]]
+    file_system_id: NotRequired[str | pulumi.Output[str] | None]
+    exports_to_s3: NotRequired[bool]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
 class NetworkArgsDict(TypedDict):
     """:class:`NetworkArgs` as a dictionary."""
 
@@ -299,6 +349,7 @@ class TrainingNamespaceArgsDict(TypedDict):
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     rendezvous: NotRequired[Literal["c10d", "etcd"]]
+    metrics: NotRequired[bool]
     principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
@@ -550,6 +601,30 @@ class AutoscalingConfigDict(TypedDict):
     """:class:`AutoscalingConfig` as a dictionary."""
 
     cluster_autoscaler: NotRequired[ClusterAutoscalerConfig | ClusterAutoscalerConfigDict | None]
+class MetricsConfigDict(TypedDict):
+    """:class:`MetricsConfig` as a dictionary."""
+
+    retention_days: NotRequired[int]
+    volume_gib: NotRequired[int]
+    scrape_interval_seconds: NotRequired[int]
+    managed_prometheus: NotRequired[bool]
+    alerts: NotRequired[AlertsConfig | AlertsConfigDict | None]
+    values: NotRequired[Mapping[str, Any]]
+
+
+class LogsConfigDict(TypedDict):
+    """:class:`LogsConfig` as a dictionary."""
+
+    retention_days: NotRequired[int]
+    system: NotRequired[bool]
+
+
+class ObservabilityConfigDict(TypedDict):
+    """:class:`ObservabilityConfig` as a dictionary."""
+
+    metrics: NotRequired[MetricsConfig | MetricsConfigDict | None]
+    grafana: NotRequired[GrafanaConfig | GrafanaConfigDict | None]
+    logs: NotRequired[LogsConfig | LogsConfigDict | None]
 
 
 class BudgetConfigDict(TypedDict):
@@ -590,5 +665,6 @@ class StackConfigDict(TypedDict):
     neuron_addons: NotRequired[NeuronAddonsConfig | NeuronAddonsConfigDict]
     gpu_addons: NotRequired[GpuAddonsConfig | GpuAddonsConfigDict]
     autoscaling: NotRequired[AutoscalingConfig | AutoscalingConfigDict]
+    observability: NotRequired[ObservabilityConfig | ObservabilityConfigDict]
     budget: NotRequired[BudgetConfig | BudgetConfigDict]
     waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

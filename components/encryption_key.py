@@ -15,9 +15,9 @@ from . import _iam
 from ._args import Tags, accept
 from ._dicts import EncryptionKeyArgsDict
 
-SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr")
-"""Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images. S3 is
-not among them: whoever reads the bucket needs a policy that grants the key."""
+SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
+"""Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images,
+metrics. S3 is not among them: whoever reads the bucket needs a policy that grants the key."""
 
 
 class EncryptionKeyArgs(Shape):
@@ -49,7 +49,8 @@ def problems(args: EncryptionKeyArgs) -> list[Problem]:
 
 
 class EncryptionKey(pulumi.ComponentResource):
-    """A rotating KMS key that Auto Scaling, CloudWatch Logs, EBS, FSx, EKS and ECR of its account and region can use.
+    """A rotating KMS key that Auto Scaling, CloudWatch Logs, EBS, FSx, EKS, ECR and Amazon Managed Prometheus of its
+    account and region can use.
 
     Whatever uses :attr:`key_arn` waits for the key's policy too: with a key whose policy does not yet name Auto
     Scaling, nodes never launch (terraform-provider-aws#39904).

@@ -27,6 +27,7 @@ from .fsx_lustre import FsxLustre, FsxLustreArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+from .metrics_stack import MetricsStack, MetricsStackArgs
 from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
 from .neuron_addons import NeuronAddons, NeuronAddonsArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
@@ -108,6 +109,7 @@ class TrainingStack(pulumi.ComponentResource):
         self._volumes = self._make_volumes()
         self._namespaces = self._make_namespaces()
         self._repository = self._make_repository()
+        self._make_metrics()
 
         self.cluster_name = self._cluster.cluster_name
         self.kubeconfig = pulumi.Output.secret(self._cluster.kubeconfig)
@@ -210,7 +212,7 @@ class TrainingStack(pulumi.ComponentResource):
         types = dict.fromkeys(group.instance_type for group in config.node_groups)
         neuron = tuple(each for each in types if self._catalogue.find(each).family == "neuron")
         gpu = tuple(each for each in types if self._catalogue.find(each).family == "nvidia")
-        efa = tuple(each for each in types if self._catalogue.find(each).has_efa)
+        efa = self._types_with_efa()
         common = {"region": config.region, "catalogue": self._catalogue}
         if neuron:
             args = extend(
@@ -340,6 +342,30 @@ class TrainingStack(pulumi.ComponentResource):
         made = file_system.bucket_arn
         arn = made if given is None else _iam.bucket_arn(self._config.region, text(given))
         return {"bucket_arn": arn, "bucket_prefix": config.durability.prefix}
+
+    def _make_metrics(self) -> MetricsStack | None:
+        config, file_system = self._config, self._config.file_system
+        if config.observability.metrics is None:
+            return None
+        args = extend(
+            MetricsStackArgs,
+            config.observability.metrics,
+            region=config.region,
+            cluster_name=self._cluster.cluster_name,
+            grafana=config.observability.grafana,
+            catalogue=self._catalogue,
+            efa_instance_types=self._types_with_efa(),
+            file_system_id=self._file_system.file_system_id if self._file_system else None,
+            exports_to_s3=file_system is not None and isinstance(file_system.durability, S3Durability),
+            kms_key_arn=self._key.key_arn,
+            permissions_boundary=config.permissions_boundary,
+            tags=default_tags(config),
+        )
+        return MetricsStack(f"{self._name}-metrics", judged(args), self._in_cluster())
+
+    def _types_with_efa(self) -> tuple[str, ...]:
+        types = dict.fromkeys(group.instance_type for group in self._config.node_groups)
+        return tuple(each for each in types if self._catalogue.find(each).has_efa)
 
     def _make_repository(self) -> ImageRepository | None:
         config = self._config

@@ -17,6 +17,8 @@ from .components import ImageRepository as ImageRepository
 from .components import ImageRepositoryArgs as ImageRepositoryArgs
 from .components import LustreVolumes as LustreVolumes
 from .components import LustreVolumesArgs as LustreVolumesArgs
+from .components import MetricsStack as MetricsStack
+from .components import MetricsStackArgs as MetricsStackArgs
 from .components import Network as Network
 from .components import NetworkArgs as NetworkArgs
 from .components import NeuronAddons as NeuronAddons

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainium_eks.model import config as stack_config
-from trainium_eks.model import prices, versions
+from trainium_eks.model import observability, prices, versions
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.node_groups import ROOT_THROUGHPUT_MIBPS, root_volume_gib
@@ -19,6 +19,7 @@ BY_USE = (
     "logs",
     "stored images, objects and backups",
     "volumes that workloads claim",
+    "samples in Amazon Managed Prometheus",
 )
 """What no line counts, because it is billed by use."""
 
@@ -104,6 +105,7 @@ def of_config(config: StackConfig) -> Bill:
         lines += node_group(group.instance_type, *sizes, gib, catalogue, capacity=group.capacity.type)
     if config.file_system is not None:
         lines += _file_system_of(config.file_system)
+    lines += [claimed_volume(gib) for gib in observability.claimed_gib(config.observability)]
     return Bill(tuple(line for line in lines if line.maximum))
 
 
@@ -177,6 +179,11 @@ CAPACITY_NOTES = {
     "capacity-block": "On-Demand price for comparison; a Capacity Block is paid in advance, at its own price",
 }
 """How to read the price of instances that EC2 does not offer as plain On-Demand."""
+
+
+def claimed_volume(gib: int) -> Line:
+    """A volume of the default storage class that a chart claims."""
+    return Line(f"{gib} GiB claimed volume", 1, 1, _hourly(prices.gp3_monthly_usd(gib)))
 
 
 def file_system(

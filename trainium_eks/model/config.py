@@ -23,6 +23,7 @@ from trainium_eks.model import (
     namespaces,
     network,
     node_groups,
+    observability,
     queues,
     quotas,
     regions,
@@ -40,6 +41,7 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.observability import ObservabilityConfig
 from trainium_eks.model.problems import Problem, Severity, join, nearest, snake, under
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.repository import ImageRepositoryConfig
@@ -99,6 +101,8 @@ class StackConfig(Shape):
     """Add-ons of GPU groups; installed when there is such a group."""
     autoscaling: AutoscalingConfig = AutoscalingConfig()
     """What adds and removes nodes by itself; nothing unless it is asked for."""
+    observability: ObservabilityConfig = ObservabilityConfig()
+    """Metrics, Grafana and logs; nothing unless asked for (docs/observability.md)."""
     budget: BudgetConfig = BudgetConfig()
     """What the environment may grow to; a plan above it fails (rule R72)."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
@@ -465,6 +469,10 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     lambda config: under("training", training.problems(config.training)),
     lambda config: autoscaling.problems(config, _catalogue_or_default(config)),
     lambda config: under("budget", budget.problems(config.budget)),
+    lambda config: under(
+        "observability",
+        observability.problems(config.observability, region=config.region, production=config.production),
+    ),
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,
     _address_problems,

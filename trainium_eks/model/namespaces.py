@@ -17,7 +17,20 @@ DCGM_EXPORTER = "dcgm-exporter"
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 TRAINING_OPERATOR = "kubeflow"
 TRAINER = "kubeflow-system"
-STACK = (VOLCANO, ETCD, LUSTRE_SETUP, NEURON_MONITOR, DCGM_EXPORTER, CLUSTER_AUTOSCALER, TRAINING_OPERATOR, TRAINER)
+MONITORING = "monitoring"
+LOG_SHIPPING = "log-shipping"
+STACK = (
+    VOLCANO,
+    ETCD,
+    LUSTRE_SETUP,
+    NEURON_MONITOR,
+    DCGM_EXPORTER,
+    CLUSTER_AUTOSCALER,
+    TRAINING_OPERATOR,
+    TRAINER,
+    MONITORING,
+    LOG_SHIPPING,
+)
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 
 TAKEN = ("default", "amazon-cloudwatch", *STACK)

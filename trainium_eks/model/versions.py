@@ -132,6 +132,14 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         # Read in the repository's index of August 2026; its templates and values in the source tree of 9.51.
         "cluster-autoscaler": Chart("https://kubernetes.github.io/autoscaler", "cluster-autoscaler", "9.59.0"),
         "dcgm-exporter": Chart("https://nvidia.github.io/dcgm-exporter/helm-charts", "dcgm-exporter", "4.8.2"),
+        # These three: from the charts' own repositories, as of 2026-08-22.
+        "kube-prometheus-stack": Chart(
+            "https://prometheus-community.github.io/helm-charts", "kube-prometheus-stack", "88.5.3"
+        ),
+        "prometheus-yet-another-cloudwatch-exporter": Chart(
+            "https://prometheus-community.github.io/helm-charts", "prometheus-yet-another-cloudwatch-exporter", "0.47.0"
+        ),
+        "fluent-bit": Chart("https://fluent.github.io/helm-charts", "fluent-bit", "0.58.1"),
     }
 )
 """Helm charts that are installed."""
@@ -159,6 +167,9 @@ CLUSTER_AUTOSCALER: Mapping[str, str] = MappingProxyType(
     {"1.34": "1.34.0", "1.35": "1.35.0", "1.36": "1.36.0"}
 )
 """Cluster Autoscaler by Kubernetes version, whose scheduler it simulates."""
+GRAFANA_AMP_PLUGIN = "grafana-amazonprometheus-datasource@3.3.5"
+"""Grafana's data source for Amazon Managed Prometheus, as Grafana takes it at its start (grafana.com's catalogue, 2026;
+3.0 needs Grafana 12.2.5, and the chart has 13.2)."""
 
 TRAINING_OPERATOR = "v1.9.3"
 """Tag of Kubeflow's training operator, for its kustomization: the last line with PyTorchJob, and without a chart."""

@@ -1,11 +1,14 @@
 """Helm: releases, made by pulumi-kubernetes."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import Answer, Call
-from trainium_eks.graph.resource_types.kubernetes import ITS_NODES
 from trainium_eks.graph.resource_types.resource_type import ALWAYS_DELETABLE, NO_DATA, ResourceType, Shown
+from trainium_eks.model import bill
+from trainium_eks.model.bill import Line
+from trainium_eks.model.instances import Catalogue
 
 RELEASE_SECONDS = 37.0
 """Median of published logs of charts with one workload."""
@@ -41,6 +44,26 @@ def _seconds(release: Resource) -> float:
     return VOLCANO_SECONDS if is_volcano(release) else RELEASE_SECONDS
 
 
+CLAIM_SIZES = re.compile(r"(\.requests\.storage|\.persistence\.size)$")
+"""Where charts take the size of a volume that they claim."""
+
+
+def _claims(_graph: Graph, release: Resource, _catalogue: Catalogue) -> Iterator[Line]:
+    """The volumes whose size the values state; what a chart claims by itself is billed by use."""
+    for path, value in _leaves(release.inputs.get("values"), ""):
+        size = re.fullmatch(r"(\d+)Gi", str(value)) if CLAIM_SIZES.search(path) else None
+        if size:
+            yield bill.claimed_volume(int(size[1]))
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _leaves(below, f"{path}.{key}")
+    else:
+        yield path, value
+
+
 def _facts(_graph: Graph, release: Resource) -> Iterable[str]:
     yield " ".join(filter(None, (chart_name(release), str(release.inputs.get("version", "")))))
 
@@ -52,7 +75,7 @@ RELEASE = ResourceType(
     tagged=False,
     replaced_by=("name", "namespace"),
     seconds=_seconds,
-    price=ITS_NODES,
+    price=_claims,
     shown=Shown(_facts),
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,

@@ -118,7 +118,7 @@ def resources(view: View) -> Iterator[Finding]:
             (f"{path}.{key}", value)
             for path, each in walk(mapping(release.inputs.get("values")), "values")
             for key, value in each.items()
-            if key == "resources" or key.endswith(("_resources", "Resources"))
+            if (key == "resources" or key.endswith(("_resources", "Resources"))) and not _is_claim(value)
         ]
         faults = [] if stated else ["values has no resources, wanted requests and a memory limit"]
         faults += [fault for path, value in stated for fault in _resource_faults(path, value)]
@@ -255,6 +255,11 @@ def _release_faults(release: Resource) -> Iterator[str]:
         tag = at(values, "basic.image_tag_version")
         if not given(tag):
             yield "values.basic.image_tag_version is unset, wanted the chart's version (its source says latest)"
+
+
+def _is_claim(resources: Json) -> bool:
+    """Whether these are a volume claim's, which asks for storage and nothing else."""
+    return set(mapping(at(resources, "requests"))) == {"storage"}
 
 
 def _resource_faults(path: str, value: Json) -> Iterator[str]:

@@ -1,0 +1,273 @@
+"""MetricsStack: Prometheus with its exporters, Grafana with this library's dashboards, Amazon Managed Prometheus."""
+
+from collections.abc import Iterator, Mapping
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import formats, namespaces, observability, regions, versions
+from trainium_eks.model.addon_policies import Statement
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.observability import GrafanaConfig, MetricsConfig
+from trainium_eks.model.problems import Problem, under
+from trainium_eks.model.shape import Flag
+from trainium_eks.monitoring import file_system, scraping
+
+from . import _charts, _iam, _pod_identity
+from . import _metrics_values as chart_values
+from ._args import Tags, Text, accept
+from ._dicts import MetricsStackArgsDict
+from ._efa_plugin import efa_problems
+
+NAMESPACE = namespaces.MONITORING
+NAMESPACE_REASON = "node-exporter and the EFA exporter read their node's /proc and /sys"
+EFA_CHART = "efa-exporter"
+FSX_CHART = "prometheus-yet-another-cloudwatch-exporter"
+WEBHOOK_PORT = 10250
+"""Where the Prometheus Operator answers the API server, which asks it about rules."""
+
+WRITE_ACTIONS = ("aps:RemoteWrite",)
+QUERY_ACTIONS = ("aps:QueryMetrics", "aps:GetSeries", "aps:GetLabels", "aps:GetMetricMetadata")
+"""What writing to and reading from a workspace takes (AMP user guide, IAM permissions)."""
+
+
+class MetricsStackArgs(MetricsConfig):
+    """The config section, and what the stack connects."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster."""
+    grafana: GrafanaConfig | None = None
+    """Grafana; None for none."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """Where taints of nodes with EFA are looked up."""
+    efa_instance_types: tuple[str, ...] = ()
+    """Types whose nodes have EFA interfaces: each gets an exporter of their counters."""
+    file_system_id: Text | None = None
+    """Lustre file system whose CloudWatch metrics are read; None for none."""
+    exports_to_s3: Flag = False
+    """Whether that file system exports to S3 by itself, so that how far behind it is can be read."""
+    kms_key_arn: Text | None = None
+    """Key of the workspace of Amazon Managed Prometheus; None for a key of AWS' own. Its policy must let the service
+    use it for its callers, as that of ``EncryptionKey`` does. Another key is another workspace."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds the roles made here; None for no bound."""
+    tags: Tags = pydantic.Field(default_factory=dict)
+    """Tags of its AWS resources, beside those of the provider."""
+
+
+def problems(args: MetricsStackArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while one of them is refused."""
+    found = observability.metrics_problems(args, region=args.region)
+    if args.grafana is not None:
+        found += under("grafana", observability.grafana_problems(args.grafana, args))
+    found += efa_problems(args.efa_instance_types, args.catalogue)
+    found += _charts.plain_problems(args.values, "values")
+    found += formats.tags("tags", args.tags)
+    found += _iam.boundary_problems(args.permissions_boundary)
+    return found
+
+
+class MetricsStack(pulumi.ComponentResource):
+    """Prometheus, kube-state-metrics and exporters of every node, Grafana, and where they are kept for longer.
+
+    The Kubernetes provider comes by ``opts.providers``. Everything is in one namespace of its own, which nobody outside
+    it can reach: people look by ``kubectl port-forward``. Pods get their AWS permissions by Pod Identity, and nothing
+    is asked of the instance metadata service.
+    """
+
+    namespace: pulumi.Output[str]
+    """Namespace of everything in the cluster."""
+    workspace_id: pulumi.Output[str]
+    """Workspace of Amazon Managed Prometheus; empty without one."""
+    workspace_endpoint: pulumi.Output[str]
+    """Its URL, with a slash at the end; empty without one."""
+    grafana_service: pulumi.Output[str]
+    """Name of Grafana's Service, port 80; empty without Grafana in the cluster."""
+
+    def __init__(
+        self, name: str, args: MetricsStackArgs | MetricsStackArgsDict, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        args = accept(MetricsStackArgs, args, problems, f"MetricsStack {name}")
+        super().__init__("trainium-eks:index:MetricsStack", name, {}, opts)
+        self._args = args
+
+        self._namespace = _charts.namespace(
+            f"{name}-namespace", NAMESPACE, "privileged", NAMESPACE_REASON, pulumi.ResourceOptions(parent=self)
+        )
+        self._close_namespace()
+        self._workspace = self._make_workspace() if args.managed_prometheus else None
+        self._release = self._install()
+        self._ask()
+        if args.efa_instance_types:
+            self._export_efa()
+        if args.file_system_id is not None:
+            self._export_file_system(args.file_system_id)
+
+        empty = pulumi.Output.from_input("")
+        self.namespace = self._namespace.metadata["name"]
+        self.workspace_id = self._workspace.id if self._workspace else empty
+        self.workspace_endpoint = self._workspace.prometheus_endpoint if self._workspace else empty
+        has_grafana = args.grafana is not None and args.grafana.in_cluster
+        self.grafana_service = pulumi.Output.from_input(chart_values.GRAFANA_ACCOUNT if has_grafana else "")
+        self.register_outputs(
+            {
+                "namespace": self.namespace,
+                "workspace_id": self.workspace_id,
+                "workspace_endpoint": self.workspace_endpoint,
+                "grafana_service": self.grafana_service,
+            }
+        )
+
+    def _within(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after])
+
+    def _close_namespace(self) -> None:
+        """Only its own pods get in, and the API server's calls of the webhook, which come from addresses that no policy
+        can know. A port that is forwarded comes from the pod's node, which policies let through."""
+        everyone = k8s.meta.v1.LabelSelectorArgs()
+        own = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=everyone)
+        webhook = k8s.networking.v1.NetworkPolicyPortArgs(port=WEBHOOK_PORT, protocol="TCP")
+        k8s.networking.v1.NetworkPolicy(
+            f"{self._name}-ingress",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="monitoring-ingress", namespace=NAMESPACE),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=everyone,
+                policy_types=["Ingress"],
+                ingress=[
+                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[own]),
+                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(ports=[webhook]),
+                ],
+            ),
+            opts=self._within(),
+        )
+
+    def _make_workspace(self) -> aws.amp.Workspace:
+        return aws.amp.Workspace(
+            f"{self._name}-workspace",
+            alias=self._name,
+            kms_key_arn=self._args.kms_key_arn,
+            tags=dict(self._args.tags),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _install(self) -> k8s.helm.v3.Release:
+        """After the roles: pods that start without one stay without."""
+        args, workspace = self._args, self._workspace
+        written = (
+            chart_values.Workspace(workspace.prometheus_endpoint, args.region, args.cluster_name) if workspace else None
+        )
+        values = chart_values.stack_values(args, args.grafana, args.region, written)
+        return _charts.release(
+            f"{self._name}-release",
+            _charts.chart(chart_values.CHART),
+            release_name=chart_values.RELEASE_NAME,
+            namespace=NAMESPACE,
+            values=_charts.overlay(values, args.values),
+            opts=self._within(*self._roles()),
+        )
+
+    def _roles(self) -> Iterator[pulumi.Resource]:
+        args = self._args
+        if self._workspace is not None:
+            arn = self._workspace.arn
+            yield self._role(
+                "prometheus", chart_values.PROMETHEUS_ACCOUNT, arn.apply(lambda known: [_on(known, WRITE_ACTIONS)])
+            )
+            if args.grafana is not None and args.grafana.in_cluster:
+                yield self._role(
+                    "grafana", chart_values.GRAFANA_ACCOUNT, arn.apply(lambda known: [_on(known, QUERY_ACTIONS)])
+                )
+        if args.alerts is not None:
+            statements = alert_statements(args.region, args.alerts)
+            yield self._role("alertmanager", chart_values.ALERTMANAGER_ACCOUNT, statements)
+
+    def _role(
+        self, key: str, service_account: str, statements: pulumi.Input[list[Statement]]
+    ) -> aws.eks.PodIdentityAssociation:
+        return _pod_identity.make_role(
+            f"{self._name}-{key}",
+            _pod_identity.Pods(self._args.cluster_name, NAMESPACE, service_account),
+            statements,
+            boundary=self._args.permissions_boundary,
+            tags=self._args.tags,
+            parent=self,
+        )
+
+    def _ask(self) -> None:
+        """Who is asked for metrics, beside what the chart asks by itself."""
+        absent = {
+            scraping.EFA_EXPORTER.name: not self._args.efa_instance_types,
+            scraping.FSX_EXPORTER.name: self._args.file_system_id is None,
+        }
+        for scrape in scraping.SCRAPES:
+            if absent.get(scrape.name):
+                continue
+            k8s.apiextensions.CustomResource(
+                f"{self._name}-{scrape.name}",
+                api_version=scraping.API_VERSION,
+                kind=scrape.kind,
+                metadata=_selected(scrape.name),
+                spec=scrape.spec(),
+                opts=self._within(self._release),
+            )
+
+    def _export_efa(self) -> None:
+        types = sorted(set(self._args.efa_instance_types))
+        _charts.release(
+            f"{self._name}-{EFA_CHART}",
+            _charts.local_chart(EFA_CHART),
+            release_name=EFA_CHART,
+            namespace=NAMESPACE,
+            values={
+                "image": versions.IMAGES["python"],
+                "instanceTypes": types,
+                "tolerations": _charts.tolerations(types, self._args.catalogue),
+            },
+            opts=self._within(),
+            on_failure="keep",
+        )
+
+    def _export_file_system(self, file_system_id: Text) -> None:
+        args = self._args
+        config = pulumi.Output.from_input(file_system_id).apply(
+            lambda known: file_system.exporter_config(args.region, known, exports=args.exports_to_s3)
+        )
+        role = self._role(chart_values.FSX_EXPORTER, chart_values.FSX_EXPORTER, CLOUDWATCH_STATEMENTS)
+        _charts.release(
+            f"{self._name}-{chart_values.FSX_EXPORTER}",
+            _charts.chart(FSX_CHART),
+            release_name=chart_values.FSX_EXPORTER,
+            namespace=NAMESPACE,
+            values=chart_values.fsx_exporter_values(config),
+            opts=self._within(role),
+            on_failure="keep",
+        )
+
+
+CLOUDWATCH_STATEMENTS: list[Statement] = [
+    {"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}
+]
+"""What YACE asks for a resource that its configuration names; CloudWatch has no ARNs of metrics to narrow it to."""
+
+
+def alert_statements(region: str, alerts: observability.AlertsConfig) -> list[Statement]:
+    """What telling an SNS topic takes: the topic, and its key through SNS alone."""
+    found: list[Statement] = [_on(alerts.topic_arn, ("sns:Publish",))]
+    if alerts.topic_key_arn is not None:
+        through = {"kms:ViaService": f"sns.{region}.{regions.dns_suffix(region)}"}
+        key = _on(alerts.topic_key_arn, ("kms:Decrypt", "kms:GenerateDataKey"))
+        found.append({**key, "Condition": {"StringEquals": through}})
+    return found
+
+
+def _on(resource: str, actions: tuple[str, ...]) -> Statement:
+    return {"Effect": "Allow", "Action": list(actions), "Resource": resource}
+
+
+def _selected(name: str) -> k8s.meta.v1.ObjectMetaArgs:
+    labels: Mapping[str, str] = chart_values.SELECTED
+    return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE, labels=dict(labels))
