@@ -15,6 +15,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.local.objects import placeholders
 from trainium_eks.model.versions import KUBERNETES
 
 PREFIX = "kubernetes:"
@@ -59,6 +60,23 @@ def _custom(spec: Mapping[str, Any]) -> Mapping[str, Any]:
             "spec": {"type": "object", "additionalProperties": False, **spec},
         },
     }
+
+
+def _closed(schema: Any) -> Any:
+    """A definition's schema in which an unknown field is a fault, as with ``fieldValidation: Strict``."""
+    if isinstance(schema, Mapping):
+        closed = {key: _closed(value) for key, value in schema.items() if not key.startswith("x-kubernetes")}
+        return {**closed, "additionalProperties": False} if "properties" in schema else closed
+    return [_closed(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _defined(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A namespaced kind by what stands in for its definition on the local cloud."""
+    (version,) = definition["spec"]["versions"]
+    whole = _closed(version["schema"]["openAPIV3Schema"])
+    metadata = {**_METADATA, "properties": {**_METADATA["properties"], "namespace": _NAMES}}
+    own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata}
+    return {**whole, "required": [*own, "spec"], "properties": {**whole["properties"], **own}}
 
 
 CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
@@ -110,6 +128,10 @@ CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
             },
         }
     ),
+    **{
+        ("monitoring.coreos.com/v1", each["spec"]["names"]["kind"]): _defined(each)
+        for each in placeholders.definitions("kube-prometheus-stack")
+    },
 }
 """API version and kind to the JSON schema of the whole object."""
 

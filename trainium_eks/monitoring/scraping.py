@@ -28,6 +28,7 @@ POD_LABELS = (
     "volcano.sh/job-name",
     "volcano.sh/queue-name",
     "training.kubeflow.org/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
     "batch.kubernetes.io/job-name",
 )
 """Pod labels that it shows (``kube_pod_labels``): whose training a pod is of."""
@@ -49,7 +50,14 @@ _NOT_ITS_OWN: Relabelling = {"action": "labeldrop", "regex": "pod|namespace|cont
 
 _AGENT: tuple[Relabelling, ...] = (NODE, _NOT_ITS_OWN)
 
-_JOB_NAMES = ("volcano_sh_job_name", "training_kubeflow_org_job_name", "batch_kubernetes_io_job_name")
+_JOB_NAMES = (
+    "volcano_sh_job_name",
+    "training_kubeflow_org_job_name",
+    "jobset_sigs_k8s_io_jobset_name",
+    "batch_kubernetes_io_job_name",
+)
+"""Labels of a training's pods, in relabelling's spelling. The first that a pod has counts: a JobSet's pods are a batch
+Job's, too."""
 
 _TRAINING: tuple[Relabelling, ...] = (
     NODE,

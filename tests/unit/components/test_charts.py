@@ -20,8 +20,13 @@ from trainium_eks.model import versions
 from trainium_eks.model.instances import CATALOGUE
 
 CHARTS = _charts.CHARTS_DIRECTORY
-HELM_CHARTS = ("neuron-monitor", "torchx-etcd")
+HELM_CHARTS = ("efa-exporter", "neuron-monitor", "torchx-etcd")
 VALUES: Mapping[str, Mapping[str, Any]] = {
+    "efa-exporter": {
+        "image": versions.IMAGES["python"],
+        "instanceTypes": ["trn1.32xlarge"],
+        "tolerations": _charts.tolerations(["trn1.32xlarge"], CATALOGUE),
+    },
     "neuron-monitor": monitor_values(CATALOGUE),
     "torchx-etcd": {"image": versions.IMAGES["etcd"], "clientNamespaces": ["training", "research"]},
 }
@@ -137,6 +142,21 @@ def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path: Pat
 def test_a_monitor_for_no_type_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="instanceTypes is empty"):
         rendered("neuron-monitor", tmp_path, instanceTypes=[])
+
+
+@needs_programs
+def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path: Path) -> None:
+    objects = rendered("efa-exporter", tmp_path)
+    program = objects["ConfigMap", "efa-exporter"]["data"]["exporter.py"]
+    assert program == (CHARTS / "efa-exporter" / "files" / "exporter.py").read_text()
+    pod = objects["DaemonSet", "efa-exporter"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (container,) = pod["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    mounted = {each["mountPath"]: each for each in container["volumeMounts"]}
+    assert mounted["/node/sys"]["readOnly"] is True
+    assert container["command"][-2:] == ["/node/sys", "9601"]
+    assert [port["name"] for port in container["ports"]] == ["metrics"]
 
 
 @needs_programs

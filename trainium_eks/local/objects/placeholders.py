@@ -23,7 +23,11 @@ _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 def definitions(chart: str) -> list[dict[str, Any]]:
     """The placeholders for a chart, by its name; none for most."""
-    return [_queue()] if chart == "volcano" else []
+    if chart == "volcano":
+        return [_queue()]
+    if chart == "kube-prometheus-stack":
+        return [_pod_monitor(), _service_monitor(), _prometheus_rule()]
+    return []
 
 
 def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_seconds: float) -> list[str]:
@@ -97,27 +101,92 @@ def _queue() -> dict[str, Any]:
         state={"type": "string", "enum": ["Open", "Closed", "Closing", "Unknown"]},
         **counts,
     )
+    schema = _object(spec=spec, status=status)
+    return _definition("scheduling.volcano.sh", "v1beta1", "Queue", "Cluster", schema, "q", "queue-v1beta1")
+
+
+def _pod_monitor() -> dict[str, Any]:
+    """The Prometheus Operator's (v0.93.1), with the fields that say whom to ask and how to label the answer."""
+    spec = _object(**_WHO, podMetricsEndpoints=_list(_endpoint()), podTargetLabels=_list(_TEXT))
+    return _definition(_MONITORING, "v1", "PodMonitor", "Namespaced", _object(spec=spec), "pmon")
+
+
+def _service_monitor() -> dict[str, Any]:
+    """The same for the endpoints of services."""
+    spec = _object(**_WHO, endpoints=_list(_endpoint()), targetLabels=_list(_TEXT), podTargetLabels=_list(_TEXT))
+    return _definition(_MONITORING, "v1", "ServiceMonitor", "Namespaced", _object(spec=spec), "smon")
+
+
+def _prometheus_rule() -> dict[str, Any]:
+    """The Prometheus Operator's (v0.93.1). Whether an expression is PromQL is asked of its webhook, which nobody
+    answers here."""
+    duration = {"type": "string", "pattern": _DURATION}
+    rule = {
+        **_object(
+            alert=_TEXT,
+            annotations=_TEXTS,
+            expr={"anyOf": [{"type": "integer"}, _TEXT], "x-kubernetes-int-or-string": True},
+            keep_firing_for=duration,
+            labels=_TEXTS,
+            record=_TEXT,
+            **{"for": duration},
+        ),
+        "required": ["expr"],
+    }
+    group = _object(interval=duration, labels=_TEXTS, limit=_integer(), name=_TEXT, rules=_list(rule))
+    spec = _object(groups=_list({**group, "required": ["name"]}))
+    return _definition(_MONITORING, "v1", "PrometheusRule", "Namespaced", _object(spec=spec), "promrule")
+
+
+def _endpoint() -> dict[str, Any]:
+    duration = {"type": "string", "pattern": _DURATION}
+    relabelling = _object(
+        action={
+            "type": "string",
+            "enum": ["replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep", "lowercase"],
+        },
+        modulus=_integer(),
+        regex=_TEXT,
+        replacement=_TEXT,
+        separator=_TEXT,
+        sourceLabels=_list(_TEXT),
+        targetLabel=_TEXT,
+    )
+    return _object(
+        honorLabels={"type": "boolean"},
+        interval=duration,
+        metricRelabelings=_list(relabelling),
+        path=_TEXT,
+        port=_TEXT,
+        relabelings=_list(relabelling),
+        scheme=_TEXT,
+        scrapeTimeout=duration,
+    )
+
+
+def _definition(group: str, version: str, kind: str, scope: str, schema: dict[str, Any], *short: str) -> dict[str, Any]:
+    singular, plural = kind.lower(), f"{kind.lower()}s"
     return {
         "apiVersion": _API_VERSION,
         "kind": _KIND,
-        "metadata": {"name": "queues.scheduling.volcano.sh"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "group": "scheduling.volcano.sh",
+            "group": group,
             "names": {
-                "kind": "Queue",
-                "listKind": "QueueList",
-                "plural": "queues",
-                "singular": "queue",
-                "shortNames": ["q", "queue-v1beta1"],
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": singular,
+                "shortNames": [*short],
             },
-            "scope": "Cluster",
+            "scope": scope,
             "versions": [
                 {
-                    "name": "v1beta1",
+                    "name": version,
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": _object(spec=spec, status=status)},
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
@@ -144,3 +213,17 @@ def _quantities() -> dict[str, Any]:
         "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))?$",
     }
     return {"type": "object", "additionalProperties": amount}
+
+
+_MONITORING = "monitoring.coreos.com"
+_DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
+_TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": _TEXT}
+_WHO: dict[str, Any] = {
+    "jobLabel": _TEXT,
+    "namespaceSelector": _object(any={"type": "boolean"}, matchNames=_list(_TEXT)),
+    "selector": _object(
+        matchLabels=_TEXTS,
+        matchExpressions=_list(_object(key=_TEXT, operator=_TEXT, values=_list(_TEXT))),
+    ),
+}

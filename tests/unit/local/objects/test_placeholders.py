@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+from kubernetes_schemas import object_faults
+
 from components.volcano_stack import queue_spec
 from trainium_eks.local.objects.placeholders import definitions
 from trainium_eks.model.queues import QueueConfig
+from trainium_eks.monitoring.scraping import API_VERSION, SCRAPES, Scrape
 
 
 def schema() -> dict[str, Any]:
@@ -14,9 +18,27 @@ def schema() -> dict[str, Any]:
     return properties
 
 
-def test_only_volcano_has_placeholders() -> None:
+def test_charts_have_placeholders_of_the_kinds_that_the_stack_makes() -> None:
     assert definitions("neuron-helm-chart") == []
     assert [each["metadata"]["name"] for each in definitions("volcano")] == ["queues.scheduling.volcano.sh"]
+    assert [each["metadata"]["name"] for each in definitions("kube-prometheus-stack")] == [
+        "podmonitors.monitoring.coreos.com",
+        "servicemonitors.monitoring.coreos.com",
+        "prometheusrules.monitoring.coreos.com",
+    ]
+
+
+@pytest.mark.parametrize("scrape", SCRAPES, ids=lambda each: each.name)
+def test_all_that_a_monitor_says_is_defined(scrape: Scrape) -> None:
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": scrape.kind,
+        "metadata": {"name": scrape.name, "namespace": "monitoring"},
+        "spec": scrape.spec(),
+    }
+    assert object_faults(manifest) == []
+    manifest["spec"]["selectors"] = {}
+    assert object_faults(manifest) != []
 
 
 def test_the_queue_is_of_the_cluster_and_has_a_status_of_its_own() -> None:

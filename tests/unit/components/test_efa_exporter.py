@@ -1,0 +1,83 @@
+"""The exporter of EFA's counters, on a made-up /sys."""
+
+import importlib.util
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from components import _charts
+
+
+@pytest.fixture(scope="module")
+def exporter() -> ModuleType:
+    path = _charts.CHARTS_DIRECTORY / "efa-exporter" / "files" / "exporter.py"
+    spec = importlib.util.spec_from_file_location("efa_exporter", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Path:
+    """As on a trn1.32xlarge, with two of its interfaces, and a Mellanox one that is none of EFA's."""
+    for name, driver in (("rdmap16s27", "efa"), ("rdmap32s27", "efa"), ("mlx5_0", "mlx5_core")):
+        counters = tmp_path / "class" / "infiniband" / name / "ports" / "1" / "hw_counters"
+        counters.mkdir(parents=True)
+        for counter, value in (("tx_bytes", 2**40), ("rx_drops", 0), ("lifespan", 12)):
+            (counters / counter).write_text(f"{value}\n")
+        (tmp_path / "bus" / "pci" / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+        device = tmp_path / "class" / "infiniband" / name / "device"
+        device.mkdir()
+        (device / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
+    return tmp_path
+
+
+def test_each_counter_of_each_interface_is_a_series(exporter: ModuleType, sysfs: Path) -> None:
+    lines = exporter.exposition(sysfs).splitlines()
+    assert f'node_amazonefa_tx_bytes{{device="rdmap16s27",port="1"}} {2**40}' in lines
+    assert 'node_amazonefa_rx_drops{device="rdmap32s27",port="1"} 0' in lines
+    assert lines.count("# TYPE node_amazonefa_tx_bytes counter") == 1
+    assert "# TYPE node_amazonefa_lifespan gauge" in lines
+
+
+def test_another_vendors_devices_are_left_out(exporter: ModuleType, sysfs: Path) -> None:
+    assert "mlx5_0" not in exporter.exposition(sysfs)
+
+
+def test_a_counter_that_the_device_does_not_have_is_no_zero(exporter: ModuleType, sysfs: Path) -> None:
+    file = sysfs / "class" / "infiniband" / "rdmap16s27" / "ports" / "1" / "hw_counters" / "tx_bytes"
+    file.write_text("N/A\n")
+    assert 'tx_bytes{device="rdmap16s27"' not in exporter.exposition(sysfs)
+    assert 'tx_bytes{device="rdmap32s27"' in exporter.exposition(sysfs)
+
+
+def test_a_node_without_rdma_has_no_series(exporter: ModuleType, tmp_path: Path) -> None:
+    assert exporter.exposition(tmp_path) == ""
+
+
+@pytest.fixture
+def address(exporter: ModuleType, sysfs: Path) -> Iterator[str]:
+    server = exporter.serve(sysfs, 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_prometheus_and_the_kubelet_are_answered_and_nobody_else(address: str) -> None:
+    with urllib.request.urlopen(f"{address}/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert b"node_amazonefa_tx_bytes" in answer.read()
+    with urllib.request.urlopen(f"{address}/healthz") as answer:
+        assert answer.status == 200
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{address}/")
