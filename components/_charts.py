@@ -99,9 +99,8 @@ def release(
     """A Helm release: pinned, under a name of its own choosing.
 
     ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook
-    certificate in one. Values are plain data: with an Output among them a preview cannot render the chart, and the
-    custom resources that need its definitions cannot be checked. Where a chart without definitions must be told the
-    cluster's name, that is one: it is unknown only while there is no cluster to render for.
+    certificate in one. Values are plain data: with an Output among them a first preview cannot render the chart. Only
+    what AWS makes up is one: the cluster's name, an address, an id.
 
     Args:
         logical_name: Pulumi's name of the resource.

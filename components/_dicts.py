@@ -349,7 +349,6 @@ class TrainingNamespaceArgsDict(TypedDict):
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     rendezvous: NotRequired[Literal["c10d", "etcd"]]
-    metrics: NotRequired[bool]
     principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
@@ -601,6 +600,8 @@ class AutoscalingConfigDict(TypedDict):
     """:class:`AutoscalingConfig` as a dictionary."""
 
     cluster_autoscaler: NotRequired[ClusterAutoscalerConfig | ClusterAutoscalerConfigDict | None]
+
+
 class MetricsConfigDict(TypedDict):
     """:class:`MetricsConfig` as a dictionary."""
 

@@ -40,6 +40,7 @@ SECTIONS = {
     "NeuronAddonsConfig": "neuronAddons",
     "GpuAddonsConfig": "gpuAddons",
     "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",
+    "MetricsConfig": "observability.metrics",
 }
 """Config section to its key."""
 

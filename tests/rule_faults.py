@@ -1007,8 +1007,86 @@ AUTOSCALING = [
     ),
 ]
 
+PROMETHEUS = "kube-prometheus-stack"
+SPEC = "values.prometheus.prometheusSpec"
+WAYS_IN = "spec.ingress"
+
+
+def resource_of(name: str, resource: str) -> Change:
+    """A policy's one statement on another resource."""
+    return lambda program: program.put(
+        name, "policy", policy({**json.loads(program[name].inputs["policy"])["Statement"][0], "Resource": resource})
+    )
+
+
+OBSERVABILITY = [
+    fault("R83", "AWS' key for metrics", "kmsKeyArn is unset", put("workspace", "kmsKeyArn", DROP)),
+    fault("R83", "metrics on a node's disk", "wanted a claim", put(PROMETHEUS, f"{SPEC}.storageSpec", {})),
+    fault("R84", "logs for a week", "30 or more", put("container-logs", "retentionInDays", 7)),
+    fault("R84", "logs for an unknown time", "unset", put("container-logs", "retentionInDays", DROP)),
+    fault("R84", "AWS' key for logs", "kmsKeyId is unset", put("container-logs", "kmsKeyId", DROP)),
+    fault(
+        "R84",
+        "the shipper first",
+        "wanted the group first",
+        lambda program: setattr(program["fluent-bit"], "dependencies", []),
+    ),
+    fault(
+        "R84",
+        "a group of the shipper's own",
+        "auto_create_group on",
+        put("fluent-bit", "values.config.outputs", "[OUTPUT]\n  auto_create_group On\n"),
+    ),
+    fault("R85", "no policy", "wanted one", drop("monitoring-ingress")),
+    fault(
+        "R85",
+        "for some pods",
+        "selects all pods",
+        put("monitoring-ingress", "spec.podSelector", {"matchLabels": {"a": "b"}}),
+    ),
+    fault(
+        "R85",
+        "a port for all",
+        "every address on [9090]",
+        put("monitoring-ingress", WAYS_IN, [{"ports": [{"port": 9090}]}]),
+    ),
+    fault(
+        "R85",
+        "all namespaces",
+        "wanted pods of the namespace",
+        put("monitoring-ingress", WAYS_IN, [{"from": [{"namespaceSelector": {}}]}]),
+    ),
+    fault(
+        "R85",
+        "the VPC",
+        "ipBlock",
+        put("monitoring-ingress", WAYS_IN, [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]),
+    ),
+    fault("R86", "a balancer before Grafana", "ClusterIP", values(PROMETHEUS, "grafana.service.type", "LoadBalancer")),
+    fault("R86", "an ingress", "wanted no way in", values(PROMETHEUS, "grafana.ingress.enabled", True)),
+    fault("R86", "a route", "wanted no way in", values(PROMETHEUS, "prometheus.route", {"main": {"enabled": True}})),
+    fault(
+        "R86",
+        "no login",
+        "wanted a login",
+        lambda program: (
+            program[PROMETHEUS].inputs["values"]["grafana"]["grafana.ini"].update({"auth.anonymous": {"enabled": True}})
+        ),
+    ),
+    fault(
+        "R86",
+        "a password in the state",
+        "adminPassword is set",
+        values(PROMETHEUS, "grafana.adminPassword", "prom-operator"),
+    ),
+    fault("R86", "anybody in AWS", "AWS_SSO or SAML", put("dashboards", "authenticationProviders", [])),
+    fault("R87", "rules of teams", "ruleNamespaceSelector", put(PROMETHEUS, f"{SPEC}.ruleNamespaceSelector", {})),
+    fault("R87", "monitors of teams", "podMonitor", put(PROMETHEUS, f"{SPEC}.podMonitorNamespaceSelector", DROP)),
+    fault("R88", "every workspace", "aps:RemoteWrite", resource_of("prometheus-policy", "*")),
+    fault("R88", "every log", "logs:PutLogEvents", resource_of("shipper-policy", "*")),
+]
+
 FAULTS = (
-    *AUTOSCALING,
     *CLUSTER,
     *NODES,
     *EFA,
@@ -1020,4 +1098,6 @@ FAULTS = (
     *HYGIENE,
     *BUDGET,
     *REACH,
+    *AUTOSCALING,
+    *OBSERVABILITY,
 )

@@ -148,6 +148,7 @@ def environment() -> Program:
     _storage(program)
     _kubernetes(program)
     _scheduling(program)
+    _observability(program)
     return program
 
 
@@ -729,6 +730,68 @@ def _autoscaling(program: Program, amounts: dict[str, Any]) -> None:
     program.add("autoscaler-policy", "aws:iam/rolePolicy:RolePolicy", {"role": "autoscaler", "policy": policy(scaling)})
     identity = {"namespace": "cluster-autoscaler", "serviceAccount": "cluster-autoscaler", "roleArn": "arn:autoscaler"}
     program.add("autoscaler-identity", "aws:eks/podIdentityAssociation:PodIdentityAssociation", identity)
+
+
+def _observability(program: Program) -> None:
+    program.add(
+        "workspace",
+        "aws:amp/workspace:Workspace",
+        {"kmsKeyArn": "arn:key"},
+        outputs={"arn": "arn:aws:aps:us-west-2:000000000000:workspace/ws-1"},
+    )
+    program.add("dashboards", "aws:grafana/workspace:Workspace", {"authenticationProviders": ["AWS_SSO"]})
+    home = {"app.kubernetes.io/name": "monitoring"}
+    for name in ("monitoring", "log-shipping"):
+        labels = {**home, "pod-security.kubernetes.io/enforce": "privileged"}
+        program.add(name, "kubernetes:core/v1:Namespace", {"metadata": {"name": name, "labels": labels}})
+    program.add(
+        "monitoring-ingress",
+        "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+        {
+            "metadata": {"name": "ingress", "namespace": "monitoring"},
+            "spec": {
+                "podSelector": {},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": {}}]}, {"ports": [{"port": 10250, "protocol": "TCP"}]}],
+            },
+        },
+    )
+    amounts = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    spec = {
+        f"{kind}NamespaceSelector": here for kind in ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
+    }
+    claim = {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "50Gi"}}}}}
+    release(
+        program,
+        "kube-prometheus-stack",
+        "monitoring",
+        {
+            "prometheus": {"prometheusSpec": {**spec, "storageSpec": claim, "resources": amounts}},
+            "grafana": {"service": {"type": "ClusterIP"}, "ingress": {"enabled": False}, "grafana.ini": {}},
+        },
+        "88.5.3",
+    )
+    logs = program.add(
+        "container-logs",
+        "aws:cloudwatch/logGroup:LogGroup",
+        {"name": "/trainium-eks/trn-1/containers", "retentionInDays": 90, "kmsKeyId": "arn:key"},
+    )
+    output = "[OUTPUT]\n    Name cloudwatch_logs\n    auto_create_group Off\n"
+    values = {"config": {"outputs": output}, "resources": amounts}
+    release(program, "fluent-bit", "log-shipping", values, "0.58.1").dependencies.append(logs.urn)
+    for name, action, resource in (
+        ("prometheus", "aps:RemoteWrite", "arn:aws:aps:us-west-2:000000000000:workspace/ws-1"),
+        (
+            "shipper",
+            "logs:PutLogEvents",
+            "arn:aws:logs:us-west-2:000000000000:log-group:/trainium-eks/trn-1/containers:*",
+        ),
+    ):
+        arn = f"arn:{name}"
+        program.add(f"{name}-role", "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"arn": arn})
+        statement = {"Effect": "Allow", "Action": [action], "Resource": resource}
+        program.add(f"{name}-policy", "aws:iam/rolePolicy:RolePolicy", {"role": name, "policy": policy(statement)})
 
 
 def release(

@@ -23,10 +23,17 @@ OPTIONAL: Mapping[str, str] = {
     "dcgm-exporter": NVIDIA_RESOURCE,
     "training-operator": NVIDIA_RESOURCE,
     "kubeflow-trainer": NVIDIA_RESOURCE,
+    "efa-exporter": EFA_RESOURCE,
 }
 """Those that the config can turn off, which the outputs do not tell: each has a namespace of its own that does."""
 
-RELEASES: Mapping[str, str] = {"neuron-helm-chart": "neuron"}
+OBSERVING = ("kube-prometheus-stack", "fluent-bit")
+"""Those that the config can turn on, whatever its groups are."""
+
+FSX_EXPORTER = "prometheus-yet-another-cloudwatch-exporter"
+"""What reads the file system's metrics, where there is a file system."""
+
+RELEASES: Mapping[str, str] = {"neuron-helm-chart": "neuron", FSX_EXPORTER: "fsx-exporter"}
 """Name of a chart's release, where it is not the chart's."""
 
 
@@ -54,6 +61,8 @@ def plugins(examined: Examined) -> Iterator[Check]:
     for chart, resource in OPTIONAL.items():
         if resource in offered:
             yield from _of_optional(examined, chart)
+    for chart in (*OBSERVING, *((FSX_EXPORTER,) if examined.outputs.shared_volume else ())):
+        yield from _of_optional(examined, chart)
     if examined.outputs.rendezvous != "c10d":
         yield from _of_chart(examined, ETCD_CHART)
 

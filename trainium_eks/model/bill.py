@@ -20,6 +20,7 @@ BY_USE = (
     "stored images, objects and backups",
     "volumes that workloads claim",
     "samples in Amazon Managed Prometheus",
+    "users of Amazon Managed Grafana",
 )
 """What no line counts, because it is billed by use."""
 

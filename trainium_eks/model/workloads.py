@@ -154,6 +154,63 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "TrainJobs get no pods: check its log, and that of JobSet's controller",
             ),
         ),
+        "kube-prometheus-stack": (
+            Workload(
+                "DaemonSet",
+                namespaces.MONITORING,
+                "kube-prometheus-stack-prometheus-node-exporter",
+                "all",
+                "metrics of that node are missing, jobs are not affected: describe its pod",
+            ),
+            Workload(
+                "Deployment",
+                namespaces.MONITORING,
+                "kube-prometheus-stack-operator",
+                "none",
+                "changed monitors and rules are not taken up, and new ones are refused: check its log",
+            ),
+            Workload(
+                "Deployment",
+                namespaces.MONITORING,
+                "kube-prometheus-stack-kube-state-metrics",
+                "none",
+                "dashboards and alerts know no nodes, pods and requests: check its log",
+            ),
+            Workload(
+                "StatefulSet",
+                namespaces.MONITORING,
+                "prometheus-kube-prometheus-stack-prometheus",
+                "none",
+                "nothing is measured and no alert fires: describe its pod; its volume must be in the zone of a CPU node",
+            ),
+        ),
+        "efa-exporter": (
+            Workload(
+                "DaemonSet",
+                namespaces.MONITORING,
+                "efa-exporter",
+                "efa",
+                "EFA counters of that node are missing, jobs are not affected: check the pod's log",
+            ),
+        ),
+        "prometheus-yet-another-cloudwatch-exporter": (
+            Workload(
+                "Deployment",
+                namespaces.MONITORING,
+                "fsx-exporter",
+                "none",
+                "metrics of the file system are missing: check its log, and its Pod Identity association",
+            ),
+        ),
+        "fluent-bit": (
+            Workload(
+                "DaemonSet",
+                namespaces.LOG_SHIPPING,
+                "fluent-bit",
+                "all",
+                "container logs of that node stay there: check its log, and its Pod Identity association",
+            ),
+        ),
     }
 )
 """Chart, or kustomization, to what it runs."""

@@ -132,6 +132,11 @@ NEEDS: Mapping[str, tuple[Request, ...]] = {
         _AUTO_SCALING + ":autoScalingGroup:0123:autoScalingGroupName/eks-" + _GROUP + "-4567",
         "autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags",
     ) + asks("*", "autoscaling:DescribeTags"),
+    "aws:amp/workspace:Workspace": asks(
+        "*", "aps:CreateWorkspace", "aps:DescribeWorkspace", "aps:DescribeWorkspaceConfiguration",
+        "aps:DescribeLoggingConfiguration", "aps:UpdateWorkspaceAlias", "aps:DeleteWorkspace", "aps:TagResource",
+        "aps:UntagResource", "aps:ListTagsForResource",
+    ) + encrypts(),
     "aws:cloudwatch/logGroup:LogGroup": asks(
         "arn:{partition}:logs:{region}:{account}:log-group:/aws/eks/" + _CLUSTER + "/cluster",
         "logs:CreateLogGroup", "logs:PutRetentionPolicy", "logs:AssociateKmsKey", "logs:DisassociateKmsKey",

@@ -13,6 +13,7 @@ from trainium_eks.graph.resource_types import (
     ecr,
     eks,
     fsx,
+    grafana,
     helm,
     iam,
     kms,
@@ -31,7 +32,7 @@ from trainium_eks.graph.resource_types.resource_type import (
 from trainium_eks.model.bill import Line
 from trainium_eks.model.instances import Catalogue
 
-MODULES = (vpc, ec2, autoscaling, eks, iam, kms, fsx, s3, ecr, cloudwatch, amp, kubernetes, helm, providers)
+MODULES = (vpc, ec2, autoscaling, eks, iam, kms, fsx, s3, ecr, cloudwatch, amp, grafana, kubernetes, helm, providers)
 """One a service; each has its rows in ``TYPES``."""
 
 ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in module.TYPES})

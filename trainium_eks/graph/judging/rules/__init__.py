@@ -25,6 +25,7 @@ from trainium_eks.graph.judging.rules import (
     kubernetes,
     network,
     nodes,
+    observability,
     reach,
     scheduling,
     storage,
@@ -60,6 +61,7 @@ _MODULES = (
     budget,
     reach,
     autoscaling,
+    observability,
 )
 
 RULES: tuple[Rule, ...] = tuple(

@@ -141,8 +141,8 @@ def creator(view: View) -> Iterator[Finding]:
 )
 def log_groups(view: View) -> Iterator[Finding]:
     """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
-    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key."""
-    groups = view.of(LOG_GROUP)
+    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; that of container logs is R84's."""
+    groups = [each for each in view.of(LOG_GROUP) if not is_of_containers(each)]
     for plane in view.control_planes:
         pattern = re.escape(plane.name) if plane.name else ".+"
         named = [each for each in groups if re.fullmatch(f"/aws/eks/{pattern}/cluster", text(each.inputs.get("name")))]
@@ -161,6 +161,11 @@ def log_groups(view: View) -> Iterator[Finding]:
         if not given(group.inputs.get("kmsKeyId")):
             faults.append("kmsKeyId is unset, wanted a KMS key")
         yield from judged(group, faults, "kept a year or longer, encrypted")
+
+
+def is_of_containers(group: Resource) -> bool:
+    """Whether a log group is for what containers write."""
+    return bool(re.fullmatch(r"/trainium-eks/.+/containers", text(group.inputs.get("name"))))
 
 
 @rule("R09", "Set the support policy explicitly", "low", "own")
