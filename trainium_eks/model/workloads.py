@@ -181,7 +181,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 namespaces.MONITORING,
                 "prometheus-kube-prometheus-stack-prometheus",
                 "none",
-                "nothing is measured and no alert fires: describe its pod; its volume must be in the zone of a CPU node",
+                "nothing is measured and no alert fires: describe its pod; its volume ties it to the zone of one node",
             ),
         ),
         "efa-exporter": (
