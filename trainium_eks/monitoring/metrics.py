@@ -52,11 +52,17 @@ class Metric:
 
 _EC2 = ("instance_id", "instance_name", "instance_type", "availability_zone", "region", "subnet_id")
 _RUNTIME = (*_EC2, "runtime_tag")
+_REMOTE_WRITE: tuple[tuple[str, Kind, Unit, str], ...] = (
+    ("samples_failed_total", "counter", "1", "refused for good"),
+    ("queue_highest_timestamp_seconds", "gauge", "timestamp", "of the newest sample to be sent"),
+    ("queue_highest_sent_timestamp_seconds", "gauge", "timestamp", "of the newest sample that was sent"),
+)
 _GPU = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "namespace", "pod", "container")
 _PORT = ("device", "port")
 _QUEUE = ("queue_name",)
 _QUEUE_RESOURCE = ("queue_name", "resource")
 _POD = ("namespace", "pod", "uid")
+_GANG = ("namespace", "podgroup", "job_name", "queue")
 _CONTAINER = (*_POD, "container")
 _REQUEST = (*_CONTAINER, "node", "resource", "unit")
 _CLAIM = ("namespace", "persistentvolumeclaim")
@@ -264,6 +270,7 @@ _ALL = (
     Metric("kube_persistentvolumeclaim_resource_requests_storage_bytes", STATE, "gauge", "bytes", _CLAIM, "asked for"),
     Metric("kubelet_volume_stats_available_bytes", KUBELET, "gauge", "bytes", _CLAIM, "free in a mounted claim"),
     Metric("kubelet_volume_stats_capacity_bytes", KUBELET, "gauge", "bytes", _CLAIM, "size of a mounted claim"),
+    Metric("kubelet_certificate_manager_server_ttl_seconds", KUBELET, "gauge", "seconds", (), "until its own ends"),
     Metric(
         "apiserver_admission_webhook_rejection_count",
         API_SERVER,
@@ -279,6 +286,15 @@ _ALL = (
         "1",
         ("name", "type"),
         "let through unjudged",
+    ),
+    # -- gangs, as trainium_eks/monitoring/gangs.py has kube-state-metrics show PodGroups
+    Metric("trn_gang_phase", STATE, "gauge", "", (*_GANG, "phase"), "1 for the phase that it is in"),
+    Metric("trn_gang_created_timestamp_seconds", STATE, "gauge", "timestamp", _GANG, "when it was made"),
+    Metric("trn_gang_min_members", STATE, "gauge", "1", _GANG, "pods without which it does not run"),
+    Metric("trn_gang_running_members", STATE, "gauge", "1", _GANG, "pods that run"),
+    Metric("trn_gang_min_devices", STATE, "gauge", "1", (*_GANG, "resource"), "resource: aws_amazon_com_neuron"),
+    Metric(
+        "trn_gang_capacity_block_ends_timestamp_seconds", STATE, "gauge", "timestamp", _GANG, "of its nodes' capacity"
     ),
     # -- Volcano
     *(
@@ -391,6 +407,11 @@ _ALL = (
         ("node", "namespace", "pod", "job_name", "queue"),
         "1: the last scrape of a target succeeded",
     ),
+    *(
+        Metric(f"prometheus_remote_storage_{name}", PROMETHEUS, kind, unit, ("remote_name", "url"), about)
+        for name, kind, unit, about in _REMOTE_WRITE
+    ),
+    Metric("prometheus_rule_evaluation_failures_total", PROMETHEUS, "counter", "1", ("rule_group",), "not computed"),
 )
 
 METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ALL})

@@ -11,6 +11,7 @@ from promtool import PRICES, Expected, Trial
 
 from trainium_eks.model.alerts import AlertSettings, problems
 from trainium_eks.monitoring import alerts, recording
+from trainium_eks.monitoring.queries import unknown
 
 SEVERITIES = {alert.name: alert.severity for alert in alerts.alerts(AlertSettings())}
 
@@ -36,6 +37,13 @@ def test_prometheus_takes_the_rules_and_their_templates(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": groups}))
     done = promtool.call("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_read_only_what_somebody_serves_or_records() -> None:
+    recorded = recording.groups(PRICES)
+    groups = [*recorded, *alerts.groups(AlertSettings(), "prod")]
+    queries = [rule["expr"] for group in groups for rule in group["rules"]]
+    assert [wrong for query in queries for wrong in unknown(query, recording.names(recorded))] == []
 
 
 def rule(name: str, settings: AlertSettings) -> dict[str, object]:

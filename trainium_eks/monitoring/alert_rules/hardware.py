@@ -54,12 +54,11 @@ def _nvidia(settings: AlertSettings) -> list[Alert]:
             """
             max by (node, gpu) (
               DCGM_FI_DEV_ROW_REMAP_FAILURE > 0
-              or DCGM_FI_DEV_ECC_DBE_VOL_TOTAL > 0
               or increase(DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS[1h]) > 0
             )
             """,
             "GPU {{ $labels.gpu }} of {{ $labels.node }} has uncorrectable memory errors",
-            "Double-bit errors, rows that were remapped within the hour, or a remapping that failed:"
+            "Rows were remapped for double-bit errors within the hour, or there are none left to remap to:"
             " {{ $value | humanize }}.",
             NODE,
         ),
