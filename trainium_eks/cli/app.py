@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainium_eks.cli import cleanup_app, comment_app, image_app, launch_app, local_app, serve_app, stage_app, watch_app
+from trainium_eks.cli import (
+    cleanup_app,
+    comment_app,
+    doctor_app,
+    image_app,
+    launch_app,
+    local_app,
+    serve_app,
+    stage_app,
+    watch_app,
+)
 from trainium_eks.cli.local_app import Directory, Stack
 
 if TYPE_CHECKING:
@@ -21,8 +31,8 @@ app = typer.Typer(
 )
 app.add_typer(local_app.app, name="local")
 app.add_typer(image_app.app, name="image")
-for part in (launch_app.app, stage_app.app, serve_app.app, watch_app.app, cleanup_app.app, comment_app.app):
-    app.add_typer(part)
+for part in (launch_app, stage_app, serve_app, watch_app, doctor_app, cleanup_app, comment_app):
+    app.add_typer(part.app)
 
 
 class Operation(StrEnum):

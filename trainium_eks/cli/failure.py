@@ -15,7 +15,7 @@ WRONG_USAGE = 2
 """The command cannot begin: no project, no such stack, file or commit."""
 
 _COMMANDS = (
-    *("cancel", "check", "comment", "compile", "deploy", "image", "jobs", "kubeconfig", "local", "logs"),
+    *("cancel", "check", "comment", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig", "local", "logs"),
     *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
     *("status", "tensorboard", "top", "train", "upgrade", "verify"),
 )
