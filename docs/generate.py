@@ -1,4 +1,5 @@
-"""Writes the pages of ``docs/components`` from the components, their args and the examples, and ``docs/plan.svg``.
+"""Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
+pages of alerts, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -23,10 +24,12 @@ from trainium_eks.cli import recording, render, report
 from trainium_eks.cli.render import PIPED_WIDTH
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.shape import Shape
+from trainium_eks.monitoring import runbook
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
 PICTURE = ROOT / "docs" / "plan.svg"
+ALERTS = ROOT / "docs" / "alerts.md"
 
 SECTIONS = {
     "NetworkConfig": "network",
@@ -88,7 +91,10 @@ def index() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page by its file."""
-    return {FOLDER / f"{name}.md": page(name) for name in names()} | {FOLDER / "README.md": index()}
+    return {FOLDER / f"{name}.md": page(name) for name in names()} | {
+        FOLDER / "README.md": index(),
+        ALERTS: runbook.collected(),
+    }
 
 
 def _examples(name: str, module: str) -> Iterator[str]:

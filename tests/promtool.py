@@ -1,14 +1,11 @@
 """Rules under test, computed by `promtool test rules` from series that are written down in Python."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.monitoring import alerts, recording, rule_file
@@ -56,10 +53,11 @@ def groups(alert: str, settings: AlertSettings | None = None, text: str = "summa
     return [*recording.groups(PRICES), rule_file.group("alerts", [one])]
 
 
-def run(folder: Path, found: Sequence[Group], trials: Iterable[Trial]) -> subprocess.CompletedProcess[str]:
+def run(tool: Path, folder: Path, found: Sequence[Group], trials: Iterable[Trial]) -> subprocess.CompletedProcess[str]:
     """Computes the rules for each trial, and compares.
 
     Args:
+        tool: promtool.
         folder: for the files.
         found: the rules.
         trials: what is tried.
@@ -68,29 +66,22 @@ def run(folder: Path, found: Sequence[Group], trials: Iterable[Trial]) -> subpro
     tests = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": "1m",
+        "group_eval_order": [group["name"] for group in found],
         "tests": [_test(trial) for trial in trials],
     }
     (folder / "tests.yaml").write_text(json.dumps(tests))
-    return call("test", "rules", "tests.yaml", cwd=folder)
+    return call(tool, "test", "rules", "tests.yaml", cwd=folder)
 
 
-def check(folder: Path, found: Sequence[Group], trial: Trial) -> None:
+def check(tool: Path, folder: Path, found: Sequence[Group], trial: Trial) -> None:
     """Fails with promtool's words where one trial does not hold."""
-    done = run(folder, found, [trial])
+    done = run(tool, folder, found, [trial])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def call(tool: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Calls promtool."""
-    return subprocess.run([program(), *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
-
-
-def program() -> str:
-    """promtool; the test is skipped where there is none."""
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not on PATH")
-    return found
+    return subprocess.run([tool, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
 
 
 def _test(trial: Trial) -> dict[str, Any]:

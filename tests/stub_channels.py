@@ -77,11 +77,11 @@ def run_command(lines: list[str], code: int = 0) -> Callable[[Channel], None]:
     return speak
 
 
-def answer_http(body: str) -> Callable[[Channel], None]:
+def answer_http(body: str, at: int = 6006) -> Callable[[Channel], None]:
     """A forwarded port behind which a web server answers one request."""
 
     def speak(channel: Channel) -> None:
-        port = struct.pack("<H", 6006)
+        port = struct.pack("<H", at)
         channel.send(0, port)
         channel.send(1, port)
         asked = b""

@@ -56,7 +56,7 @@ def _list(seat: Seat) -> int:
         output.write_json({"schemaVersion": SCHEMA_VERSION, "alerts": listed})
     else:
         hint = as_typed("trn doctor ALERT prints a page, trn doctor --stack STACK says what fires now.")
-        show_sections([render_doctor.listed(found), Text(f"\n{hint}")], no_color=seat.no_color)
+        show_sections([render_doctor.listed(found), Text(hint)], no_color=seat.no_color)
     return 0
 
 

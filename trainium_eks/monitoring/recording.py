@@ -35,6 +35,37 @@ DEVICES = f"{resource_label(NEURON_RESOURCE)}|{resource_label(NVIDIA_RESOURCE)}"
 """The device resources as kube-state-metrics writes them, for ``resource=~``."""
 
 
+ABOUT: Mapping[str, str] = {
+    "trn:node_info": "1 for each node, with its `node_group`, `instance_type` and `zone`",
+    "trn:instance_usd_per_hour": "price of an instance type: the catalogue's On-Demand list price, or the config's own",
+    "trn:node:usd_per_hour": "price of a node",
+    "trn:usd_per_hour": "price of a node group's nodes",
+    "trn:node:devices_total": "devices of a node",
+    "trn:pod:devices_requested": "devices that a pod asks for, on its node, until it has ended",
+    "trn:node:devices_requested": "devices of a node that pods ask for",
+    "trn:devices:total": "devices of a node group",
+    "trn:devices:requested": "devices of a node group that pods ask for",
+    "trn:devices:free": "devices on nodes that are ready, take pods, and have none that asks for a device",
+    "trn:cores:busy_ratio": "how busy a node's cores or GPUs are, 0 to 1; only while its exporter answers",
+    "trn:devices:busy_ratio": "the same of a node group",
+    "trn:node:idle_usd_per_hour": "price of the devices of a node that no pod asks for",
+    "trn:idle_usd_per_hour": "the same of a node group",
+    "trn:gang:waits": "1 for each gang that waits",
+    "trn:gang_wait_seconds": "how long a gang has waited, since it was made or last ran; only while it waits",
+    "trn:gang:devices": "devices that a gang asks for",
+    "trn:training:step": "last step of a training",
+    "trn:training:step_seconds": "how long a step takes",
+    "trn:training:steps_per_minute": "steps made in the last minute",
+    "trn:training:stepped_timestamp_seconds": "when the last step was made, to the minute",
+    "trn:training:kept_ratio": "steps that count, of those that were made: restarts make some again",
+    "trn:training:productive_ratio": "time in steps, of all the time since the training first began",
+    "trn:goodput:ratio": "time in steps that count, of all the time since the training first began, within a day",
+    "trn:file_system:free_bytes": "free space of the shared file system",
+    "trn:file_system:export_age_seconds": "how long the oldest changed file has waited for its export to S3",
+}
+"""Recorded name to what it says."""
+
+
 def groups(hourly_usd: Mapping[str, float]) -> list[Group]:
     """All recording rules, as ``groups`` of a rule file.
 
@@ -53,11 +84,6 @@ def prices(catalogue: Catalogue, instance_types: Sequence[str]) -> dict[str, flo
     """What is known of the price of the given types, USD an hour: On-Demand list prices, or the config's own."""
     found = {name: catalogue.price(name) for name in dict.fromkeys(instance_types)}
     return {name: price.hourly_usd for name, price in found.items() if price is not None}
-
-
-def names(recorded: Sequence[Group]) -> frozenset[str]:
-    """Names of the series that the groups give."""
-    return frozenset(rule["record"] for each in recorded for rule in each["rules"] if "record" in rule)
 
 
 # --- the fleet ------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ def trial_of(case: Case) -> Trial:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {case.what}")
-def test_an_alert(case: Case, tmp_path: Path) -> None:
-    promtool.check(tmp_path, promtool.groups(case.alert), trial_of(case))
+def test_an_alert(case: Case, tool: Path, tmp_path: Path) -> None:
+    promtool.check(tool, tmp_path, promtool.groups(case.alert), trial_of(case))
 
 
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
@@ -31,19 +31,18 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not()
     assert {case.alert for case in CASES if not case.labels} == {*alerts.names()}
 
 
-def test_prometheus_takes_the_rules_and_their_templates(tmp_path: Path) -> None:
+def test_prometheus_takes_the_rules_and_their_templates(tool: Path, tmp_path: Path) -> None:
     settings = AlertSettings(runbook_url="https://example.org/alerts.md")
     groups = [*recording.groups(PRICES), *alerts.groups(settings, "prod")]
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": groups}))
-    done = promtool.call("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
+    done = promtool.call(tool, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_rules_read_only_what_somebody_serves_or_records() -> None:
-    recorded = recording.groups(PRICES)
-    groups = [*recorded, *alerts.groups(AlertSettings(), "prod")]
+    groups = [*recording.groups(PRICES), *alerts.groups(AlertSettings(), "prod")]
     queries = [rule["expr"] for group in groups for rule in group["rules"]]
-    assert [wrong for query in queries for wrong in unknown(query, recording.names(recorded))] == []
+    assert [wrong for query in queries for wrong in unknown(query, recording.ABOUT)] == []
 
 
 def rule(name: str, settings: AlertSettings) -> dict[str, object]:
@@ -78,21 +77,21 @@ def test_without_an_address_an_alert_names_the_doctor_alone() -> None:
     [("trn1.32xlarge", " It costs 21.50 USD an hour meanwhile."), ("trn9.48xlarge", "")],
     ids=["a known price", "no known price"],
 )
-def test_a_broken_node_says_what_it_costs(kind: str, cost: str, tmp_path: Path) -> None:
+def test_a_broken_node_says_what_it_costs(kind: str, cost: str, tool: Path, tmp_path: Path) -> None:
     series = node("n1", kind=kind, ready=between(10, 900, 0, before=1))
     firing = ({"node": "n1", "severity": "critical"}, f"EKS' node repair should have replaced it after 30.{cost}")
     trial = Trial("cost", series, alerts=[Expected("NodeNotRepaired", "56m", [firing])])
-    promtool.check(tmp_path, promtool.groups("NodeNotRepaired", text="description"), trial)
+    promtool.check(tool, tmp_path, promtool.groups("NodeNotRepaired", text="description"), trial)
 
 
-def test_idle_nodes_say_what_they_cost(tmp_path: Path) -> None:
+def test_idle_nodes_say_what_they_cost(tool: Path, tmp_path: Path) -> None:
     text = "For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour."
     firing = ({"node_group": "ng1", "severity": "warning"}, text)
     trial = Trial("cost", {**node("n1"), **node("n2")}, alerts=[Expected("AcceleratorsIdle", "31m", [firing])])
-    promtool.check(tmp_path, promtool.groups("AcceleratorsIdle", text="description"), trial)
+    promtool.check(tool, tmp_path, promtool.groups("AcceleratorsIdle", text="description"), trial)
 
 
-def test_thresholds_are_those_of_the_settings(tmp_path: Path) -> None:
+def test_thresholds_are_those_of_the_settings(tool: Path, tmp_path: Path) -> None:
     trial = Trial(
         "an XID of one's own",
         {'DCGM_FI_DEV_XID_ERRORS{node="g1",gpu="3"}': constant(31)},
@@ -104,7 +103,7 @@ def test_thresholds_are_those_of_the_settings(tmp_path: Path) -> None:
             )
         ],
     )
-    promtool.check(tmp_path, promtool.groups("GpuXidError", AlertSettings(hardware_xids=(31,))), trial)
+    promtool.check(tool, tmp_path, promtool.groups("GpuXidError", AlertSettings(hardware_xids=(31,))), trial)
 
 
 @pytest.mark.parametrize(
