@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .fsx_lustre import FsxLustre, FsxLustreArgs
     from .gpu_addons import GpuAddons, GpuAddonsArgs
     from .image_repository import ImageRepository, ImageRepositoryArgs
+    from .log_shipping import LogShipping, LogShippingArgs
     from .lustre_volumes import LustreVolumes, LustreVolumesArgs
     from .metrics_stack import MetricsStack, MetricsStackArgs
     from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
@@ -41,6 +42,8 @@ __all__ = [
     "GpuAddonsArgs",
     "ImageRepository",
     "ImageRepositoryArgs",
+    "LogShipping",
+    "LogShippingArgs",
     "LustreVolumes",
     "LustreVolumesArgs",
     "MetricsStack",

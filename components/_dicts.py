@@ -239,6 +239,20 @@ class ImageRepositoryArgsDict(TypedDict):
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
+class LogShippingArgsDict(TypedDict):
+    """:class:`LogShippingArgs` as a dictionary."""
+
+    retention_days: NotRequired[int]
+    system: NotRequired[bool]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    production: NotRequired[bool]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    waivers: NotRequired[Mapping[str, str]]
+
+
 class LustreVolumesArgsDict(TypedDict):
     """:class:`LustreVolumesArgs` as a dictionary."""
 

@@ -26,6 +26,7 @@ from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .fsx_lustre import FsxLustre, FsxLustreArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
+from .log_shipping import LogShipping, LogShippingArgs
 from .lustre_volumes import LustreVolumes, LustreVolumesArgs
 from .metrics_stack import MetricsStack, MetricsStackArgs
 from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
@@ -110,6 +111,7 @@ class TrainingStack(pulumi.ComponentResource):
         self._namespaces = self._make_namespaces()
         self._repository = self._make_repository()
         self._make_metrics()
+        self._logs = self._make_logs()
 
         self.cluster_name = self._cluster.cluster_name
         self.kubeconfig = pulumi.Output.secret(self._cluster.kubeconfig)
@@ -140,6 +142,7 @@ class TrainingStack(pulumi.ComponentResource):
             "rendezvous": self._volcano.rendezvous_endpoint.apply(lambda endpoint: endpoint or "c10d"),
             "instanceTypes": dict(config.instance_types),
             "training": config.training.model_dump(by_alias=True),
+            "logGroup": self._logs.log_group if self._logs else None,
             "hourlyUsd": round(bill.of_config(config).hourly_usd, 4),
         }
 
@@ -362,6 +365,23 @@ class TrainingStack(pulumi.ComponentResource):
             tags=default_tags(config),
         )
         return MetricsStack(f"{self._name}-metrics", judged(args), self._in_cluster())
+
+    def _make_logs(self) -> LogShipping | None:
+        config = self._config
+        if config.observability.logs is None:
+            return None
+        args = extend(
+            LogShippingArgs,
+            config.observability.logs,
+            region=config.region,
+            cluster_name=self._cluster.cluster_name,
+            kms_key_arn=self._key.key_arn,
+            production=config.production,
+            permissions_boundary=config.permissions_boundary,
+            tags=default_tags(config),
+            waivers=waivers_of(config),
+        )
+        return LogShipping(f"{self._name}-logs", judged(args), self._in_cluster())
 
     def _types_with_efa(self) -> tuple[str, ...]:
         types = dict.fromkeys(group.instance_type for group in self._config.node_groups)

@@ -44,6 +44,7 @@ SECTIONS = {
     "GpuAddonsConfig": "gpuAddons",
     "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",
     "MetricsConfig": "observability.metrics",
+    "LogsConfig": "observability.logs",
 }
 """Config section to its key."""
 

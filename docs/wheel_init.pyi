@@ -15,6 +15,8 @@ from .components import GpuAddons as GpuAddons
 from .components import GpuAddonsArgs as GpuAddonsArgs
 from .components import ImageRepository as ImageRepository
 from .components import ImageRepositoryArgs as ImageRepositoryArgs
+from .components import LogShipping as LogShipping
+from .components import LogShippingArgs as LogShippingArgs
 from .components import LustreVolumes as LustreVolumes
 from .components import LustreVolumesArgs as LustreVolumesArgs
 from .components import MetricsStack as MetricsStack

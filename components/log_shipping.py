@@ -1,0 +1,131 @@
+"""LogShipping: what containers write, in CloudWatch Logs, where it stays when their pods are gone."""
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import formats, namespaces, observability
+from trainium_eks.model.addon_policies import Statement
+from trainium_eks.model.observability import LogsConfig
+from trainium_eks.model.problems import Problem
+from trainium_eks.model.shape import Flag
+
+from . import _charts, _fluent_bit, _iam, _pod_identity
+from ._args import Tags, Text, accept, waivers_of
+from ._dicts import LogShippingArgsDict
+
+NAMESPACE = namespaces.LOG_SHIPPING
+NAMESPACE_REASON = "Fluent Bit reads its node's /var/log, whose files are root's"
+
+WRITE_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
+
+
+class LogShippingArgs(LogsConfig):
+    """The config section, and what the stack connects."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster; the log group is named after it."""
+    kms_key_arn: Text | None = None
+    """Key of the log group; None for a key of AWS' own. Its policy must let CloudWatch Logs of the region use it, as
+    that of ``EncryptionKey`` does."""
+    production: Flag = False
+    """Holds the retention to the production rules."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds the role made here; None for no bound."""
+    tags: Tags = pydantic.Field(default_factory=dict)
+    """Tags of its AWS resources, beside those of the provider."""
+    waivers: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Rules broken on purpose, each with its reason: ``R84`` for logs that production keeps for less than a month."""
+
+
+def problems(args: LogShippingArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while one of them is refused."""
+    found = observability.logs_problems(args, production=args.production)
+    found += formats.tags("tags", args.tags)
+    found += _iam.boundary_problems(args.permissions_boundary)
+    return found
+
+
+class LogShipping(pulumi.ComponentResource):
+    """A log group, and Fluent Bit on every node, which sends there what containers write.
+
+    Each line is a JSON event with ``log`` and ``kubernetes`` (``namespace_name``, ``pod_name``, ``container_name``), in
+    the stream ``<namespace>/<pod>/<container>``. The Kubernetes provider comes by ``opts.providers``.
+    """
+
+    log_group: pulumi.Output[str]
+    """Name of the log group: ``/trainium-eks/<cluster>/containers``."""
+    log_group_arn: pulumi.Output[str]
+    """Its ARN."""
+
+    def __init__(
+        self, name: str, args: LogShippingArgs | LogShippingArgsDict, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        args = accept(LogShippingArgs, args, problems, f"LogShipping {name}", waivers_of(args))
+        super().__init__("trainium-eks:index:LogShipping", name, {}, opts)
+        self._args = args
+
+        self._group = self._make_group()
+        role = self._make_role()
+        self._namespace = _charts.namespace(
+            f"{name}-namespace", NAMESPACE, "privileged", NAMESPACE_REASON, pulumi.ResourceOptions(parent=self)
+        )
+        self._close_namespace()
+        self._install(role)
+
+        self.log_group = self._group.name
+        self.log_group_arn = self._group.arn
+        self.register_outputs({"log_group": self.log_group, "log_group_arn": self.log_group_arn})
+
+    def _make_group(self) -> aws.cloudwatch.LogGroup:
+        """Before the first line: a group that Fluent Bit made would have neither key nor end."""
+        args = self._args
+        return aws.cloudwatch.LogGroup(
+            f"{self._name}-containers",
+            name=pulumi.Output.concat("/trainium-eks/", args.cluster_name, "/containers"),
+            retention_in_days=args.retention_days,
+            kms_key_id=args.kms_key_arn,
+            tags=dict(args.tags),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _make_role(self) -> aws.eks.PodIdentityAssociation:
+        return _pod_identity.make_role(
+            f"{self._name}-fluent-bit",
+            _pod_identity.Pods(self._args.cluster_name, NAMESPACE, _fluent_bit.SERVICE_ACCOUNT),
+            self._group.arn.apply(write_statements),
+            boundary=self._args.permissions_boundary,
+            tags=self._args.tags,
+            parent=self,
+        )
+
+    def _close_namespace(self) -> None:
+        """Nobody has anything to ask of it; the kubelet's probes come from the node."""
+        k8s.networking.v1.NetworkPolicy(
+            f"{self._name}-ingress",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=NAMESPACE),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
+        )
+
+    def _install(self, role: aws.eks.PodIdentityAssociation) -> None:
+        """After its role: a pod that starts without one stays without."""
+        _charts.release(
+            f"{self._name}-fluent-bit",
+            _charts.chart(_fluent_bit.CHART),
+            release_name=_fluent_bit.RELEASE_NAME,
+            namespace=NAMESPACE,
+            values=_fluent_bit.fluent_bit_values(self._args.region, self._group.name, system=self._args.system),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, role]),
+            on_failure="keep",
+        )
+
+
+def write_statements(log_group_arn: str) -> list[Statement]:
+    """What writing takes: streams of this one group."""
+    return [{"Effect": "Allow", "Action": list(WRITE_ACTIONS), "Resource": f"{log_group_arn}:*"}]
