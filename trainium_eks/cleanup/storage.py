@@ -1,5 +1,6 @@
 """What holds data: file systems and their backups, volumes of claims, log groups."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -124,7 +125,8 @@ def log_groups(where: Where) -> Iterator[LeftOver]:
         if not why:
             continue
         size = each.get("storedBytes", 0)
-        cluster = name.split("/")[3] if name.startswith(("/aws/eks/", "/aws/containerinsights/")) else ""
+        named = re.match(r"/(?:aws/eks|aws/containerinsights|trainium-eks)/([^/]+)", name)
+        cluster = named[1] if named else ""
         yield LeftOver(
             "log group",
             name,
@@ -142,7 +144,7 @@ def _unique_groups(where: Where) -> Iterable[Json]:
     prefix = where.marks.prefix
     found = {
         each["logGroupName"]: each
-        for start in ("", "/aws/eks/", "/aws/fsx/", "/aws/containerinsights/")
+        for start in ("", "/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "/trainium-eks/")
         for each in where.account.pages(
             "logs", "describe_log_groups", "logGroups", logGroupNamePrefix=f"{start}{prefix}"
         )
