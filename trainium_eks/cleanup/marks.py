@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-PARTS = ("cluster", "fsx", "gpu", "images", "key", "network", "neuron", "volcano", "volumes")
+PARTS = (
+    *("cluster", "fsx", "gpu", "grafana", "images", "key", "logs", "metrics", "network", "neuron", "volcano"),
+    "volumes",
+)
 """How names go on after ``trn-<stack>-``, by the components of a stack. Without them `trn-dev-` would also begin the
 names of a stack `dev-2`."""
 
-_FOLDERS = ("/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "alias/", "eks-cluster-sg-")
+_FOLDERS = ("/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "/trainium-eks/", "alias/", "eks-cluster-sg-")
 """What services put before a name."""
 
 _CLUSTER_TAGS = (

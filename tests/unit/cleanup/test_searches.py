@@ -100,6 +100,8 @@ def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> N
     [
         ("/aws/eks/trn-dev-cluster-eks-0a1b2c3/cluster", {}, "named trn-dev-…"),
         ("/aws/eks/trn-dev-2-cluster-eks-0a1b2c3/cluster", {}, ""),
+        ("/trainium-eks/trn-dev-cluster-eks-0a1b2c3/containers", {}, "named trn-dev-…"),
+        ("/trainium-eks/trn-dev-2-cluster-eks-0a1b2c3/containers", {}, ""),
         ("trn-developers", {}, ""),
         ("trn-dev-training-role-1", {"Environment": "dev", "ManagedBy": "pulumi"}, "tagged Environment=dev"),
         ("trn-dev-2-cluster-node", {"Environment": "dev-2", "ManagedBy": "pulumi"}, ""),
