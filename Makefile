@@ -93,6 +93,9 @@ docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/
 	@$(BIN)/python -m trainium_eks.model.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
+dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in dashboards/
+	@PYTHONPATH=. $(BIN)/python -m dashboards
+
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 

@@ -1,6 +1,7 @@
-"""Who serves the series of :mod:`trainium_eks.monitoring.metrics`."""
+"""Who serves series, and what is known of one: see :mod:`trainium_eks.monitoring.metrics`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,31 @@ class Exporter:
     """Where its names and labels were read."""
     scraped: tuple[str, ...] = ()
     """Labels that scraping adds to each of its series."""
+
+
+Kind = Literal["gauge", "counter"]
+Unit = Literal["", "1", "bytes", "MiB", "seconds", "ms", "timestamp", "%", "°C", "W", "core", "milli"]
+"""What a value counts: nothing ("" for what is always 1), things ("1"), or a unit; ``timestamp`` is Unix seconds, and
+``milli`` a thousandth of what the label ``resource`` names."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A series."""
+
+    name: str
+    exporter: Exporter
+    kind: Kind
+    unit: Unit
+    own_labels: tuple[str, ...]
+    """Those that the exporter gives it."""
+    about: str
+    """What a value means, where the name does not say it."""
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels in Prometheus, but for ``job`` and ``instance``, which each series has."""
+        return frozenset({*self.own_labels, *self.exporter.scraped})
 
 
 NEURON = Exporter(

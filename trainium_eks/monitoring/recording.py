@@ -28,6 +28,17 @@ _NODE_LABELS: Mapping[str, Sequence[str]] = {
 }
 """Label of ``trn:node_info`` to the node labels that it is taken from: the last that a node has wins."""
 
+_JOB_LABELS = (
+    "volcano.sh/job-name",
+    "training.kubeflow.org/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "batch.kubernetes.io/job-name",
+)
+"""Pod labels that a training's name is taken from: the first that a pod has."""
+
+QUEUE_LABEL = "volcano.sh/queue-name"
+"""Pod label with its queue."""
+
 NODE_LABELS: Sequence[str] = tuple(label for labels in _NODE_LABELS.values() for label in labels)
 """Node labels that kube-state-metrics must show in ``kube_node_labels``; what is missing there stays empty here."""
 
@@ -53,6 +64,7 @@ ABOUT: Mapping[str, str] = {
     "trn:gang:waits": "1 for each gang that waits",
     "trn:gang_wait_seconds": "how long a gang has waited, since it was made or last ran; only while it waits",
     "trn:gang:devices": "devices that a gang asks for",
+    "trn:training:pods": "1 for each pod of a training, with its `job_name`, `queue` and `node`",
     "trn:training:step": "last step of a training",
     "trn:training:step_seconds": "how long a step takes",
     "trn:training:steps_per_minute": "steps made in the last minute",
@@ -228,6 +240,7 @@ def _gangs() -> list[Rule]:
 def _trainings() -> list[Rule]:
     """Where each training is. Rank 0 alone tells, from a new pod after each restart."""
     return [
+        _rule("trn:training:pods", _pods()),
         _rule("trn:training:step", "max by (namespace, job_name) (trn_training_step)"),
         _rule("trn:training:step_seconds", "max by (namespace, job_name) (trn_training_step_seconds)"),
         # A restart goes back to the last checkpoint: no step was made then, and those since it are made again.
@@ -240,6 +253,21 @@ def _trainings() -> list[Rule]:
             f"max_over_time(timestamp(trn:training:steps_per_minute > 0)[{WINDOW}:1m]) and trn:training:step",
         ),
     ]
+
+
+def _pods() -> str:
+    """Which nodes a training's pods are on: what devices and hosts tell carries the node alone."""
+    jobs = [
+        f'label_replace(kube_pod_labels{{{label}!=""}}, "job_name", "$1", "{label}", "(.+)")'
+        for label in (f"label_{resource_label(each)}" for each in _JOB_LABELS)
+    ]
+    queue = f"label_{resource_label(QUEUE_LABEL)}"
+    return f"""
+        max by (namespace, pod, node) (kube_pod_info{{node!=""}})
+          * on (namespace, pod) group_left (job_name, queue) max by (namespace, pod, job_name, queue) (
+            label_replace({" or on (namespace, pod) ".join(jobs)}, "queue", "$1", "{queue}", "(.+)")
+          )
+    """
 
 
 def _goodput() -> list[Rule]:

@@ -127,6 +127,34 @@ TRIALS = [
         ],
     ),
     Trial(
+        "a training's pods by what each controller calls its job, and nobody else's",
+        {
+            **{
+                f'kube_pod_info{{namespace="research",pod="{name}",uid="u-{name}",node="n1"}}': constant(1)
+                for name in ("a-0", "b-0", "c-0", "other")
+            },
+            **{
+                f'kube_pod_labels{{namespace="research",pod="{name}",uid="u-{name}"{labels}}}': constant(1)
+                for name, labels in {
+                    "a-0": ',label_volcano_sh_job_name="a",label_volcano_sh_queue_name="test"',
+                    "b-0": ',label_training_kubeflow_org_job_name="b"',
+                    "c-0": ',label_jobset_sigs_k8s_io_jobset_name="c",label_batch_kubernetes_io_job_name="c-node-0"',
+                    "other": "",
+                }.items()
+            },
+        },
+        [
+            Question(
+                "trn:training:pods",
+                "1m",
+                {
+                    f'trn:training:pods{{namespace="research", pod="{job}-0", node="n1", job_name="{job}"{queue}}}': 1
+                    for job, queue in {"a": ', queue="test"', "b": "", "c": ""}.items()
+                },
+            )
+        ],
+    ),
+    Trial(
         "a gang waits from when it was made until it runs",
         gang("a", {"Pending": between(30, 900, 0, before=1), "Running": between(30, 900, before=0)}, created=10),
         [

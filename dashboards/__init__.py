@@ -1,0 +1,1 @@
+"""The dashboards' source, of Grafana's own building blocks: ``python -m dashboards`` writes the JSON that ships."""

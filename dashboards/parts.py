@@ -1,0 +1,189 @@
+"""Panels, variables and links as these dashboards have them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    SortOrder,
+    StackingMode,
+    TooltipDisplayMode,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DashboardLinkType,
+    DataSourceRef,
+    DataTransformerConfig,
+    Threshold,
+    ThresholdsMode,
+    VariableRefresh,
+    VariableSort,
+)
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+TAG = "trainium-eks"
+"""Of every dashboard: their links to one another go by it."""
+
+SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
+
+WIDTH = 24
+"""Columns of a dashboard."""
+
+Steps = Sequence[tuple[float, str]]
+"""Colours from a value on, in rising order; below the first it is green."""
+
+FULL: Steps = ((0.8, "yellow"), (0.9, "red"))
+"""Of a share that should not come to 1."""
+ANY: Steps = ((1, "red"),)
+"""Of a count that should be 0."""
+IDLE: Steps = ((0, "red"), (0.3, "yellow"), (0.6, "green"))
+"""Of a share that should be near 1."""
+
+_Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel, table.Panel, statetimeline.Panel)
+
+
+def number(
+    title: str, query: str, unit: str, about: str, steps: Steps = (), *, decimals: int | None = None
+) -> stat.Panel:
+    """One value, as it is now.
+
+    Args:
+        title: what it is.
+        query: PromQL that gives one series.
+        unit: Grafana's name of it.
+        about: what it means, and what to do where it is not as it should be.
+        steps: its colours.
+        decimals: digits behind the point; by default as many as fit.
+    """
+    panel = _panel(stat.Panel(), title, unit, about, steps, width=4, height=4)
+    panel = panel.no_value("none").reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+    panel = panel.graph_mode(BigValueGraphMode.NONE).with_target(_target(query, "").instant())
+    panel = panel.color_mode(BigValueColorMode.VALUE if steps else BigValueColorMode.NONE)
+    return panel if decimals is None else panel.decimals(decimals)
+
+
+def lines(
+    title: str,
+    queries: Mapping[str, str],
+    unit: str,
+    about: str,
+    steps: Steps = (),
+    *,
+    width: int = 12,
+    top: float | None = None,
+    stacked: bool = False,
+) -> timeseries.Panel:
+    """Values over time.
+
+    Args:
+        title: what they are.
+        queries: legend (``{{label}}``) to PromQL.
+        unit: Grafana's name of it.
+        about: as for :func:`number`.
+        steps: colours of the threshold lines.
+        width: in columns.
+        top: upper end of the axis.
+        stacked: on top of one another.
+    """
+    panel = _panel(timeseries.Panel(), title, unit, about, steps, width=width, height=8).min(0)
+    legend = common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+    panel = panel.legend(legend.show_legend(True)).fill_opacity(25 if stacked else 5).line_width(1)
+    panel = panel.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+    if top is not None:
+        panel = panel.max(top)
+    if stacked:
+        panel = panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
+    for number_, (shown, query) in enumerate(queries.items()):
+        panel = panel.with_target(_target(query, shown).ref_id(chr(ord("A") + number_)))
+    return panel
+
+
+def states(title: str, query: str, shown: str, about: str, steps: Steps, *, width: int = 12) -> statetimeline.Panel:
+    """What each thing was over time, as coloured bars. ``shown`` is the legend."""
+    panel = _panel(statetimeline.Panel(), title, "short", about, steps, width=width, height=8)
+    return panel.with_target(_target(query, shown)).fill_opacity(80).line_width(0)
+
+
+def rows(title: str, query: str, columns: Mapping[str, str], unit: str, about: str, *, width: int = 12) -> table.Panel:
+    """A table of the series as they are now.
+
+    Args:
+        title: what they are.
+        query: PromQL.
+        columns: label to heading, in this order; ``Value`` is the value's. No other is shown.
+        unit: of the value.
+        about: as for :func:`number`.
+        width: in columns of the dashboard.
+    """
+    panel = _panel(table.Panel(), title, unit, about, (), width=width, height=8)
+    panel = panel.with_target(_target(query, "").instant().format(PromQueryFormat.TABLE))
+    order = {name: place for place, name in enumerate(columns)}
+    shown = {"include": {"names": list(columns)}}
+    return panel.with_transformation(DataTransformerConfig("filterFieldsByName", options=shown)).with_transformation(
+        DataTransformerConfig("organize", options={"indexByName": order, "renameByName": dict(columns)})
+    )
+
+
+def to_job(panel: _Panel) -> _Panel:
+    """The panel's values lead to the dashboard of their training (labels ``namespace`` and ``job_name``)."""
+    labels = "var-namespace=${__field.labels.namespace}&var-job_name=${__field.labels.job_name}"
+    return panel.data_links([dashboard.DashboardLink("Training").url(f"/d/trn-job?{labels}&${{__url_time_range}}")])
+
+
+def to_node(panel: _Panel) -> _Panel:
+    """The panel's values lead to the dashboard of their node (label ``node``)."""
+    url = "/d/trn-nodes?var-node=${__field.labels.node}&${__url_time_range}"
+    return panel.data_links([dashboard.DashboardLink("Node").url(url)])
+
+
+def choice(name: str, label: str, values: str, *, several: bool = True) -> dashboard.QueryVariable:
+    """A variable that is chosen from what Prometheus has.
+
+    Args:
+        name: in queries, ``$name``.
+        label: shown.
+        values: ``label_values(<selector>, <label>)``.
+        several: whether several may be chosen, and all, which also matches a series without the label.
+    """
+    variable = dashboard.QueryVariable(name).label(label).query(values).datasource(SOURCE)
+    variable = variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(VariableSort.ALPHABETICAL_ASC)
+    return variable.multi(True).include_all(True).all_value(".*") if several else variable
+
+
+def page(uid: str, title: str, about: str, variables: Sequence[dashboard.QueryVariable]) -> dashboard.Dashboard:
+    """An empty dashboard with links to the others.
+
+    Args:
+        uid: in its address.
+        title: of it.
+        about: what it answers.
+        variables: chosen at its top.
+    """
+    made = dashboard.Dashboard(title).uid(uid).description(about).tags([TAG]).readonly().refresh("1m")
+    made = made.time("now-6h", "now").timezone("browser").tooltip(DashboardCursorSync.CROSSHAIR)
+    links = dashboard.DashboardLink("Dashboards").type(DashboardLinkType.DASHBOARDS).tags([TAG])
+    made = made.link(links.as_dropdown(False).keep_time(True).include_vars(True))
+    for variable in variables:
+        made = made.with_variable(variable)
+    return made
+
+
+def section(title: str) -> dashboard.Row:
+    """A heading."""
+    return dashboard.Row(title)
+
+
+def _panel(panel: _Panel, title: str, unit: str, about: str, steps: Steps, *, width: int, height: int) -> _Panel:
+    first: list[Threshold] = [] if steps and steps[0][0] == 0 else [Threshold(value=None, color="green")]
+    thresholds = [*first, *(Threshold(value=value or None, color=color) for value, color in steps)]
+    scale = dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(thresholds)
+    panel = panel.title(title).description(about).unit(unit).datasource(SOURCE)
+    return panel.thresholds(scale).span(width).height(height)
+
+
+def _target(query: str, legend: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().expr(query).legend_format(legend).ref_id("A").datasource(SOURCE)
