@@ -147,7 +147,7 @@ $(VENV)/.security: requirements-security.txt | $(VENV)/.created
 
 # Pulumi's policy SDK wants another protobuf than the providers' SDKs.
 $(VENV)/.policy: policy/requirements.txt | $(VENV)/.created
-	@echo "Installing what the policy pack needs into $(VENV)/policy (half a minute, 300 MB, once)"
+	@echo "Installing what the policy pack needs into $(VENV)/policy (half a minute, 100 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/policy
 	@$(VENV)/policy/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

@@ -1,7 +1,10 @@
 """The policy pack says of a program what the rules say, from what an engine shows."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +12,12 @@ import pytest
 from rule_faults import FAULTS, Fault, put
 from rule_programs import Program, environment
 
-from trainium_eks.graph.graph import UNKNOWN, Graph
+from trainium_eks.graph.graph import UNKNOWN, Graph, Resource
 from trainium_eks.graph.judging.policy_pack import NEED_IDS, NOT_SHOWN, NotSeen, Pack, judged_here, plain
 from trainium_eks.graph.judging.rules import RULES, judge
+from trainium_eks.graph.recording.process import record
 
+ROOT = Path(__file__).resolve().parents[3]
 RULE = {rule.id: rule for rule in RULES}
 SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 SHOWN_FAULTS = [fault for fault in FAULTS if fault.rule not in NOT_SHOWN]
@@ -143,6 +148,40 @@ def test_what_a_preview_cannot_know_is_not_reported() -> None:
     with pytest.raises(NotSeen, match="known only during the update"):
         pack(graph, preview=True).broken(RULE["R11"], shown(graph))
     assert pack(graph).broken(RULE["R11"], shown(graph)), "an update knows everything"
+
+
+def without_a_cluster(graph: Graph) -> Graph:
+    """As an engine's first preview has it: the Kubernetes provider waits for its cluster, so objects answer nothing,
+    and what other inputs have of their names is unknown."""
+    named = {each.urn: each.inputs["metadata"].get("name") for each in graph.resources if "metadata" in each.inputs}
+
+    def one(resource: Resource) -> Resource:
+        inputs = {
+            key: forgotten(value, {named[urn] for urn in resource.property_dependencies.get(key, ()) if urn in named})
+            for key, value in resource.inputs.items()
+        }
+        return replace(resource, inputs=inputs)
+
+    return replace(graph, resources=tuple(map(one, graph.resources)))
+
+
+def forgotten(value: Any, names: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: forgotten(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [forgotten(each, names) for each in value]
+    return UNKNOWN if value in names else value
+
+
+def test_a_first_preview_of_an_environment_breaks_no_policy() -> None:
+    """A rule that follows ids or names must be in NEED_IDS: else every first preview under the pack fails by it."""
+    graph = without_a_cluster(record(ROOT, "dev", dry_run=True))
+    seen, resources = pack(graph, preview=True), shown(graph)
+    broken = set()
+    for rule in judged_here():
+        with contextlib.suppress(NotSeen):
+            broken |= {rule.id for _ in seen.broken(rule, resources)}
+    assert broken == set()
 
 
 def test_what_a_preview_knows_is_reported() -> None:
