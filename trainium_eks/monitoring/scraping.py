@@ -59,7 +59,24 @@ _JOB_NAMES = (
 """Labels of a training's pods, in relabelling's spelling. The first that a pod has counts: a JobSet's pods are a batch
 Job's, too."""
 
+_NUMBERS = (
+    "volcano_sh_task_index",
+    "training_kubeflow_org_replica_index",
+    "batch_kubernetes_io_job_completion_index",
+)
+"""Labels with a pod's number, of which it has one. In TorchX's shape each task has one pod, whose number is 0."""
+
+_ONLY_RANK_0: Relabelling = {
+    "action": "keep",
+    "sourceLabels": [f"__meta_kubernetes_pod_label_{label}" for label in _NUMBERS],
+    "separator": ";",
+    "regex": "0?;0?;0?",
+}
+"""Rank 0 alone serves metrics. Where all nodes have one template its label is on every pod, and each of the others
+would be a target that is down."""
+
 _TRAINING: tuple[Relabelling, ...] = (
+    _ONLY_RANK_0,
     NODE,
     *(_from(f"__meta_kubernetes_pod_label_{label}", "job_name") for label in reversed(_JOB_NAMES)),
     # Volcano's controller sets it on its own jobs' pods. A PyTorchJob's pod has what its launcher wrote.
