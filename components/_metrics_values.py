@@ -8,7 +8,7 @@ import pulumi
 
 from trainium_eks.model import namespaces, versions
 from trainium_eks.model.observability import ALERTMANAGER_GIB, AlertsConfig, GrafanaConfig, MetricsConfig
-from trainium_eks.monitoring import scraping
+from trainium_eks.monitoring import gangs, scraping
 
 from ._args import Text
 
@@ -84,6 +84,8 @@ def stack_values(
                 f"nodes=[{','.join(scraping.NODE_LABELS)}]",
                 f"pods=[{','.join(scraping.POD_LABELS)}]",
             ],
+            "customResourceState": {"enabled": True, "config": gangs.custom_resources()},
+            "rbac": {"extraRules": [gangs.ACCESS]},
             "resources": _resources("50m", "128Mi", "512Mi"),
         },
         "prometheus-node-exporter": {

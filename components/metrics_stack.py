@@ -13,7 +13,7 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.observability import GrafanaConfig, MetricsConfig
 from trainium_eks.model.problems import Problem, under
 from trainium_eks.model.shape import Flag
-from trainium_eks.monitoring import file_system, scraping
+from trainium_eks.monitoring import alerts, file_system, recording, scraping
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
@@ -43,7 +43,9 @@ class MetricsStackArgs(MetricsConfig):
     grafana: GrafanaConfig | None = None
     """Grafana; None for none."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """Where taints of nodes with EFA are looked up."""
+    """Where taints of nodes with EFA, and prices, are looked up."""
+    instance_types: tuple[str, ...] = ()
+    """Types of the cluster's nodes: what they cost is recorded, as far as the catalogue has a price."""
     efa_instance_types: tuple[str, ...] = ()
     """Types whose nodes have EFA interfaces: each gets an exporter of their counters."""
     file_system_id: Text | None = None
@@ -102,6 +104,7 @@ class MetricsStack(pulumi.ComponentResource):
         self._workspace = self._make_workspace() if args.managed_prometheus else None
         self._release = self._install()
         self._ask()
+        self._compute()
         if args.efa_instance_types:
             self._export_efa()
         if args.file_system_id is not None:
@@ -212,6 +215,23 @@ class MetricsStack(pulumi.ComponentResource):
                 kind=scrape.kind,
                 metadata=_selected(scrape.name),
                 spec=scrape.spec(),
+                opts=self._within(self._release),
+            )
+
+    def _compute(self) -> None:
+        """What is recorded of the series, and the alerts on them."""
+        prices = recording.prices(self._args.catalogue, self._args.instance_types)
+        rules = {
+            "trn-recording": recording.groups(prices),
+            "trn-alerts": alerts.groups(self._args.thresholds, pulumi.get_stack()),
+        }
+        for name, groups in rules.items():
+            k8s.apiextensions.CustomResource(
+                f"{self._name}-{name}",
+                api_version=scraping.API_VERSION,
+                kind="PrometheusRule",
+                metadata=_selected(name),
+                spec={"groups": groups},
                 opts=self._within(self._release),
             )
 

@@ -357,6 +357,7 @@ class TrainingStack(pulumi.ComponentResource):
             cluster_name=self._cluster.cluster_name,
             grafana=config.observability.grafana,
             catalogue=self._catalogue,
+            instance_types=self._types_of_nodes(),
             efa_instance_types=self._types_with_efa(),
             file_system_id=self._file_system.file_system_id if self._file_system else None,
             exports_to_s3=file_system is not None and isinstance(file_system.durability, S3Durability),
@@ -382,6 +383,11 @@ class TrainingStack(pulumi.ComponentResource):
             waivers=waivers_of(config),
         )
         return LogShipping(f"{self._name}-logs", judged(args), self._in_cluster())
+
+    def _types_of_nodes(self) -> tuple[str, ...]:
+        cluster = self._config.cluster
+        of_groups = [group.instance_type for group in self._config.node_groups]
+        return tuple(dict.fromkeys([*of_groups, cluster.system_nodes.instance_type, cluster.cpu_nodes.instance_type]))
 
     def _types_with_efa(self) -> tuple[str, ...]:
         types = dict.fromkeys(group.instance_type for group in self._config.node_groups)

@@ -5,7 +5,9 @@ from typing import Any, Literal
 
 import pydantic
 
+from trainium_eks.model import alerts as alert_settings
 from trainium_eks.model import formats
+from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.problems import Problem, Severity, under
 from trainium_eks.model.shape import Flag, Shape, Whole
 
@@ -39,6 +41,8 @@ class MetricsConfig(Shape):
     billed by sample and outlives the cluster's own Prometheus."""
     alerts: AlertsConfig | None = None
     """Where alerts go; null: they show in Prometheus and Grafana only."""
+    thresholds: AlertSettings = AlertSettings()
+    """From when on alerts fire (docs/alerts.md)."""
     values: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Further values for the chart kube-prometheus-stack, merged over the stack's."""
 
@@ -120,6 +124,7 @@ def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
     found += formats.between(
         "scrape_interval_seconds", metrics.scrape_interval_seconds, 10, 300, "out of bounds, seconds"
     )
+    found += under("thresholds", alert_settings.problems(metrics.thresholds))
     if metrics.alerts is not None:
         found += under("alerts", _alerts_problems(metrics.alerts, region))
     return found

@@ -11,6 +11,8 @@ from trainium_eks.monitoring.exporters import (
     VOLCANO_CONTROLLERS,
     Metric,
 )
+from trainium_eks.monitoring.gangs import resource_label
+from trainium_eks.monitoring.scraping import NODE_LABELS, POD_LABELS
 
 _GANG = ("namespace", "podgroup", "job_name", "queue")
 _SENT = "prometheus_remote_storage_queue"
@@ -22,21 +24,8 @@ _CONTAINER = (*_POD, "container")
 _REQUEST = (*_CONTAINER, "node", "resource", "unit")
 _CLAIM = ("namespace", "persistentvolumeclaim")
 _CLOUDWATCH = ("name", "dimension_FileSystemId", "account_id", "region")
-_POD_LABELS = (
-    "label_volcano_sh_job_name",
-    "label_volcano_sh_queue_name",
-    "label_training_kubeflow_org_job_name",
-    "label_jobset_sigs_k8s_io_jobset_name",
-    "label_batch_kubernetes_io_job_name",
-)
-"""Labels of pods that kube-state-metrics is allowed to show (``--metric-labels-allowlist``)."""
-_NODE_LABELS = (
-    "label_trainium_eks_pool",
-    "label_node_kubernetes_io_instance_type",
-    "label_topology_kubernetes_io_zone",
-    "label_eks_amazonaws_com_nodegroup",
-)
-"""The same of nodes."""
+_POD_LABELS = tuple(f"label_{resource_label(label)}" for label in POD_LABELS)
+_NODE_LABELS = tuple(f"label_{resource_label(label)}" for label in NODE_LABELS)
 
 CLUSTER_METRICS = (
     # -- Kubernetes

@@ -24,13 +24,6 @@ ACCESS: dict[str, Any] = {
 }
 """What kube-state-metrics must be allowed besides, as a rule of its ClusterRole."""
 
-DEFINITIONS_ACCESS: dict[str, Any] = {
-    "apiGroups": ["apiextensions.k8s.io"],
-    "resources": ["customresourcedefinitions"],
-    "verbs": ["list", "watch"],
-}
-"""By which it finds out that there are PodGroups."""
-
 
 def custom_resources() -> dict[str, Any]:
     """kube-state-metrics' ``customResourceState.config``.

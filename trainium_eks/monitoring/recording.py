@@ -39,9 +39,6 @@ _JOB_LABELS = (
 QUEUE_LABEL = "volcano.sh/queue-name"
 """Pod label with its queue."""
 
-NODE_LABELS: Sequence[str] = tuple(label for labels in _NODE_LABELS.values() for label in labels)
-"""Node labels that kube-state-metrics must show in ``kube_node_labels``; what is missing there stays empty here."""
-
 DEVICES = f"{resource_label(NEURON_RESOURCE)}|{resource_label(NVIDIA_RESOURCE)}"
 """The device resources as kube-state-metrics writes them, for ``resource=~``."""
 

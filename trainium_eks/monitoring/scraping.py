@@ -18,7 +18,9 @@ API_VERSION = "monitoring.coreos.com/v1"
 
 NODE_LABELS = (
     "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
     "node.kubernetes.io/instance-type",
+    "topology.k8s.aws/zone-id",
     "topology.kubernetes.io/zone",
     "trainium-eks/pool",
 )

@@ -17,6 +17,7 @@ POLICY = "aws:iam/rolePolicy:RolePolicy"
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 WORKSPACE = "aws:amp/workspace:Workspace"
 MONITORS = ("kubernetes:monitoring.coreos.com/v1:PodMonitor", "kubernetes:monitoring.coreos.com/v1:ServiceMonitor")
+RULES = "kubernetes:monitoring.coreos.com/v1:PrometheusRule"
 TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
 KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 
@@ -101,6 +102,33 @@ def test_kube_state_metrics_shows_the_labels_that_queries_join_by(record: Record
     assert "node.kubernetes.io/instance-type" in nodes
     assert pods.startswith("pods=[")
     assert "volcano.sh/queue-name" in pods
+
+
+def test_kube_state_metrics_shows_gangs(record: Record) -> None:
+    state = values(record)["kube-state-metrics"]
+    (podgroups,) = state["customResourceState"]["config"]["spec"]["resources"]
+    assert state["customResourceState"]["enabled"]
+    assert podgroups["groupVersionKind"]["kind"] == "PodGroup"
+    assert state["rbac"]["extraRules"] == [
+        {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": ["list", "watch"]}
+    ]
+
+
+def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(record: Record) -> None:
+    graph = built(record, instance_types=["trn1.32xlarge"], thresholds={"idle_minutes": 45})
+    rules = {each.inputs["metadata"]["name"]: each for each in graph.of_type(RULES)}
+    assert set(rules) == {"trn-recording", "trn-alerts"}
+    for each in rules.values():
+        assert each.inputs["metadata"]["labels"] == {"release": "kube-prometheus-stack"}
+        assert releases(graph)["kube-prometheus-stack"].urn in each.dependencies
+    recorded = {
+        rule["record"]: rule for group in rules["trn-recording"].inputs["spec"]["groups"] for rule in group["rules"]
+    }
+    assert recorded["trn:instance_usd_per_hour"]["labels"] == {"instance_type": "trn1.32xlarge"}
+    found = {rule["alert"]: rule for group in rules["trn-alerts"].inputs["spec"]["groups"] for rule in group["rules"]}
+    assert "[45m]" in found["AcceleratorsIdle"]["expr"]
+    assert found["AcceleratorsIdle"]["annotations"]["next"].endswith("--stack test")
+    assert schema_faults(graph) == []
 
 
 def test_every_monitor_is_labelled_for_this_prometheus(record: Record) -> None:

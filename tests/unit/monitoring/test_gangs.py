@@ -4,7 +4,7 @@ import re
 
 from trainium_eks.launch.identity import annotation
 from trainium_eks.model.alerts import AlertSettings
-from trainium_eks.monitoring import alerts, gangs, recording
+from trainium_eks.monitoring import alerts, gangs, recording, scraping
 
 SERIES = {f"{gangs.PREFIX}_{each['name']}" for each in gangs.custom_resources()["spec"]["resources"][0]["metrics"]}
 
@@ -26,3 +26,9 @@ def test_the_end_of_a_capacity_block_is_what_trn_writes_on_jobs() -> None:
 def test_a_resource_is_spelt_as_kube_state_metrics_spells_it() -> None:
     assert gangs.resource_label("aws.amazon.com/neuron") == "aws_amazon_com_neuron"
     assert gangs.resource_label("trainium-eks/pool") == "trainium_eks_pool"
+
+
+def test_nodes_are_known_by_labels_that_kube_state_metrics_shows() -> None:
+    (rule,) = [rule for group in recording.groups({}) for rule in group["rules"] if rule["record"] == "trn:node_info"]
+    read = {*re.findall(r"\blabel_(?!replace)\w+", rule["expr"])}
+    assert read == {f"label_{gangs.resource_label(label)}" for label in scraping.NODE_LABELS}
