@@ -10,6 +10,7 @@ import pulumi
 if TYPE_CHECKING:
     from components.cluster_autoscaler import AutoscaledGroup
     from trainium_eks.model.addons import AddonConfig, AddonIdentityConfig
+    from trainium_eks.model.alerts import AlertSettings
     from trainium_eks.model.autoscaling import AutoscalingConfig, ClusterAutoscalerConfig
     from trainium_eks.model.budget import BudgetConfig
     from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
@@ -279,6 +280,29 @@ class AlertsConfigDict(TypedDict):
     topic_key_arn: NotRequired[str | None]
 
 
+class AlertSettingsDict(TypedDict):
+    """:class:`AlertSettings` as a dictionary."""
+
+    gang_waits_minutes: NotRequired[int]
+    gang_partial_minutes: NotRequired[int]
+    stalled_minutes: NotRequired[int]
+    first_step_minutes: NotRequired[int]
+    checkpoint_hours: NotRequired[int]
+    idle_minutes: NotRequired[int]
+    held_idle_minutes: NotRequired[int]
+    busy_percent: NotRequired[int]
+    filling_hours: NotRequired[int]
+    volume_free_percent: NotRequired[int]
+    export_minutes: NotRequired[int]
+    capacity_block_hours: NotRequired[int]
+    certificate_days: NotRequired[int]
+    failing_minutes: NotRequired[int]
+    node_repair_minutes: NotRequired[int]
+    hardware_repair_minutes: NotRequired[int]
+    hardware_xids: NotRequired[Sequence[int]]
+    runbook_url: NotRequired[str]
+
+
 class ManagedGrafanaConfigDict(TypedDict):
     """:class:`ManagedGrafanaConfig` as a dictionary."""
 
@@ -301,11 +325,13 @@ class MetricsStackArgsDict(TypedDict):
     scrape_interval_seconds: NotRequired[int]
     managed_prometheus: NotRequired[bool]
     alerts: NotRequired[AlertsConfig | AlertsConfigDict | None]
+    thresholds: NotRequired[AlertSettings | AlertSettingsDict]
     values: NotRequired[Mapping[str, Any]]
     region: str
     cluster_name: str | pulumi.Output[str]
     grafana: NotRequired[GrafanaConfig | GrafanaConfigDict | None]
     catalogue: NotRequired[Catalogue]
+    instance_types: NotRequired[Sequence[str]]
     efa_instance_types: NotRequired[Sequence[str]]
     file_system_id: NotRequired[str | pulumi.Output[str] | None]
     exports_to_s3: NotRequired[bool]
@@ -624,6 +650,7 @@ class MetricsConfigDict(TypedDict):
     scrape_interval_seconds: NotRequired[int]
     managed_prometheus: NotRequired[bool]
     alerts: NotRequired[AlertsConfig | AlertsConfigDict | None]
+    thresholds: NotRequired[AlertSettings | AlertSettingsDict]
     values: NotRequired[Mapping[str, Any]]
 
 
