@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .encryption_key import EncryptionKey, EncryptionKeyArgs
     from .fsx_lustre import FsxLustre, FsxLustreArgs
     from .gpu_addons import GpuAddons, GpuAddonsArgs
+    from .idle_guard import IdleGuard, IdleGuardArgs
     from .image_repository import ImageRepository, ImageRepositoryArgs
     from .log_shipping import LogShipping, LogShippingArgs
     from .lustre_volumes import LustreVolumes, LustreVolumesArgs
@@ -40,6 +41,8 @@ __all__ = [
     "FsxLustreArgs",
     "GpuAddons",
     "GpuAddonsArgs",
+    "IdleGuard",
+    "IdleGuardArgs",
     "ImageRepository",
     "ImageRepositoryArgs",
     "LogShipping",

@@ -9,13 +9,15 @@ import pulumi
 
 if TYPE_CHECKING:
     from components.cluster_autoscaler import AutoscaledGroup
+    from components.idle_guard import GuardedGroup
     from trainium_eks.model.addons import AddonConfig, AddonIdentityConfig
     from trainium_eks.model.alerts import AlertSettings
     from trainium_eks.model.autoscaling import AutoscalingConfig, ClusterAutoscalerConfig
-    from trainium_eks.model.budget import BudgetConfig
+    from trainium_eks.model.budget import BudgetConfig, SpendingAlertConfig
     from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
     from trainium_eks.model.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
     from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
+    from trainium_eks.model.idle import IdleGuardConfig
     from trainium_eks.model.instances import Catalogue
     from trainium_eks.model.namespaces import NamespaceConfig
     from trainium_eks.model.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
@@ -225,6 +227,27 @@ class GpuAddonsArgsDict(TypedDict):
     catalogue: NotRequired[Catalogue]
     efa_instance_types: NotRequired[Sequence[str] | None]
     volcano: NotRequired[pulumi.Resource | None]
+
+
+class GuardedGroupDict(TypedDict):
+    """:class:`GuardedGroup` as a dictionary."""
+
+    eks_name: str | pulumi.Output[str]
+    devices: Sequence[str]
+    minimum: NotRequired[int]
+    removes: NotRequired[bool]
+
+
+class IdleGuardArgsDict(TypedDict):
+    """:class:`IdleGuardArgs` as a dictionary."""
+
+    warn_after_minutes: NotRequired[float]
+    remove_after_minutes: NotRequired[float | None]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    groups: Mapping[str, GuardedGroup | GuardedGroupDict]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class ImageRepositoryArgsDict(TypedDict):
@@ -669,11 +692,26 @@ class ObservabilityConfigDict(TypedDict):
     logs: NotRequired[LogsConfig | LogsConfigDict | None]
 
 
+class SpendingAlertConfigDict(TypedDict):
+    """:class:`SpendingAlertConfig` as a dictionary."""
+
+    monthly_usd: float
+    emails: Sequence[str]
+
+
 class BudgetConfigDict(TypedDict):
     """:class:`BudgetConfig` as a dictionary."""
 
     hourly_usd: NotRequired[float | None]
     nodes: NotRequired[int | None]
+    alert: NotRequired[SpendingAlertConfig | SpendingAlertConfigDict | None]
+
+
+class IdleGuardConfigDict(TypedDict):
+    """:class:`IdleGuardConfig` as a dictionary."""
+
+    warn_after_minutes: NotRequired[float]
+    remove_after_minutes: NotRequired[float | None]
 
 
 class WaiverConfigDict(TypedDict):
@@ -709,4 +747,5 @@ class StackConfigDict(TypedDict):
     autoscaling: NotRequired[AutoscalingConfig | AutoscalingConfigDict]
     observability: NotRequired[ObservabilityConfig | ObservabilityConfigDict]
     budget: NotRequired[BudgetConfig | BudgetConfigDict]
+    idle_guard: NotRequired[IdleGuardConfig | IdleGuardConfigDict | None]
     waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime import config as runtime_config
 
-from trainium_eks.model import autoscaling, bill, node_templates, storage
+from trainium_eks.model import autoscaling, bill, idle, node_templates, storage
 from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.capacity import CapacityBlock, Reservation
@@ -20,11 +20,13 @@ from trainium_eks.model.storage import S3Durability
 from . import _iam
 from ._args import ArgumentError, accept, extend, text, waivers_of
 from ._dicts import StackConfigDict
+from ._spending_alert import make_spending_alert
 from .cluster import TrainiumCluster, TrainiumClusterArgs
 from .cluster_autoscaler import AutoscaledGroup, ClusterAutoscaler, ClusterAutoscalerArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .fsx_lustre import FsxLustre, FsxLustreArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
+from .idle_guard import GuardedGroup, IdleGuard, IdleGuardArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .log_shipping import LogShipping, LogShippingArgs
 from .lustre_volumes import LustreVolumes, LustreVolumesArgs
@@ -112,6 +114,8 @@ class TrainingStack(pulumi.ComponentResource):
         self._repository = self._make_repository()
         self._make_metrics()
         self._logs = self._make_logs()
+        self._make_idle_guard()
+        self._make_spending_alert()
 
         self.cluster_name = self._cluster.cluster_name
         self.kubeconfig = pulumi.Output.secret(self._cluster.kubeconfig)
@@ -144,6 +148,7 @@ class TrainingStack(pulumi.ComponentResource):
             "training": config.training.model_dump(by_alias=True),
             "logGroup": self._logs.log_group if self._logs else None,
             "hourlyUsd": round(bill.of_config(config).hourly_usd, 4),
+            "otherHourlyUsd": round(bill.of_config(config.model_copy(update={"node_groups": ()})).hourly_usd, 4),
         }
 
     def _child(self) -> pulumi.ResourceOptions:
@@ -399,6 +404,35 @@ class TrainingStack(pulumi.ComponentResource):
             return None
         args = extend(ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=self._key.key_arn)
         return ImageRepository(f"{self._name}-images", judged(args), self._child())
+
+    def _make_idle_guard(self) -> None:
+        config = self._config
+        guarded = idle.guarded(config)
+        if config.idle_guard is None or not guarded:
+            return
+        args = extend(
+            IdleGuardArgs,
+            config.idle_guard,
+            region=config.region,
+            cluster_name=self._cluster.cluster_name,
+            groups={group.name: self._guarded(group) for group in guarded},
+            permissions_boundary=config.permissions_boundary,
+            tags=default_tags(config),
+        )
+        IdleGuard(f"{self._name}-idle", judged(args), self._in_cluster())
+
+    def _guarded(self, group: NodeGroupConfig) -> GuardedGroup:
+        return GuardedGroup(
+            eks_name=self._cluster.groups[group.name].node_group_name,
+            devices=tuple(self._catalogue.device_resources(group.instance_type)),
+            minimum=group.min_size,
+            removes=idle.removes_from(group),
+        )
+
+    def _make_spending_alert(self) -> None:
+        alert = self._config.budget.alert
+        if alert is not None:
+            make_spending_alert(f"{self._name}-budget", alert, environment=pulumi.get_stack(), parent=self)
 
     def _namespace_output(self, name: str) -> dict[str, pulumi.Input[Any]]:
         namespace = self._namespaces[name]

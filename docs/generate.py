@@ -40,6 +40,7 @@ SECTIONS = {
     "VolcanoConfig": "volcano",
     "NamespaceConfig": "namespaces[]",
     "ImageRepositoryConfig": "imageRepository",
+    "IdleGuardConfig": "idleGuard",
     "NeuronAddonsConfig": "neuronAddons",
     "GpuAddonsConfig": "gpuAddons",
     "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",

@@ -13,6 +13,8 @@ from .components import FsxLustre as FsxLustre
 from .components import FsxLustreArgs as FsxLustreArgs
 from .components import GpuAddons as GpuAddons
 from .components import GpuAddonsArgs as GpuAddonsArgs
+from .components import IdleGuard as IdleGuard
+from .components import IdleGuardArgs as IdleGuardArgs
 from .components import ImageRepository as ImageRepository
 from .components import ImageRepositoryArgs as ImageRepositoryArgs
 from .components import LogShipping as LogShipping

@@ -32,17 +32,25 @@ def jobs(
 @app.command()
 @seated
 def status(
-    job: Job,
+    job: Annotated[
+        str | None,
+        typer.Argument(help="Name of the job, as `trn jobs` shows it; default: the environment.", show_default=False),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until it has ended, or Ctrl-C.")] = False,
     *,
     seat: Seat,
 ) -> None:
-    """Show one job: why it is pending and what mends it, where its training is, or how it ended.
+    """Show one job: why it is pending and what mends it, where its training is, or how it ended. Without a job: what
+    the environment costs now, and which accelerators are idle since when.
 
-    Exit code: 0; 1 when it failed, or stalls; 2 when there is no such job.
+    Exit code: 0; 1 when the job failed, or stalls; 2 when there is no such job.
     """
-    from trainium_eks.cli import watch_status
+    from trainium_eks.cli import watch_environment, watch_status
 
+    if job is None:
+        if watch:
+            raise typer.BadParameter("--watch needs a job")
+        raise typer.Exit(watch_environment.run(seat))
     raise typer.Exit(watch_status.run(seat, job, watch=watch))
 
 

@@ -27,6 +27,9 @@ TAIL_LINES = 200
 THREADS = 8
 """Logs read at a time."""
 
+QUEUES = ("scheduling.volcano.sh/v1beta1", "Queue")
+"""API version and kind of Volcano's queues."""
+
 _AROUND: Mapping[str, tuple[str, bool]] = {
     "PodGroup": ("scheduling.volcano.sh/v1beta1", True),
     "Pod": ("v1", True),
@@ -130,6 +133,20 @@ def around(session: Session, job: WatchedJob) -> Scene:
         unscheduled=unscheduled(session),
         is_local=session.is_local,
     )
+
+
+def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] | None]:
+    """All objects of each kind in the whole cluster, read at the same time; None for a kind that may not be read.
+
+    Args:
+        session: whose.
+        kinds: API version and kind.
+
+    Raises:
+        LocalError: the API server cannot be reached.
+    """
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        return [*pool.map(lambda each: _list(session, *each, everywhere=True), kinds)]
 
 
 def unscheduled(session: Session) -> str:

@@ -19,6 +19,7 @@ from trainium_eks.model import (
     cross,
     device_addons,
     formats,
+    idle,
     instance_overrides,
     namespaces,
     network,
@@ -37,6 +38,7 @@ from trainium_eks.model.autoscaling import AutoscalingConfig
 from trainium_eks.model.budget import BudgetConfig
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
+from trainium_eks.model.idle import IdleGuardConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
@@ -104,7 +106,9 @@ class StackConfig(Shape):
     observability: ObservabilityConfig = ObservabilityConfig()
     """Metrics, Grafana and logs; nothing unless asked for (docs/observability.md)."""
     budget: BudgetConfig = BudgetConfig()
-    """What the environment may grow to; a plan above it fails (rule R72)."""
+    """What the environment may grow to (a plan above it fails, rule R72), and who hears what it has cost."""
+    idle_guard: IdleGuardConfig | None = None
+    """What warns of idle accelerators and takes them away; null for nothing."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
@@ -431,6 +435,13 @@ def _repository_problems(config: StackConfig) -> list[Problem]:
     return under("image_repository", repository.problems(config.image_repository))
 
 
+def _idle_guard_problems(config: StackConfig) -> list[Problem]:
+    if config.idle_guard is None:
+        return []
+    found = [*idle.problems(config.idle_guard), *idle.group_problems(config.idle_guard, idle.guarded(config))]
+    return under("idle_guard", found)
+
+
 def _guarantee_problems(config: StackConfig) -> list[Problem]:
     present = queues.present(config.node_groups, _catalogue_or_default(config))
     return under("queues", queues.guarantee_problems(config.queues, present=present))
@@ -473,6 +484,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
         "observability",
         observability.problems(config.observability, region=config.region, production=config.production),
     ),
+    _idle_guard_problems,
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,
     _address_problems,

@@ -18,6 +18,7 @@ CLUSTER_AUTOSCALER = "cluster-autoscaler"
 TRAINING_OPERATOR = "kubeflow"
 TRAINER = "kubeflow-system"
 MONITORING = "monitoring"
+IDLE_GUARD = "idle-guard"
 LOG_SHIPPING = "log-shipping"
 STACK = (
     VOLCANO,
@@ -30,6 +31,7 @@ STACK = (
     TRAINER,
     MONITORING,
     LOG_SHIPPING,
+    IDLE_GUARD,
 )
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 

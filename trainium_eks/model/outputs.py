@@ -118,6 +118,8 @@ class StackOutputs(Shape):
     stack keeps none."""
     hourly_usd: float
     """Estimated cost an hour at desired sizes, USD; what has no known price is left out."""
+    other_hourly_usd: float | None = None
+    """The same without the accelerator groups; null from a stack of an earlier release."""
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "StackOutputs":

@@ -158,6 +158,8 @@ IMAGES: Mapping[str, str] = MappingProxyType(
         "buildah": "quay.io/buildah/stable:v1.43.0",
         # Stages data: Docker's official image, from AWS' mirror. The tag is from memory.
         "python": "public.ecr.aws/docker/library/python:3.13.7-slim-bookworm",
+        # Ends the instances that the idle guard names. The tag is in use in public projects.
+        "aws-cli": "public.ecr.aws/aws-cli/aws-cli:2.36.44",
     }
 )
 """Container images that are run directly, by tag."""

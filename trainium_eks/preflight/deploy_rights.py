@@ -128,6 +128,11 @@ CLEANUP: tuple[Request, ...] = asks(
 """What ``trn orphans`` asks besides, and what exporting a file system before a destroy takes."""
 
 NEEDS: Mapping[str, tuple[Request, ...]] = {
+    "aws:budgets/budget:Budget": asks(
+        "arn:{partition}:budgets::{account}:budget/{prefix}-budget-1234567",
+        *("budgets:ListTagsForResource", "budgets:ModifyBudget", "budgets:TagResource", "budgets:UntagResource"),
+        "budgets:ViewBudget",
+    ),
     "aws:autoscaling/tag:Tag": asks(
         _AUTO_SCALING + ":autoScalingGroup:0123:autoScalingGroupName/eks-" + _GROUP + "-4567",
         "autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags",

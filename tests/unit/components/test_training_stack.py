@@ -1,5 +1,6 @@
 """TrainingStack: what it adds to the components it composes."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -262,3 +263,38 @@ def test_a_rendezvous_by_etcd_is_open_to_the_teams(record: Record) -> None:
     policies = graph.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
     inside = [each.inputs["metadata"] for each in policies]
     assert ("training", "rendezvous") in {(each["namespace"], each["name"]) for each in inside}
+
+
+def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid_by_the_hour(record: Record) -> None:
+    block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zone_id": "usw2-az4"}
+    groups = [
+        {"name": "fixed", "instance_type": "trn1.32xlarge"},
+        {
+            "name": "scaled",
+            "instance_type": "trn1.32xlarge",
+            "size_managed_elsewhere": True,
+            "min_size": 1,
+            "desired_size": 1,
+        },
+        {"name": "block", "instance_type": "trn1.32xlarge", "size_managed_elsewhere": True, "capacity": block},
+    ]
+    graph = record(
+        lambda: TrainingStack("trn-dev", {**CONFIG, "node_groups": groups, "idle_guard": {}}) and None, dry_run=False
+    )
+    code = next(each for each in graph.of_type("kubernetes:core/v1:ConfigMap") if "settings" in each.inputs["data"])
+    guarded = json.loads(code.inputs["data"]["settings"])["groups"]
+    assert sorted((each["minimum"], each["removes"]) for each in guarded.values()) == [
+        (0, False),
+        (0, False),
+        (1, True),
+    ]
+
+
+def test_mails_about_spending_count_what_carries_the_environments_tag(record: Record) -> None:
+    alert = {"monthly_usd": 9000, "emails": ["ops@example.com"]}
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "budget": {"alert": alert}}) and None)
+    budget = one(graph, "aws:budgets/budget:Budget").inputs
+    assert (budget["limitAmount"], budget["timeUnit"]) == ("9000.00", "MONTHLY")
+    assert budget["costFilters"] == [{"name": "TagKeyValue", "values": ["user:Environment$test"]}]
+    told = [(each["threshold"], each["notificationType"]) for each in budget["notifications"]]
+    assert told == [(50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED")]

@@ -137,7 +137,8 @@ FULL: dict[str, Any] = {
             "replicas": 1,
         }
     },
-    "budget": {"hourlyUsd": 500, "nodes": 64},
+    "budget": {"hourlyUsd": 500, "nodes": 64, "alert": {"monthlyUsd": 9000, "emails": ["ops@example.com"]}},
+    "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 20},
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
 """Every key with a value that is not its default, and nothing wrong."""
@@ -454,6 +455,10 @@ BAD: list[tuple[str, Any]] = [
     ("autoscaling.clusterAutoscaler.replicas", 4),
     ("budget.hourlyUsd", 0),
     ("budget.nodes", -1),
+    ("budget.alert.monthlyUsd", 0),
+    ("budget.alert.emails", ["nobody"]),
+    ("idleGuard.warnAfterMinutes", 0),
+    ("idleGuard.removeAfterMinutes", 0),
 ]
 
 ANY_VALUE_IS_GOOD = {

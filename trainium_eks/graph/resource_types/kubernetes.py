@@ -335,6 +335,7 @@ TYPES = (
     SERVICE,
     QUEUE,
     JOB,
+    _workload("batch/v1:CronJob", seconds=ONE_CALL),
     _workload("apps/v1:DaemonSet", "spec.selector", seconds=ONE_CALL),
     _workload("apps/v1:Deployment", "spec.selector", seconds=ONE_CALL),
     _workload(

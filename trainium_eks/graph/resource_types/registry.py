@@ -8,6 +8,7 @@ from trainium_eks.graph.recording.backend import Answer, Call, UnknownType
 from trainium_eks.graph.resource_types import (
     amp,
     autoscaling,
+    budgets,
     cloudwatch,
     ec2,
     ecr,
@@ -32,7 +33,24 @@ from trainium_eks.graph.resource_types.resource_type import (
 from trainium_eks.model.bill import Line
 from trainium_eks.model.instances import Catalogue
 
-MODULES = (vpc, ec2, autoscaling, eks, iam, kms, fsx, s3, ecr, cloudwatch, amp, grafana, kubernetes, helm, providers)
+MODULES = (
+    vpc,
+    ec2,
+    autoscaling,
+    eks,
+    iam,
+    kms,
+    fsx,
+    s3,
+    ecr,
+    cloudwatch,
+    amp,
+    grafana,
+    budgets,
+    kubernetes,
+    helm,
+    providers,
+)
 """One a service; each has its rows in ``TYPES``."""
 
 ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in module.TYPES})

@@ -1,0 +1,42 @@
+"""A budget of AWS Budgets, which writes mails."""
+
+import pulumi
+import pulumi_aws as aws
+
+from trainium_eks.model.budget import SpendingAlertConfig
+
+NOTIFICATIONS = ((50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
+"""Per cent of the month's amount, and of what."""
+
+
+def make_spending_alert(
+    name: str, alert: SpendingAlertConfig, *, environment: str, parent: pulumi.Resource
+) -> aws.budgets.Budget:
+    """Over everything that carries the environment's tag.
+
+    Args:
+        name: logical name.
+        alert: amount, and who is written to.
+        environment: value of the tag ``Environment``.
+        parent: the component it belongs to.
+    """
+    return aws.budgets.Budget(
+        name,
+        budget_type="COST",
+        time_unit="MONTHLY",
+        limit_amount=f"{alert.monthly_usd:.2f}",
+        limit_unit="USD",
+        # How AWS Budgets spells a tag that a user has set, and its value.
+        cost_filters=[aws.budgets.BudgetCostFilterArgs(name="TagKeyValue", values=[f"user:Environment${environment}"])],
+        notifications=[
+            aws.budgets.BudgetNotificationArgs(
+                comparison_operator="GREATER_THAN",
+                threshold=threshold,
+                threshold_type="PERCENTAGE",
+                notification_type=kind,
+                subscriber_email_addresses=[*alert.emails],
+            )
+            for threshold, kind in NOTIFICATIONS
+        ],
+        opts=pulumi.ResourceOptions(parent=parent),
+    )

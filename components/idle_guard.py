@@ -1,0 +1,357 @@
+"""IdleGuard: says when accelerators are idle, and gives them back."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks import idle as guard_package
+from trainium_eks.model import formats, idle, namespaces, regions, versions
+from trainium_eks.model.idle import IdleGuardConfig
+from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.shape import Flag, Shape, Whole
+
+from . import _iam
+from ._args import Tags, Text, accept
+from ._charts import namespace
+from ._dicts import IdleGuardArgsDict
+from ._team_policies import READ, role_rules
+
+NAMESPACE = namespaces.IDLE_GUARD
+NAMESPACE_REASON = "the guard needs no privilege"
+NAME = "idle-guard"
+"""Of its service account, its CronJob, and its roles."""
+
+MODULES = ("decision", "guard")
+"""Of :mod:`trainium_eks.idle`, which the guard's pod gets as files."""
+
+CODE = "/guard"
+LIST = "/list/remove"
+"""File by which the container that decides tells the other which instances to end."""
+
+SECONDS = 300
+"""After which a run that hangs is ended."""
+
+CLUSTER_RULES = (
+    ("", ("nodes",), (*READ, "patch")),
+    ("", ("pods",), READ),
+    ("scheduling.volcano.sh", ("podgroups",), READ),
+)
+"""API group, resources and verbs of the guard in the whole cluster."""
+
+EVENT_RULES = (("", ("events",), ("create",)),)
+"""In the namespace ``default``, where the events of nodes are kept."""
+
+END_INSTANCES = f"""set -eu
+[ -f {LIST} ] || exit 0
+while read -r instance; do
+  aws autoscaling terminate-instance-in-auto-scaling-group --instance-id "$instance" \\
+    --should-decrement-desired-capacity --query Activity.Description --output text
+done <{LIST}
+"""
+"""One instance after the other: when one cannot be ended the run fails, and the next run tries again."""
+
+
+class GuardedGroup(Shape):
+    """A node group that the guard watches."""
+
+    eks_name: Text
+    """Its name in EKS."""
+    devices: tuple[str, ...]
+    """Resources of its nodes that jobs ask for: ``(aws.amazon.com/neuron, …)``."""
+    minimum: Whole = 0
+    """Nodes that stay."""
+    removes: Flag = True
+    """False only warns."""
+
+
+class IdleGuardArgs(IdleGuardConfig):
+    """Args of :class:`IdleGuard`: the config's section, and its wiring."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster."""
+    groups: dict[str, GuardedGroup]
+    """Key that stays the same to the group; the name that the stack has for it."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds the guard's role; None for no bound."""
+    tags: Tags = pydantic.Field(default_factory=dict)
+    """Tags of its AWS resources, beside those of the provider."""
+
+
+def problems(args: IdleGuardArgs) -> list[Problem]:
+    """What is wrong with the args."""
+    found = idle.problems(args)
+    if not args.groups:
+        found.append(Problem("groups", "empty: the guard would watch nothing", "name a node group"))
+    for key, group in args.groups.items():
+        if not group.devices:
+            path = join(join("groups", key), "devices")
+            found.append(Problem(path, "empty: name the devices of its nodes, aws.amazon.com/neuron or nvidia.com/gpu"))
+    return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
+
+
+class IdleGuard(pulumi.ComponentResource):
+    """A CronJob that looks at the nodes of accelerator groups: it says which are idle, and ends their instances.
+
+    Each run has two containers: one with Python that decides (:mod:`trainium_eks.idle.guard`), and after it one with
+    the AWS CLI that ends what was decided. The Kubernetes provider comes by ``opts.providers``.
+    """
+
+    namespace: pulumi.Output[str]
+    """Namespace of its pods."""
+    role_arn: pulumi.Output[str]
+    """IAM role of its pods; it may end instances of the guarded groups, and nothing else."""
+
+    def __init__(
+        self, name: str, args: IdleGuardArgs | IdleGuardArgsDict, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        args = accept(IdleGuardArgs, args, problems, f"IdleGuard {name}")
+        super().__init__("trainium-eks:index:IdleGuard", name, {}, opts)
+        self._args = args
+
+        child = pulumi.ResourceOptions(parent=self)
+        self._home = namespace(f"{name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, child)
+        self._make_network_policy()
+        identity = self._make_identity()
+        account = self._make_account()
+        code = self._make_code()
+        self._make_cron_job(identity, account, code)
+
+        self.namespace = self._home.metadata["name"]
+        self.role_arn = self._role.arn
+        self.register_outputs({"namespace": self.namespace, "role_arn": self.role_arn})
+
+    def _inside(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """For what goes with the namespace."""
+        return pulumi.ResourceOptions(parent=self, depends_on=[self._home, *after], deleted_with=self._home)
+
+    def _metadata(self, name: str = NAME) -> k8s.meta.v1.ObjectMetaArgs:
+        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
+
+    def _make_network_policy(self) -> None:
+        """Nobody calls the guard. It calls the API server, and AWS, whose addresses nobody knows beforehand."""
+        k8s.networking.v1.NetworkPolicy(
+            f"{self._name}-network",
+            metadata=self._metadata("no-ingress"),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
+            ),
+            opts=self._inside(),
+        )
+
+    def _make_identity(self) -> list[pulumi.Resource]:
+        """The role, which pods get by Pod Identity."""
+        args, child = self._args, pulumi.ResourceOptions(parent=self)
+        self._role = _iam.make_role(
+            self._name,
+            description="Taken by the idle guard of the cluster, by Pod Identity",
+            trust=_iam.pod_identity_trust(),
+            boundary=args.permissions_boundary,
+            tags=args.tags,
+            parent=self,
+        )
+        names = [group.eks_name for group in args.groups.values() if group.removes]
+        document = pulumi.Output.all(args.cluster_name, *names).apply(
+            lambda known: _iam.policy(statements(args.region, known[0], known[1:]))
+        )
+        policy = aws.iam.RolePolicy(self._name, role=self._role.name, policy=document, opts=child)
+        association = aws.eks.PodIdentityAssociation(
+            self._name,
+            cluster_name=args.cluster_name,
+            namespace=NAMESPACE,
+            service_account=NAME,
+            role_arn=self._role.arn,
+            tags=dict(args.tags),
+            opts=child,
+        )
+        return [policy, association]
+
+    def _make_account(self) -> list[pulumi.Resource]:
+        """The service account, and what it may do in Kubernetes."""
+        name, child = f"trainium-eks-{NAME}", pulumi.ResourceOptions(parent=self)
+        account = k8s.core.v1.ServiceAccount(f"{self._name}-account", metadata=self._metadata(), opts=self._inside())
+        subjects = [k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)]
+        in_cluster = k8s.meta.v1.ObjectMetaArgs(name=name)
+        in_default = k8s.meta.v1.ObjectMetaArgs(name=name, namespace="default")
+        cluster_role = k8s.rbac.v1.ClusterRole(
+            f"{self._name}-role", metadata=in_cluster, rules=role_rules(CLUSTER_RULES), opts=child
+        )
+        role = k8s.rbac.v1.Role(f"{self._name}-events", metadata=in_default, rules=role_rules(EVENT_RULES), opts=child)
+        group = "rbac.authorization.k8s.io"
+        return [
+            account,
+            k8s.rbac.v1.ClusterRoleBinding(
+                f"{self._name}-role",
+                metadata=in_cluster,
+                role_ref=k8s.rbac.v1.RoleRefArgs(api_group=group, kind="ClusterRole", name=name),
+                subjects=subjects,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[cluster_role, account]),
+            ),
+            k8s.rbac.v1.RoleBinding(
+                f"{self._name}-events",
+                metadata=in_default,
+                role_ref=k8s.rbac.v1.RoleRefArgs(api_group=group, kind="Role", name=name),
+                subjects=subjects,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[role, account]),
+            ),
+        ]
+
+    def _make_code(self) -> k8s.core.v1.ConfigMap:
+        """The guard's modules, and its settings; a change is read by the next run."""
+        return k8s.core.v1.ConfigMap(
+            f"{self._name}-code",
+            metadata=self._metadata(),
+            data={**sources(), "settings": pulumi.Output.json_dumps(settings(self._args))},
+            opts=self._inside(),
+        )
+
+    def _make_cron_job(
+        self, identity: Sequence[pulumi.Resource], account: Sequence[pulumi.Resource], code: k8s.core.v1.ConfigMap
+    ) -> None:
+        k8s.batch.v1.CronJob(
+            f"{self._name}-runs",
+            metadata=self._metadata(),
+            spec=k8s.batch.v1.CronJobSpecArgs(
+                schedule=f"*/{idle.LOOK_MINUTES} * * * *",
+                # Two guards would hold and release each other's nodes.
+                concurrency_policy="Forbid",
+                starting_deadline_seconds=60,
+                successful_jobs_history_limit=1,
+                failed_jobs_history_limit=1,
+                job_template=k8s.batch.v1.JobTemplateSpecArgs(
+                    spec=k8s.batch.v1.JobSpecArgs(
+                        # The next run comes soon enough, and reads anew what is idle.
+                        backoff_limit=0,
+                        active_deadline_seconds=SECONDS,
+                        template=k8s.core.v1.PodTemplateSpecArgs(spec=_pod(self._args.region)),
+                    )
+                ),
+            ),
+            opts=self._inside(*identity, *account, code),
+        )
+
+
+def sources() -> dict[str, str]:
+    """The guard's modules, as files."""
+    home = Path(guard_package.__file__).parent
+    return {f"{module}.py": (home / f"{module}.py").read_text(encoding="utf-8") for module in MODULES}
+
+
+def settings(args: IdleGuardArgs) -> dict[str, object]:
+    """What the guard is told, some of it later: its ``main`` describes the form."""
+    remove = args.remove_after_minutes
+    groups = pulumi.Output.all(*(group.eks_name for group in args.groups.values())).apply(
+        lambda names: {
+            name: {"minimum": group.minimum, "devices": [*group.devices], "removes": group.removes}
+            for name, group in zip(names, args.groups.values(), strict=True)
+        }
+    )
+    return {
+        "groups": groups,
+        "warnSeconds": args.warn_after_minutes * 60,
+        "removeSeconds": None if remove is None else remove * 60,
+    }
+
+
+def statements(region: str, cluster: str, groups: Sequence[str]) -> list[Mapping[str, object]]:
+    """What the guard may do in AWS.
+
+    EKS puts ``eks:cluster-name`` and ``eks:nodegroup-name`` on the Auto Scaling groups of managed node groups (EKS user
+    guide, tagging). Without a group to take from it may do nothing, which a policy has to say.
+    """
+    if not groups:
+        return [{"Effect": "Deny", "Action": "autoscaling:TerminateInstanceInAutoScalingGroup", "Resource": "*"}]
+    return [
+        {
+            "Effect": "Allow",
+            "Action": "autoscaling:TerminateInstanceInAutoScalingGroup",
+            "Resource": f"arn:{regions.partition(region)}:autoscaling:{region}:*:autoScalingGroup:*",
+            "Condition": {
+                "StringEquals": {
+                    "aws:ResourceTag/eks:cluster-name": cluster,
+                    "aws:ResourceTag/eks:nodegroup-name": [*groups],
+                }
+            },
+        }
+    ]
+
+
+def _pod(region: str) -> k8s.core.v1.PodSpecArgs:
+    files = [k8s.core.v1.KeyToPathArgs(key=f"{module}.py", path=f"trainium_eks/idle/{module}.py") for module in MODULES]
+    code = k8s.core.v1.ConfigMapVolumeSourceArgs(name=NAME, items=files)
+    told = k8s.core.v1.VolumeMountArgs(name="list", mount_path=str(Path(LIST).parent))
+    return k8s.core.v1.PodSpecArgs(
+        restart_policy="Never",
+        service_account_name=NAME,
+        security_context=k8s.core.v1.PodSecurityContextArgs(
+            run_as_non_root=True,
+            run_as_user=65534,
+            run_as_group=65534,
+            fs_group=65534,
+            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+        ),
+        init_containers=[
+            _container(
+                "decide",
+                versions.IMAGES["python"],
+                ["python", "-m", "trainium_eks.idle.guard", LIST],
+                env=[
+                    k8s.core.v1.EnvVarArgs(name="PYTHONPATH", value=CODE),
+                    k8s.core.v1.EnvVarArgs(name="PYTHONDONTWRITEBYTECODE", value="1"),
+                    k8s.core.v1.EnvVarArgs(
+                        name="SETTINGS",
+                        value_from=k8s.core.v1.EnvVarSourceArgs(
+                            config_map_key_ref=k8s.core.v1.ConfigMapKeySelectorArgs(name=NAME, key="settings")
+                        ),
+                    ),
+                ],
+                mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path=CODE, read_only=True), told],
+            )
+        ],
+        containers=[
+            _container(
+                "end-instances",
+                versions.IMAGES["aws-cli"],
+                ["sh", "-c", END_INSTANCES],
+                env=[
+                    k8s.core.v1.EnvVarArgs(name="AWS_REGION", value=region),
+                    k8s.core.v1.EnvVarArgs(name="HOME", value=str(Path(LIST).parent)),
+                ],
+                mounts=[told],
+            )
+        ],
+        volumes=[
+            k8s.core.v1.VolumeArgs(name="code", config_map=code),
+            k8s.core.v1.VolumeArgs(name="list", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit="16Mi")),
+        ],
+    )
+
+
+def _container(
+    name: str,
+    image: str,
+    command: Sequence[str],
+    *,
+    env: Sequence[k8s.core.v1.EnvVarArgs],
+    mounts: Sequence[k8s.core.v1.VolumeMountArgs],
+) -> k8s.core.v1.ContainerArgs:
+    return k8s.core.v1.ContainerArgs(
+        name=name,
+        image=image,
+        command=[*command],
+        env=[*env],
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests={"cpu": "50m", "memory": "128Mi"}, limits={"cpu": "500m", "memory": "512Mi"}
+        ),
+        security_context=k8s.core.v1.SecurityContextArgs(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+        ),
+        volume_mounts=[*mounts],
+    )

@@ -1,0 +1,153 @@
+"""The idle guard against a real API server, with its own service account's rights and no others."""
+
+import base64
+import time
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.idle_guard import CLUSTER_RULES, EVENT_RULES
+from trainium_eks.idle import guard
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.paths import Paths
+
+GROUP = "idle-guard-test"
+SETTINGS: dict[str, Any] = {
+    "groups": {GROUP: {"minimum": 0, "devices": ["aws.amazon.com/neuron"], "removes": True}},
+    "warnSeconds": 60,
+    "removeSeconds": 120,
+}
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def account(api: Api, namespace: str, paths: Paths) -> Iterator[guard.Api]:
+    """The API server as the guard's service account."""
+    subject = {"kind": "ServiceAccount", "name": "idle-guard", "namespace": namespace}
+    group, rbac = "rbac.authorization.k8s.io", "/apis/rbac.authorization.k8s.io/v1"
+    made: list[str] = []
+
+    def make(path: str, kind: str, **body: Any) -> None:
+        name = "idle-guard" if kind == "ServiceAccount" else namespace
+        api.request("POST", path, {"metadata": {"name": name}, **body})
+        made.append(f"{path}/{name}")
+
+    def rules(rows: Any) -> list[dict[str, Any]]:
+        return [{"apiGroups": [each[0]], "resources": [*each[1]], "verbs": [*each[2]]} for each in rows]
+
+    make(f"/api/v1/namespaces/{namespace}/serviceaccounts", "ServiceAccount")
+    for kind, home, rows in (("ClusterRole", rbac, CLUSTER_RULES), ("Role", f"{rbac}/namespaces/default", EVENT_RULES)):
+        make(f"{home}/{kind.lower()}s", kind, rules=rules(rows))
+        role = {"apiGroup": group, "kind": kind, "name": namespace}
+        make(f"{home}/{kind.lower()}bindings", f"{kind}Binding", roleRef=role, subjects=[subject])
+    token = api.request(
+        "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/idle-guard/token", {"spec": {"expirationSeconds": 600}}
+    )["status"]["token"]
+    server = yaml.safe_load(paths.kubeconfig.read_text())["clusters"][0]["cluster"]
+    authority = paths.kubeconfig.parent / f"{namespace}.crt"
+    authority.write_bytes(_authority(server))
+    try:
+        yield guard.Api(server["server"], token, str(authority))
+    finally:
+        for path in reversed(made):
+            api.request("DELETE", path)
+
+
+def _authority(server: dict[str, str]) -> bytes:
+    if "certificate-authority-data" in server:
+        return base64.b64decode(server["certificate-authority-data"])
+    return Path(server["certificate-authority"]).read_bytes()
+
+
+@pytest.fixture
+def node(api: Api, namespace: str) -> Iterator[str]:
+    """A node of the guarded group that has been idle for long."""
+    name = f"{namespace}-node"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {guard.GROUP_LABEL: GROUP}, "annotations": {guard.SINCE: LONG_AGO}},
+        "spec": {"providerID": "aws:///us-west-2d/i-0123456789abcdef0"},
+    }
+    api.request("POST", "/api/v1/nodes", body)
+    yield name
+    api.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def read(api: Api, node: str) -> dict[str, Any]:
+    return dict(api.request("GET", f"/api/v1/nodes/{node}"))
+
+
+def place(api: Api, namespace: str, node: str) -> None:
+    """A pod on the node."""
+    container = {"name": "trains", "image": "training"}
+    spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trains"}, "spec": spec}
+    api.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "SETTLE_SECONDS", 0.0)
+
+
+def test_an_idle_node_is_warned_of_held_and_named_for_removal(
+    api: Api, account: guard.Api, node: str, tmp_path: Path
+) -> None:
+    guard.main(SETTINGS, account, tmp_path / "remove")
+    assert (tmp_path / "remove").read_text() == "i-0123456789abcdef0\n"
+    found = read(api, node)
+    assert found["spec"]["unschedulable"] is True
+    assert {guard.SINCE, guard.WARNED, guard.HELD} <= set(found["metadata"]["annotations"])
+    events = api.list("v1", "Event", namespace="default")
+    assert [each["reason"] for each in events if each["involvedObject"]["name"] == node] == ["IdleAccelerator"]
+
+
+def test_work_ends_the_hold_and_the_note(
+    api: Api, account: guard.Api, node: str, namespace: str, tmp_path: Path
+) -> None:
+    guard.look(SETTINGS, account)
+    assert read(api, node)["spec"]["unschedulable"] is True
+    place(api, namespace, node)
+    guard.main(SETTINGS, account, tmp_path / "remove")
+    assert not (tmp_path / "remove").exists()
+    found = read(api, node)
+    assert "unschedulable" not in found["spec"]
+    assert not {guard.SINCE, guard.HELD} & set(found["metadata"].get("annotations") or {})
+
+
+def test_a_waiting_pod_keeps_the_node(api: Api, account: guard.Api, node: str, namespace: str, tmp_path: Path) -> None:
+    container = {"name": "trains", "image": "training", "resources": {"limits": {"aws.amazon.com/neuron": "16"}}}
+    body = {"metadata": {"name": "waits"}, "spec": {"schedulerName": "nobody", "containers": [container]}}
+    api.request("POST", f"/api/v1/namespaces/{namespace}/pods", {"apiVersion": "v1", "kind": "Pod", **body})
+    guard.main(SETTINGS, account, tmp_path / "remove")
+    assert not (tmp_path / "remove").exists()
+    assert "unschedulable" not in read(api, node)["spec"]
+
+
+def test_a_node_of_another_group_is_left_alone(api: Api, account: guard.Api, node: str, tmp_path: Path) -> None:
+    guard.main({**SETTINGS, "groups": {"another": SETTINGS["groups"][GROUP]}}, account, tmp_path / "remove")
+    assert not (tmp_path / "remove").exists()
+    assert "unschedulable" not in read(api, node)["spec"]
+
+
+def test_the_guard_may_do_nothing_else(account: guard.Api, namespace: str) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        account.items(f"/api/v1/namespaces/{namespace}/secrets")
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        account.create(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "x"}})
+
+
+def test_a_first_look_notes_since_when(api: Api, account: guard.Api, node: str) -> None:
+    api.request("DELETE", f"/api/v1/nodes/{node}")
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {guard.GROUP_LABEL: GROUP}}}
+    api.request("POST", "/api/v1/nodes", body)
+    before = time.time()
+    guard.look(SETTINGS, account)
+    (noted,) = guard.read([read(api, node)], [])
+    assert noted.idle_since is not None
+    assert abs(noted.idle_since - before) < 60

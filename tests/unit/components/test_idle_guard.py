@@ -1,0 +1,96 @@
+"""IdleGuard: what its CronJob runs, and what it may do in Kubernetes and in AWS."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components import ArgumentError, IdleGuard
+from components.idle_guard import MODULES, sources
+from trainium_eks.graph.graph import Graph
+
+Record = Callable[..., Graph]
+
+WIRING: dict[str, Any] = {"region": "us-west-2", "cluster_name": "training"}
+TRN1 = {"eks_name": "trn1-32xl-a1b2", "devices": ["aws.amazon.com/neuron"], "minimum": 1}
+GPU = {"eks_name": "p4d-c3d4", "devices": ["nvidia.com/gpu"], "removes": False}
+
+
+def guard(record: Record, **args: Any) -> Graph:
+    given = {**WIRING, "groups": {"trn1": TRN1, "gpu": GPU}, **args}
+    return record(lambda: IdleGuard("idle", given) and None, dry_run=False)
+
+
+def one(graph: Graph, kind: str) -> dict[str, Any]:
+    (found,) = (each for each in graph.resources if each.type.endswith(f":{kind}"))
+    return dict(found.inputs)
+
+
+def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
+    data = one(guard(record, remove_after_minutes=7), "ConfigMap")["data"]
+    assert json.loads(data["settings"]) == {
+        "groups": {
+            "trn1-32xl-a1b2": {"minimum": 1, "devices": ["aws.amazon.com/neuron"], "removes": True},
+            "p4d-c3d4": {"minimum": 0, "devices": ["nvidia.com/gpu"], "removes": False},
+        },
+        "warnSeconds": 180,
+        "removeSeconds": 420,
+    }
+
+
+def test_without_an_end_nothing_is_removed(record: Record) -> None:
+    data = one(guard(record, remove_after_minutes=None), "ConfigMap")["data"]
+    assert json.loads(data["settings"])["removeSeconds"] is None
+
+
+def test_its_pod_gets_every_module_that_the_guard_imports(record: Record) -> None:
+    data = one(guard(record), "ConfigMap")["data"]
+    assert {name.removesuffix(".py") for name in data if name.endswith(".py")} == set(MODULES)
+    for text in sources().values():
+        imported = {
+            line.split()[1] for line in text.splitlines() if line.startswith(("from trainium", "import trainium"))
+        }
+        assert imported <= {f"trainium_eks.idle.{module}" for module in MODULES}
+
+
+def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:
+    spec = one(guard(record), "CronJob")["spec"]
+    assert spec["concurrencyPolicy"] == "Forbid"
+    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+    (decides,), (ends,) = pod["initContainers"], pod["containers"]
+    assert decides["command"][:3] == ["python", "-m", "trainium_eks.idle.guard"]
+    assert decides["command"][3] in ends["command"][-1]
+    assert "--should-decrement-desired-capacity" in ends["command"][-1]
+
+
+def test_it_ends_instances_of_guarded_groups_alone(record: Record) -> None:
+    (statement,) = json.loads(one(guard(record), "RolePolicy")["policy"])["Statement"]
+    assert statement["Action"] == "autoscaling:TerminateInstanceInAutoScalingGroup"
+    assert statement["Condition"] == {
+        "StringEquals": {
+            "aws:ResourceTag/eks:cluster-name": "training",
+            "aws:ResourceTag/eks:nodegroup-name": ["trn1-32xl-a1b2"],
+        }
+    }
+
+
+def test_a_guard_that_only_warns_may_end_nothing(record: Record) -> None:
+    (statement,) = json.loads(one(guard(record, groups={"gpu": GPU}), "RolePolicy")["policy"])["Statement"]
+    assert statement["Effect"] == "Deny"
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        ({"groups": {}}, "groups"),
+        ({"groups": {"trn1": {**TRN1, "devices": []}}}, "groups"),
+        ({"warn_after_minutes": 0}, "warn_after_minutes"),
+        ({"remove_after_minutes": -1}, "remove_after_minutes"),
+        ({"warn_after_minutes": 10, "remove_after_minutes": 5}, "remove_after_minutes"),
+    ],
+)
+def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        guard(record, **args)
+    assert refused.value.problems[0].path.startswith(path)

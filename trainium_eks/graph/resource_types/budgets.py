@@ -1,0 +1,47 @@
+"""AWS Budgets: mails about what was spent."""
+
+from collections.abc import Iterable
+
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.graph.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    ResourceType,
+    Shown,
+)
+
+
+def _budget(call: Call) -> Answer:
+    name = call.name()
+    # A global service: its ARNs name no region.
+    partition = call.arn("budgets", "").split(":")[1]
+    return f"{ACCOUNT}:{name}", {
+        "name": name,
+        "arn": f"arn:{partition}:budgets::{ACCOUNT}:budget/{name}",
+        "accountId": ACCOUNT,
+    }
+
+
+def _amount(_graph: Graph, budget: Resource) -> Iterable[str]:
+    yield f"{budget.inputs.get('limitAmount', '?')} USD a month"
+
+
+BUDGET = ResourceType(
+    token="aws:budgets/budget:Budget",
+    simulated=_budget,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=("accountId", "name", "namePrefix"),
+    seconds=ONE_CALL,
+    # Without actions a budget costs nothing (AWS Budgets pricing).
+    price=FREE,
+    shown=Shown(_amount),
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+TYPES = (BUDGET,)

@@ -1,0 +1,97 @@
+"""What is done about idle nodes. Pure functions of the standard library: the guard's pod has no other.
+
+A node is idle when nothing but DaemonSets runs on it. Its group waits when a gang is pending that could use it; then
+nothing of the group is taken away, however long it has been idle.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Action = Literal["mark", "clear", "warn", "hold", "release", "remove"]
+"""``mark``: note since when it is idle. ``clear``: it works again. ``warn``: say so, once. ``hold``: let no pod onto it
+any more. ``release``: let pods onto it again. ``remove``: end its instance."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a guarded group."""
+
+    name: str
+    group: str
+    """Its group's name in EKS."""
+    busy: bool
+    """Whether a pod that is no DaemonSet's runs on it."""
+    idle_since: float | None = None
+    """Seconds since the epoch, as the guard noted it; None before that."""
+    warned: bool = False
+    held: bool = False
+    """Whether the guard lets no pod onto it."""
+    instance: str = ""
+    """Its EC2 instance, ``i-…``."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a node may be idle."""
+
+    warn_seconds: float
+    """Then it is said."""
+    remove_seconds: float | None
+    """Then its instance ends; None for never."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do to one node."""
+
+    action: Action
+    node: Node
+    idle_seconds: float = 0.0
+
+
+def steps(
+    now: float,
+    nodes: Iterable[Node],
+    *,
+    waiting: frozenset[str] | set[str],
+    minimum: Mapping[str, int],
+    limits: Limits,
+) -> list[Step]:
+    """What to do now.
+
+    A node is removed in two looks: the first holds it, the next removes it if it is still idle, so that no pod
+    that was placed between them is lost.
+
+    Args:
+        now: seconds since the epoch.
+        nodes: of all guarded groups.
+        waiting: groups that a pending gang could use.
+        minimum: group to its fewest nodes, below which EC2 Auto Scaling replaces what is removed.
+        limits: how long a node may be idle.
+    """
+    known = list(nodes)
+    found: list[Step] = []
+    for group in dict.fromkeys(node.group for node in known):
+        members = [node for node in known if node.group == group]
+        spare = len(members) - minimum.get(group, 0)
+        # Those that are held go first: the pods that were kept off them wait for nothing else.
+        for node in sorted(members, key=lambda each: (not each.held, each.idle_since or now, each.name)):
+            todo = _of_node(now, node, may_go=spare > 0 and group not in waiting, limits=limits)
+            spare -= any(step.action in ("hold", "remove") for step in todo)
+            found += todo
+    return found
+
+
+def _of_node(now: float, node: Node, *, may_go: bool, limits: Limits) -> list[Step]:
+    if node.busy:
+        free = [Step("release", node)] if node.held else []
+        return [*free, Step("clear", node)] if node.idle_since is not None else free
+    if node.idle_since is None:
+        return [Step("mark", node)]
+    idle = now - node.idle_since
+    found = [Step("warn", node, idle)] if idle >= limits.warn_seconds and not node.warned else []
+    due = may_go and limits.remove_seconds is not None and idle >= limits.remove_seconds
+    if due:
+        return [*found, Step("remove" if node.held else "hold", node, idle)]
+    return [*found, Step("release", node, idle)] if node.held else found

@@ -1,0 +1,68 @@
+"""The idle guard section: how long accelerators may be idle."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trainium_eks.model import autoscaling
+from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.problems import Problem, Severity
+from trainium_eks.model.shape import Amount, Shape
+
+if TYPE_CHECKING:  # StackConfig's module asks this one
+    from trainium_eks.model.config import StackConfig
+
+LOOK_MINUTES = 2
+"""How often the guard looks."""
+
+PAID_BY_THE_HOUR = ("on-demand", "spot")
+"""Capacity that costs less when it is given back; a reservation and a Capacity Block are paid for all the same."""
+
+
+class IdleGuardConfig(Shape):
+    """Says when accelerators are idle, and takes them away: EC2 bills a node that waits for jobs like one that trains.
+
+    Nodes of groups with ``sizeManagedElsewhere: true`` are taken away, down to the group's ``minSize``. Of the others
+    it only warns, because the next ``up`` would bring them back. It takes no node on which anything runs but
+    DaemonSets, and none of a group that a pending gang could use.
+    """
+
+    warn_after_minutes: Amount = 3
+    """Minutes without work after which it is said: an event of the node, a line in the guard's log."""
+    remove_after_minutes: Amount | None = 5
+    """Minutes without work after which a node goes. Null: never. A node takes about 6 minutes to come back."""
+
+
+def removes_from(group: NodeGroupConfig) -> bool:
+    """Whether the guard may take nodes of a group away."""
+    return group.size_managed_elsewhere and group.capacity.type in PAID_BY_THE_HOUR
+
+
+def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
+    """The groups that a guard watches: those that no autoscaler takes nodes from."""
+    served = autoscaling.served_groups(config)
+    return tuple(group for group in config.node_groups if group not in served)
+
+
+def problems(guard: IdleGuardConfig) -> list[Problem]:
+    """What is wrong with the limits. Paths are relative to the section."""
+    found = []
+    for field in ("warn_after_minutes", "remove_after_minutes"):
+        value = getattr(guard, field)
+        if value is not None and not 0 < value < math.inf:
+            allowed = ("more than 0", *(("null",) if field == "remove_after_minutes" else ()))
+            found.append(Problem(field, "must be more than 0 minutes", value=value, allowed=allowed))
+    warn, remove = guard.warn_after_minutes, guard.remove_after_minutes
+    if not found and remove is not None and remove < warn:
+        reason = f"a node would go before anybody is warned (`warn_after_minutes` is {warn:g})"
+        found.append(Problem("remove_after_minutes", reason, value=remove, good=warn))
+    return found
+
+
+def group_problems(guard: IdleGuardConfig, groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """What is wrong between the limits and the groups that are guarded. Paths are relative to the section."""
+    if guard.remove_after_minutes is None or any(map(removes_from, groups)):
+        return []
+    reason = "no node is ever taken away: no group that is paid by the hour has `size_managed_elsewhere`"
+    fix = "set `size_managed_elsewhere: true` on a group, or `remove_after_minutes: null` for warnings alone"
+    return [Problem("remove_after_minutes", reason, fix, severity=Severity.WARN)]
