@@ -277,6 +277,7 @@ TAKEN_BY = {
     "-vpc-cni": "pods.eks.amazonaws.com",
     "-driver": "pods.eks.amazonaws.com",
     "-autoscaler": "pods.eks.amazonaws.com",
+    "-idle": "pods.eks.amazonaws.com",
     "-role": "pods.eks.amazonaws.com",
 }
 """How a role's name ends, and the one service that may take it."""
