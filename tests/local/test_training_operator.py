@@ -99,7 +99,7 @@ def team(
     if missing:
         pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
     try:
-        toolchain.provide_operator(progress=progress)
+        toolchain.provide_part(toolchain.OPERATOR, progress=progress)
     except toolchain.Unavailable as error:
         pytest.skip(f"no Training Operator: {error.last}")
     project = LocalProject.of_the_repository(tmp_path_factory.mktemp("operator"))

@@ -21,6 +21,7 @@ from trainium_eks.local.objects.api import Api
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
+from trainium_eks.local.releases.karpenter import localised
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 
@@ -147,7 +148,8 @@ class _Objects:
                 f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
                 "object itself"
             )
-        return self._objects.apply(_manifest(asked), timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
+        manifest = localised(_manifest(asked))
+        return self._objects.apply(manifest, timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
 
     def delete(self, reference: Mapping[str, Any]) -> None:
         self._objects.delete(ObjectReference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)

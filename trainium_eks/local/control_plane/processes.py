@@ -24,6 +24,7 @@ NAMES = (
     "trn-pod-shim",
     "trn-pod-network",
     "training-operator",
+    "karpenter",
     "vc-webhook-manager",
     "vc-scheduler",
     "vc-controller-manager",

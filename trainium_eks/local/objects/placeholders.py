@@ -1,7 +1,7 @@
 """Definitions that stand in for a chart's own while the chart is not available.
 
-Only for the kinds that the stack itself creates, so that its objects are still checked by a real API server: the
-fields are the real ones, a misspelt one is refused. They go before Helm brings the chart's own definitions.
+Only for the kinds that the stack itself creates, so that its objects are still checked by a real API server: but for
+Karpenter's the fields are the real ones, a misspelt one is refused. They go before Helm brings the chart's own definitions.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,8 @@ def definitions(chart: str) -> list[dict[str, Any]]:
         return [_queue()]
     if chart == "kube-prometheus-stack":
         return [_pod_monitor(), _service_monitor(), _prometheus_rule()]
+    if chart == "karpenter":
+        return [_open("karpenter.sh", "NodePool", "np"), _open("karpenter.k8s.aws", "EC2NodeClass", "ec2nc")]
     return []
 
 
@@ -165,7 +167,8 @@ def _endpoint() -> dict[str, Any]:
 
 
 def _definition(group: str, version: str, kind: str, scope: str, schema: dict[str, Any], *short: str) -> dict[str, Any]:
-    singular, plural = kind.lower(), f"{kind.lower()}s"
+    singular = kind.lower()
+    plural = f"{singular}es" if singular.endswith("s") else f"{singular}s"
     return {
         "apiVersion": _API_VERSION,
         "kind": _KIND,
@@ -191,6 +194,13 @@ def _definition(group: str, version: str, kind: str, scope: str, schema: dict[st
             ],
         },
     }
+
+
+def _open(group: str, kind: str, short: str) -> dict[str, Any]:
+    """A kind of the whole cluster whose fields nobody checks. Karpenter's own definitions are hundreds of lines, and
+    that of node pools comes with its program (:mod:`trainium_eks.local.releases.karpenter`)."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return _definition(group, "v1", kind, "Cluster", _object(spec=anything, status=anything), short)
 
 
 def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,12 @@ they are put where it reads them, as the kubelet would.
 
 import base64
 import os
-import re
-import tempfile
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-import yaml
-
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
@@ -29,56 +21,23 @@ from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.toolchain import build, go_command, store
-from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.local.releases import parts
+from trainium_eks.local.releases.parts import Provided
+from trainium_eks.local.toolchain import build
 from trainium_eks.model import namespaces
 
 NAME = "training-operator"
 """Of the process, of its Service and of what a stack's plan calls it at the end."""
 
-READY_SECONDS = 90.0
-"""How long it may take to answer: seconds on an idle machine."""
-
 _SECRET, _WEBHOOKS = f"{NAME}-webhook-cert", f"validator.{NAME}.kubeflow.org"
 _RESOURCE = "pytorchjobs"
 _OURS = {"trainium-eks/local": NAME}
 _CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
-_LOOK_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class Operator:
-    """What is needed to run it, or why it cannot be had."""
-
-    program: Path | None = None
-    manifests: tuple[Mapping[str, Any], ...] = ()
-    """The definition of PyTorchJobs, and the webhooks as upstream has them."""
-    missing: str = ""
-
-    @staticmethod
-    def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> "Operator":
-        """The one on PATH, the one that this stack runs, or what the toolchain can build.
-
-        Args:
-            paths: the stack's files.
-            progress: told when it takes time.
-            environment: of the caller.
-        """
-        if environment.get(toolchain.OPERATOR_VARIABLE, "").lower() == "off":
-            return Operator(missing=f"{toolchain.OPERATOR_VARIABLE} is off")
-        running = {each.name: Path(each.command[0]) for each in processes.running(paths) if each.name == NAME}
-        try:
-            found = toolchain.provide_operator(
-                progress=progress,
-                environment=environment,
-                running=running,
-                patience_seconds=toolchain.PATIENCE_SECONDS,
-            )
-            return Operator(found[NAME].path, manifests(environment))
-        except toolchain.Unavailable as error:
-            return Operator(missing=f"{NAME} could not be found or built ({error.last})")
-        except (go_command.GoFailed, store.Unwritable) as error:
-            return Operator(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
+def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
+    """What is needed to run it; see :func:`.parts.provided`."""
+    return parts.provided(toolchain.OPERATOR, manifests, paths, progress, environment)
 
 
 def is_wanted(graph: Graph) -> bool:
@@ -87,20 +46,10 @@ def is_wanted(graph: Graph) -> bool:
 
 
 def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-    """What of upstream's manifests is made here, out of the Go module that the program is built from.
-
-    Raises:
-        go_command.GoFailed: Go or the module cannot be had.
-        store.Unwritable: there is no room for scratch files.
-    """
-    ours = go_command.go_environment(environment, is_offline(environment))
-    try:
-        with tempfile.TemporaryDirectory(prefix="trn-operator-") as scratch:
-            base = build.operator_source(Path(scratch), ours) / "manifests" / "base"
-        files = (base / "crds" / f"kubeflow.org_{_RESOURCE}.yaml", base / "webhook" / "manifests.yaml")
-        return tuple(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files)
-    except OSError as error:
-        raise store.unwritable(Path(tempfile.gettempdir()), error) from error
+    """The definition of PyTorchJobs, and the webhooks as upstream has them; see :func:`.parts.read_manifests`."""
+    base = "manifests/base"
+    files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
+    return parts.read_manifests(build.operator_source, files, environment)
 
 
 class TrainingOperator:
@@ -117,7 +66,7 @@ class TrainingOperator:
         self._waiting = waiting
         self._home = paths.root / NAME
 
-    def run(self, operator: Operator) -> str:
+    def run(self, operator: Provided) -> str:
         """Makes what it needs, starts it where it does not run as it should, and waits until it answers.
 
         Returns:
@@ -129,17 +78,17 @@ class TrainingOperator:
         if operator.program is None:
             self.remove()
             return f"PyTorchJobs are not run: {operator.missing}"
-        before = next((each for each in processes.running(self._paths) if each.name == NAME), None)
-        if before is not None and not self._is_current(before, operator.program):
+        before = parts.running(self._paths, NAME)
+        if before is not None and not parts.is_current(before, operator.program):
             processes.stop(self._paths, [NAME])
             before = None
-        webhook = _port(before, "webhook-server-port") if before else free_port(set())
-        health = _port(before, "health-probe-bind-address") if before else free_port({webhook})
+        webhook = parts.port(before, "webhook-server-port") if before else free_port(set())
+        health = parts.port(before, "health-probe-bind-address") if before else free_port({webhook})
         objects = Objects(self._api, self._waiting)
         for manifest in _objects(operator.manifests, webhook):
-            objects.apply(manifest, timeout_seconds=READY_SECONDS)
+            objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
         process = before or self._start(operator.program, webhook, health)
-        self._await(process, health)
+        parts.await_ready(self._paths, process, lambda: self._not_ready(health), self._waiting)
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:
@@ -154,10 +103,7 @@ class TrainingOperator:
         definition = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
         objects = Objects(self._api, self._waiting)
         for each in (ObjectReference(*definition, "", f"{_RESOURCE}.kubeflow.org"), home):
-            objects.delete(each, timeout_seconds=READY_SECONDS)
-
-    def _is_current(self, running: Running, program: Path) -> bool:
-        return running.command[0] == str(program) and program.stat().st_mtime <= running.started
+            objects.delete(each, timeout_seconds=parts.READY_SECONDS)
 
     def _start(self, program: Path, webhook: int, health: int) -> Running:
         arguments = [
@@ -176,20 +122,6 @@ class TrainingOperator:
         return processes.start(self._paths, NAME, [program, *arguments], environment)
 
     # --- Waiting --------------------------------------------------------------------------------------------------
-
-    def _await(self, process: Running, health: int) -> None:
-        begun = time.monotonic()
-        told = False
-        while waits_for := self._not_ready(health):
-            if processes.exit_code(process) is not None or not psutil.pid_exists(process.pid):
-                raise LocalError(f"{NAME} has ended:\n{processes.last_lines(self._paths, NAME)}")
-            if time.monotonic() - begun > READY_SECONDS:
-                log = processes.last_lines(self._paths, NAME)
-                raise LocalError(f"{NAME} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
-            if not told and time.monotonic() - begun > 2.0:
-                self._waiting(waits_for)
-                told = True
-            time.sleep(_LOOK_SECONDS)
 
     def _not_ready(self, health: int) -> str:
         """What it waits for; empty when its webhook answers."""
@@ -265,9 +197,3 @@ _PROBE = {
         }
     },
 }
-
-
-def _port(running: Running, flag: str) -> int:
-    found = next(re.search(r"(\d+)$", each) for each in running.command if each.startswith(f"--{flag}="))
-    assert found is not None, "it was started here"
-    return int(found[1])

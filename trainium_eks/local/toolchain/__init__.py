@@ -5,13 +5,14 @@ For each tool, in this order: PATH; the directory in ``KUBEBUILDER_ASSETS``; the
 modules whose checksums are in ``go.sum``. A tool of one's own counts only if its version fits
 (:meth:`~trainium_eks.local.toolchain.tools.Pins.misfit`).
 
-Volcano's programs come the same ways, and Kubeflow's Training Operator for stacks that install it, but a local cloud
-does without them where they cannot be had. Prometheus and promtool are for the tests of what is monitored.
+Volcano's programs come the same ways, and Kubeflow's Training Operator and Karpenter for stacks that install them, but
+a local cloud does without them where they cannot be had. Prometheus and promtool are for the tests of what is monitored.
 
 Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only what its caches hold.
     ``TRN_VOLCANO``: ``off``: Volcano's programs are not looked for, and its pods are simulated like all others.
     ``TRN_TRAINING_OPERATOR``: ``off``: Kubeflow's Training Operator is not looked for.
+    ``TRN_KARPENTER``: ``off``: Karpenter is not looked for.
     ``TRN_CACHE``: another cache directory; see :func:`trainium_eks.local.paths.cache`.
     Go's own variables (``GOPROXY``, ``GOFLAGS``, ``GOCACHE``, ``GOTOOLCHAIN``, ...) and ``HTTPS_PROXY`` as usual.
 
@@ -34,14 +35,16 @@ from trainium_eks.local.toolchain.supply import Supply, is_offline
 from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINORS,
     CONTROL_PLANE,
-    OPERATOR_TOOLS,
+    OPERATOR,
     PROMETHEUS_TOOLS,
+    SCALER,
     TOOLS,
     VOLCANO,
     VOLCANO_TOOLS,
     Binary,
-    OperatorPins,
     Origin,
+    Part,
+    PartPins,
     Pins,
     Platform,
     PrometheusPins,
@@ -51,32 +54,31 @@ from trainium_eks.local.toolchain.tools import (
 )
 
 __all__ = [
-    "OPERATOR_TOOLS",
-    "OPERATOR_VARIABLE",
+    "OPERATOR",
     "PROMETHEUS_TOOLS",
+    "SCALER",
     "TOOLS",
     "VOLCANO_TOOLS",
     "VOLCANO_VARIABLE",
     "Binary",
     "Origin",
     "Origins",
+    "Part",
+    "PartPins",
     "Pins",
     "Platform",
     "Unavailable",
     "VolcanoPins",
-    "find_operator",
+    "find_part",
     "find_volcano",
     "provide",
-    "provide_operator",
+    "provide_part",
     "provide_prometheus",
     "provide_volcano",
 ]
 
 VOLCANO_VARIABLE = "TRN_VOLCANO"
 """Environment variable; ``off`` leaves Volcano's pods simulated."""
-
-OPERATOR_VARIABLE = "TRN_TRAINING_OPERATOR"
-"""Environment variable; ``off`` leaves the Training Operator out."""
 
 PATIENCE_SECONDS = 600.0
 """How long an ``up`` takes it as settled that Volcano's programs cannot be had."""
@@ -193,35 +195,48 @@ def provide_volcano(
     return make.rest(VOLCANO_TOOLS, *found, "Volcano", _enabling_volcano())
 
 
-def find_operator(
+def find_part(
+    part: Part,
     environment: Mapping[str, str] = os.environ,
     cache: Path | None = None,
-    running: Mapping[str, Path] | None = None,
-) -> tuple[dict[str, Binary], dict[str, list[str]]]:
-    """The Training Operator, if it is on this machine, and otherwise why it is not taken. Asks nobody."""
-    pins, directory = OperatorPins(Platform.here()), _operator_directory(environment, cache)
-    return _found(OPERATOR_TOOLS, pins, directory, environment, running)
+    running: Path | None = None,
+) -> tuple[Binary | None, list[str]]:
+    """A part's program, if it is on this machine, and otherwise why it is not taken. Asks nobody."""
+    pins, directory = PartPins(Platform.here(), part), _part_directory(part, environment, cache)
+    runs = {part.tool: running} if running else None
+    there, reasons = _found((part.tool,), pins, directory, environment, runs)
+    return there.get(part.tool), reasons.get(part.tool, [])
 
 
-def provide_operator(
+def provide_part(
+    part: Part,
     *,
     progress: Callable[[str], None],
     environment: Mapping[str, str] = os.environ,
     cache: Path | None = None,
-    running: Mapping[str, Path] | None = None,
+    running: Path | None = None,
     patience_seconds: float = 0.0,
-) -> Mapping[str, Binary]:
-    """Kubeflow's Training Operator, found or built, as :func:`provide_volcano` does.
+) -> Binary:
+    """A part's program, found or built, as :func:`provide_volcano` does.
+
+    Args:
+        part: which.
+        progress: told when something takes time, at most about once a second.
+        environment: where ``PATH`` and the variables above are looked up.
+        cache: instead of the user's cache directory.
+        running: the program that a stack runs already; it goes on when PATH has none.
+        patience_seconds: how old the last refusal may be to hold without asking anybody again.
 
     Raises:
         Unavailable: it cannot be had.
     """
-    whose = "The Training Operator"
-    _unless_off(OPERATOR_VARIABLE, environment, OPERATOR_TOOLS, whose)
-    found = find_operator(environment, cache, running)
-    pins, directory = OperatorPins(Platform.here()), _operator_directory(environment, cache)
+    _unless_off(part.variable, environment, (part.tool,), part.title)
+    there, reasons = find_part(part, environment, cache, running)
+    pins, directory = PartPins(Platform.here(), part), _part_directory(part, environment, cache)
     make = _Make(pins, directory, environment, Origins(), progress, lambda: None, patience_seconds)
-    return make.rest(OPERATOR_TOOLS, *found, whose, [_GO, "leave v1 out of `gpuAddons.trainers`"])
+    found = {part.tool: there} if there else {}
+    missing = {} if there else {part.tool: reasons}
+    return make.rest((part.tool,), found, missing, part.title, [_GO, part.instead])[part.tool]
 
 
 def provide_prometheus(
@@ -300,8 +315,8 @@ class _Make:
         return {tool: there[tool] for tool in tools}
 
 
-def _operator_directory(environment: Mapping[str, str], cache: Path | None) -> Path:
-    return (cache or paths.cache(environment)) / "training-operator"
+def _part_directory(part: Part, environment: Mapping[str, str], cache: Path | None) -> Path:
+    return (cache or paths.cache(environment)) / part.tool
 
 
 def _volcano_directory(environment: Mapping[str, str], cache: Path | None) -> Path:

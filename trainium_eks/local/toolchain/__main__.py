@@ -7,10 +7,12 @@ import threading
 import time
 
 from trainium_eks.local.toolchain import (
+    OPERATOR,
+    SCALER,
     Binary,
     Unavailable,
     provide,
-    provide_operator,
+    provide_part,
     provide_prometheus,
     provide_volcano,
 )
@@ -38,6 +40,7 @@ def main() -> int:
     parser.add_argument(
         "--prometheus", action="store_true", help="also Prometheus and promtool, which the tests of dashboards run"
     )
+    parser.add_argument("--karpenter", action="store_true", help="also Karpenter, which only stacks with it run")
     asked = parser.parse_args()
     minor = asked.kubernetes
     if not re.fullmatch(r"1\.\d+", minor):
@@ -45,8 +48,9 @@ def main() -> int:
     began = time.monotonic()
     try:
         binaries, why_no_volcano = _provided(minor)
-        if asked.training_operator:
-            binaries += provide_operator(progress=_say).values()
+        for part, wanted in ((OPERATOR, asked.training_operator), (SCALER, asked.karpenter)):
+            if wanted:
+                binaries.append(provide_part(part, progress=_say))
         if asked.prometheus:
             binaries += provide_prometheus(progress=_say).values()
     except Unavailable as error:

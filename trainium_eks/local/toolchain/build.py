@@ -1,5 +1,5 @@
 """Building from Go modules: those that ``go.mod`` beside this file pins, and those of ``kubernetes_1_34``, ``volcano``,
-``training_operator`` and ``prometheus``.
+``training_operator``, ``karpenter`` and ``prometheus``.
 
 Go checks every module against ``go.sum``. Its caches are the user's own (``GOCACHE``, ``GOMODCACHE``), so that a
 build that was killed goes on where it was.
@@ -18,11 +18,13 @@ from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINORS,
     HELM,
+    KARPENTER,
     KUBERNETES_RELEASES,
     PROMETHEUS,
+    SCALER,
     TRAINING_OPERATOR,
     VOLCANO,
-    OperatorPins,
+    PartPins,
     Pins,
     PrometheusPins,
     Release,
@@ -43,6 +45,7 @@ PACKAGES = {
     "training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1",
     "prometheus": "github.com/prometheus/prometheus/cmd/prometheus",
     "promtool": "github.com/prometheus/prometheus/cmd/promtool",
+    "karpenter": "sigs.k8s.io/karpenter/kwok",
 }
 
 _MODULES = {
@@ -51,6 +54,7 @@ _MODULES = {
     "volcano": go_command.VOLCANO_MODULE,
     "training-operator": go_command.OPERATOR_MODULE,
     "prometheus": go_command.PROMETHEUS_MODULE,
+    "karpenter": go_command.KARPENTER_MODULE,
 }
 _OLDEST_GO = (1, 21)
 """The first that fetches a newer one by itself."""
@@ -60,11 +64,17 @@ _COMPUTING_MINUTES = {
     "volcano": 9,
     "training-operator": 5,
     "prometheus": 5,
+    "karpenter": 4,
 }
-"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano and the Training
-Operator take a third of it after Kubernetes: their go.mod have the same libraries."""
+"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano, the Training
+Operator and Karpenter take less after Kubernetes: their go.mod have the same libraries."""
 
 _OPERATOR = "github.com/kubeflow/training-operator"
+_KARPENTER = "sigs.k8s.io/karpenter"
+_KARPENTER_GO = "1.26.0"
+_ADDRESSES_FILE = "pkg/operator/operator.go"
+_ADDRESS, _LOOPBACK_ADDRESS = 'BindAddress: fmt.Sprintf(":%d"', 'BindAddress: fmt.Sprintf("127.0.0.1:%d"'
+
 _CERTIFICATES_FILE = "pkg/cert/cert.go"
 _CERTIFICATES_LINE = '\tcertDir                  = "/tmp/k8s-webhook-server/serving-certs"\n'
 _CERTIFICATES_VARIABLE = """
@@ -130,6 +140,8 @@ def build(
         complete_volcano_apis(module / "apis", scratch, ours)
     elif release == "training-operator":
         complete_operator(module / "operator", scratch, ours)
+    elif release == "karpenter":
+        complete_karpenter(module / "karpenter", scratch, ours)
     builder = _Builder(go, module, ours, Throttle(progress))
     builder.build(tools, pins, _COMPUTING_MINUTES[release])
     files = {tool: module / "out" / _file_name(PACKAGES[tool]) for tool in tools}
@@ -182,11 +194,8 @@ def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]
     """
     source = operator_source(scratch, environment)
     try:
-        for part in ("cmd", "pkg"):
-            shutil.copytree(source / part, place / part, copy_function=shutil.copyfile)
+        _copy_parts(source, place, ("cmd", "pkg"))
         shutil.copyfile(source / "go.mod", place / "go.mod")
-        for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
-            directory.chmod(0o755)
         changed = place / _CERTIFICATES_FILE
         text = changed.read_text(encoding="utf-8")
         if text.count(_CERTIFICATES_LINE) != 1:
@@ -194,6 +203,47 @@ def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]
         changed.write_text(text.replace(_CERTIFICATES_LINE, "") + _CERTIFICATES_VARIABLE, encoding="utf-8")
     except OSError as error:
         raise store.unwritable(scratch, error) from error
+
+
+def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
+    """Puts Karpenter's source where its go.mod expects it, with two addresses and the version of Go changed.
+
+    It serves its metrics and its health to the whole network, and asks for the newest Go, whose words it does not use:
+    see docs/decisions/0064-karpenter-on-the-local-cloud.md.
+
+    Args:
+        place: a directory that is made.
+        scratch: an existing directory.
+        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
+
+    Raises:
+        go_command.GoFailed: the module cannot be had, or is another one.
+        store.Unwritable: the directories cannot be written.
+    """
+    source = karpenter_source(scratch, environment)
+    try:
+        _copy_parts(source, place, ("kwok", "pkg"))
+        (place / "go.mod").write_text(f"module {_KARPENTER}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
+        changed = place / _ADDRESSES_FILE
+        text = changed.read_text(encoding="utf-8")
+        if text.count(_ADDRESS) != 2:
+            raise go_command.GoFailed(f"{source / _ADDRESSES_FILE} is not the file that was to be changed")
+        changed.write_text(text.replace(_ADDRESS, _LOOPBACK_ADDRESS), encoding="utf-8")
+    except OSError as error:
+        raise store.unwritable(scratch, error) from error
+
+
+def _copy_parts(source: Path, place: Path, parts: Sequence[str]) -> None:
+    """Copies directories of a module. Files of Go's cache are read-only; the copies can be changed."""
+    for part in parts:
+        shutil.copytree(source / part, place / part, copy_function=shutil.copyfile)
+    for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
+        directory.chmod(0o755)
+
+
+def karpenter_source(scratch: Path, environment: Mapping[str, str]) -> Path:
+    """The directory with Karpenter's source, definitions included; see :func:`.go_command.source`."""
+    return go_command.source(_KARPENTER, f"v{KARPENTER}", scratch, environment, go_command.KARPENTER_MODULE)
 
 
 def operator_source(scratch: Path, environment: Mapping[str, str]) -> Path:
@@ -212,8 +262,8 @@ def _release_name(pins: Release) -> str:
         return "volcano"
     if isinstance(pins, PrometheusPins):
         return "prometheus"
-    if isinstance(pins, OperatorPins):
-        return "training-operator"
+    if isinstance(pins, PartPins):
+        return pins.part.tool
     assert isinstance(pins, Pins)
     return f"kubernetes-{pins.minor}"
 
@@ -226,8 +276,9 @@ def tags(pins: Release) -> list[str]:
 
 def link_flags(pins: Release) -> str:
     """What the projects' own builds write into their binaries: the version that they answer with."""
-    if isinstance(pins, OperatorPins):
-        return "-s -w"
+    if isinstance(pins, PartPins):
+        # Karpenter shows its version in a metric; the operator nowhere.
+        return f"-s -w -X {_KARPENTER}/pkg/operator.Version={KARPENTER}" if pins.part == SCALER else "-s -w"
     if isinstance(pins, PrometheusPins):
         return f"-s -w -X github.com/prometheus/common/version.Version={PROMETHEUS}"
     if not isinstance(pins, Pins):

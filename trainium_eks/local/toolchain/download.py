@@ -25,7 +25,7 @@ from trainium_eks.local.toolchain.tools import (
     ETCD,
     HELM,
     KWOK_IMAGE_DIGEST,
-    OPERATOR_TOOLS,
+    PARTS,
     PROMETHEUS_TOOLS,
     VOLCANO_IMAGE_DIGESTS,
     VOLCANO_TOOLS,
@@ -115,8 +115,9 @@ def source(tool: str, pins: Release, origins: Origins) -> File | Image | str:
     """Where a tool is published, or why it is not."""
     version, system, architecture = pins.version(tool), pins.platform.system, pins.platform.architecture
     where = str(pins.platform)
-    if tool in (*OPERATOR_TOOLS, *PROMETHEUS_TOOLS):
-        # Its image's program looks for its certificates in a directory of the whole machine (build.py).
+    if tool in PARTS:
+        return PARTS[tool].unpublished
+    if tool in PROMETHEUS_TOOLS:
         return "there is none; it is built"
     if version is None:
         return f"no known release of Kubernetes {pins.minor}" if isinstance(pins, Pins) else "no known release"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.toolchain import store
-from trainium_eks.local.toolchain.tools import OPERATOR_TOOLS, VOLCANO_TOOLS, Binary, Origin, Release
+from trainium_eks.local.toolchain.tools import OPERATOR, SCALER, VOLCANO_TOOLS, Binary, Origin, Release
 
 _ASK_SECONDS = 10.0
 
@@ -25,6 +25,10 @@ _VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)")
 
 _MODULE_VERSION = r"\n(?:mod|dep)\t{}\tv(?!0\.0\.0)(\d+\.\d+\.\d+)"
 """What Go writes into a program of the modules that it was built from."""
+
+_KARPENTER_MODULE = "sigs.k8s.io/karpenter"
+_KWOK_PROVIDER = b"path\tsigs.k8s.io/karpenter/kwok\n"
+"""In a Karpenter that makes nodes here. One for AWS has the same module in it, and would ask EC2 for them."""
 
 _MACHINES_DIRECTORY = b"/tmp/k8s-webhook-server/serving-certs"
 """In a Training Operator that was built as it is: all of a machine would read one another's certificates there."""
@@ -133,13 +137,15 @@ def cached(tools: Iterable[str], pins: Release, directory: Path) -> dict[str, Bi
 
 
 def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
-    """The version that a tool says it has, such as ``1.35.4``; the Training Operator has no such option.
+    """The version that a tool says it has, such as ``1.35.4``. The Training Operator and Karpenter have no such option.
 
     Raises:
         Silent: it cannot be run, fails, says no version or does not answer in time.
     """
-    if tool in OPERATOR_TOOLS:
+    if tool == OPERATOR.tool:
         return _operator_version(path)
+    if tool == SCALER.tool:
+        return _karpenter_version(path)
     try:
         done = subprocess.run(
             [path, *_QUESTIONS.get(tool, ("--version",))],
@@ -171,10 +177,23 @@ def _operator_version(path: Path) -> str:
     found = _built_from("github.com/kubeflow/training-operator", path)
     if not found:
         raise Silent("is not built from the module github.com/kubeflow/training-operator")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content.find(_MACHINES_DIRECTORY) >= 0:
-            raise Silent(f"reads certificates in {_MACHINES_DIRECTORY.decode()}, which all stacks would share")
+    if _contains(_MACHINES_DIRECTORY, path):
+        raise Silent(f"reads certificates in {_MACHINES_DIRECTORY.decode()}, which all stacks would share")
     return found
+
+
+def _karpenter_version(path: Path) -> str:
+    found = _built_from(_KARPENTER_MODULE, path)
+    if not found:
+        raise Silent(f"is not built from a release of the module {_KARPENTER_MODULE}")
+    if not _contains(_KWOK_PROVIDER, path):
+        raise Silent("makes nodes of another cloud, not simulated ones")
+    return found
+
+
+def _contains(words: bytes, path: Path) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(words) >= 0
 
 
 def _built_from(module: str, path: Path) -> str:

@@ -46,8 +46,8 @@ Volcano does not, so its tags are trusted the first time: see docs/decisions/003
 TRAINING_OPERATOR = "1.9.3"
 """The version that the stacks install; a test compares them."""
 
-OPERATOR_TOOLS = ("training-operator",)
-"""What runs PyTorchJobs, for stacks that install it."""
+KARPENTER = "1.15.0"
+"""The version of Karpenter's core and of its kwok provider, which stands in for EC2 here."""
 
 PROMETHEUS = "3.13.5"
 """The newest whose libraries are those of Kubernetes 1.35: 3.15 and later have Kubernetes 1.37's."""
@@ -65,7 +65,7 @@ class Binary:
     """A tool that can be run."""
 
     name: str
-    """One of :data:`TOOLS`, :data:`VOLCANO_TOOLS`, :data:`OPERATOR_TOOLS` or :data:`PROMETHEUS_TOOLS`."""
+    """One of :data:`TOOLS`, :data:`VOLCANO_TOOLS`, :data:`PARTS` or :data:`PROMETHEUS_TOOLS`."""
     path: Path
     """Absolute."""
     origin: Origin
@@ -137,24 +137,67 @@ class VolcanoPins:
 
 
 @dataclass(frozen=True)
-class OperatorPins:
-    """The version of Kubeflow's Training Operator."""
+class Part:
+    """A program that only some stacks run. It is found or built; nobody publishes one that fits."""
+
+    tool: str
+    """Its name, which is also that of its directory in the cache."""
+    title: str
+    """How a sentence begins that is about it."""
+    version: str
+    variable: str
+    """Environment variable; ``off`` leaves it out."""
+    unpublished: str
+    """Why it is not downloaded."""
+    instead: str
+    """What helps where it cannot be had."""
+
+
+OPERATOR = Part(
+    tool="training-operator",
+    title="The Training Operator",
+    version=TRAINING_OPERATOR,
+    variable="TRN_TRAINING_OPERATOR",
+    # Its image's program looks for its certificates in a directory of the whole machine (build.py).
+    unpublished="there is none; it is built",
+    instead="leave v1 out of `gpuAddons.trainers`",
+)
+"""Kubeflow's Training Operator, which runs PyTorchJobs."""
+
+SCALER = Part(
+    tool="karpenter",
+    title="Karpenter",
+    version=KARPENTER,
+    variable="TRN_KARPENTER",
+    # The image that is published asks EC2 for its nodes.
+    unpublished="there is none with the kwok provider; it is built",
+    instead="take Karpenter out of the stack",
+)
+"""Karpenter with its kwok provider."""
+
+PARTS = {part.tool: part for part in (OPERATOR, SCALER)}
+"""All of them, by name."""
+
+
+@dataclass(frozen=True)
+class PartPins:
+    """The version of a part."""
 
     platform: Platform
+    part: Part
 
     @property
     def key(self) -> str:
         """See :class:`Release`."""
-        return f"training-operator-{TRAINING_OPERATOR}_{self.platform}"
+        return f"{self.part.tool}-{self.part.version}_{self.platform}"
 
     def version(self, tool: str) -> str | None:
         """See :class:`Release`."""
-        return TRAINING_OPERATOR if tool in OPERATOR_TOOLS else None
+        return self.part.version if tool == self.part.tool else None
 
     def misfit(self, tool: str, version: str) -> str:
         """See :class:`Release`."""
-        fits = tool in OPERATOR_TOOLS and version == TRAINING_OPERATOR
-        return "" if fits else f"must be {TRAINING_OPERATOR}, as the stacks install"
+        return "" if version == self.version(tool) else f"must be {self.part.version}, as the stacks install"
 
 
 @dataclass(frozen=True)

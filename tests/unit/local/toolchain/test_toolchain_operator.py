@@ -43,10 +43,8 @@ esac
 
 
 def _provided(directory: Path, path: Path) -> toolchain.Binary:
-    found = toolchain.provide_operator(
-        progress=lambda _: None, environment={"PATH": str(path), "TRN_OFFLINE": "1"}, cache=directory
-    )
-    return found["training-operator"]
+    environment = {"PATH": str(path), "TRN_OFFLINE": "1"}
+    return toolchain.provide_part(toolchain.OPERATOR, progress=lambda _: None, environment=environment, cache=directory)
 
 
 def _go(directory: Path, cert: str = _CERT) -> Path:
@@ -94,9 +92,9 @@ def test_another_source_is_not_changed_blindly(tmp_path: Path) -> None:
 )
 def test_a_program_on_path_that_does_not_serve_is_passed_over(tmp_path: Path, content: str, words: str) -> None:
     fakes.executable(tmp_path / "bin" / "training-operator", content)
-    there, reasons = toolchain.find_operator({"PATH": str(tmp_path / "bin")}, tmp_path / "cache")
-    assert there == {}
-    assert words in " ".join(reasons["training-operator"])
+    there, reasons = toolchain.find_part(toolchain.OPERATOR, {"PATH": str(tmp_path / "bin")}, tmp_path / "cache")
+    assert there is None
+    assert words in " ".join(reasons)
 
 
 def test_one_on_path_that_fits_is_taken(tmp_path: Path) -> None:

@@ -1,0 +1,273 @@
+"""The real Karpenter with the real Volcano: CPU nodes up and down, gangs from zero nodes, and what goes wrong.
+
+The times that these tests print are those in docs/decisions/0064-karpenter-on-the-local-cloud.md.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from local_project import ROOT, LocalProject
+
+from trainium_eks.local import toolchain
+
+SECONDS = 180.0
+"""On a machine that does much else; some seconds otherwise."""
+STACK = "local"
+GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 0}
+NODE = {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 8}
+POD_SELECTOR = "karpenter-test"
+
+PROGRAM = """
+import pulumi_kubernetes as k8s
+
+inside = pulumi.ResourceOptions(provider=stack._cluster.provider, depends_on=[stack])
+chart = k8s.helm.v3.Release(
+    "karpenter",
+    chart="oci://public.ecr.aws/karpenter/karpenter",
+    version="1.15.0",
+    namespace="kube-system",
+    opts=inside,
+)
+
+
+def made(kind, name, spec, version="karpenter.sh/v1"):
+    options = pulumi.ResourceOptions(provider=stack._cluster.provider, depends_on=[chart])
+    k8s.apiextensions.CustomResource(
+        name + kind.lower(), api_version=version, kind=kind, metadata={"name": name}, spec=spec, opts=options
+    )
+
+
+made("EC2NodeClass", "any", {"amiSelectorTerms": [{"alias": "al2023@latest"}]}, "karpenter.k8s.aws/v1")
+
+
+def pool(name, requirements, taints, limits, disruption):
+    node = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "any"},
+        "requirements": [{"key": key, "operator": "In", "values": values} for key, values in requirements.items()],
+        "taints": taints,
+    }
+    made("NodePool", name, {"template": {"spec": node}, "limits": limits, "disruption": disruption})
+
+
+pool(
+    "cpu",
+    {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-family": ["m7i"]},
+    [],
+    {"cpu": "64"},
+    {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"},
+)
+pool(
+    "trn1",
+    {
+        "karpenter.sh/capacity-type": ["on-demand"],
+        "node.kubernetes.io/instance-type": ["trn1.32xlarge"],
+        "topology.k8s.aws/zone-id": [config.node_groups[0].zone_id or "usw2-az4"],
+    },
+    [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}],
+    {"aws.amazon.com/neuron": "64"},
+    {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5s"},
+)
+"""
+"""What is added to the repository's program: Karpenter's chart, and two pools by hand."""
+
+
+class Cloud:
+    """The local cloud of these tests, and what is looked at in it."""
+
+    def __init__(self, project: LocalProject) -> None:
+        self.project = project
+
+    def kubectl(self, *arguments: str) -> str:
+        return self.project.kubectl(STACK, *arguments)
+
+    def create(self, *manifests: Mapping[str, Any]) -> None:
+        file = self.project.path / "made.yaml"
+        file.write_text(yaml.safe_dump_all(manifests))
+        self.kubectl("apply", "-f", str(file))
+
+    def nodes(self, pool: str) -> list[dict[str, Any]]:
+        return self.project.get(STACK, "nodes", "-l", f"karpenter.sh/nodepool={pool}")
+
+    def claims(self, pool: str) -> list[dict[str, Any]]:
+        return self.project.get(STACK, "nodeclaims", "-l", f"karpenter.sh/nodepool={pool}")
+
+    def pods(self, app: str) -> list[dict[str, Any]]:
+        return self.project.get(STACK, "pods", "-n", "default", "-l", f"{POD_SELECTOR}={app}")
+
+    def running(self, app: str) -> int:
+        return sum(each["status"]["phase"] == "Running" for each in self.pods(app))
+
+    def reasons(self, app: str) -> list[str]:
+        """Why each pod is not scheduled, in Volcano's one word."""
+        found = [condition for pod in self.pods(app) for condition in pod["status"].get("conditions") or ()]
+        return sorted(str(each.get("reason")) for each in found if each["type"] == "PodScheduled")
+
+    def until(self, done: Callable[[], object], what: str) -> float:
+        """Waits, and says how long, in seconds."""
+        begun = time.monotonic()
+        while not done():
+            assert time.monotonic() < begun + SECONDS, f"within {SECONDS:.0f} s not: {what}"
+            time.sleep(0.3)
+        seconds = time.monotonic() - begun
+        print(f"{what}: {seconds:.1f} s")  # noqa: T201 (shown by pytest -rP; the decision's figures)
+        return seconds
+
+    def holds(self, state: Callable[[], object], seconds: float) -> None:
+        """Looks that nothing changes for a while."""
+        begun = time.monotonic()
+        while time.monotonic() < begun + seconds:
+            assert state()
+            time.sleep(1.0)
+
+    def gang(self, name: str, nodes: int, queue: str = "test") -> None:
+        amounts = {resource: str(count) for resource, count in NODE.items()}
+        container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+        pod = {"restartPolicy": "Never", "containers": [container]}
+        template = {"metadata": {"labels": {POD_SELECTOR: name}}, "spec": pod}
+        self.create(
+            {
+                "apiVersion": "batch.volcano.sh/v1alpha1",
+                "kind": "Job",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "schedulerName": "volcano",
+                    "minAvailable": nodes,
+                    "queue": queue,
+                    "tasks": [{"name": "node", "replicas": nodes, "template": template}],
+                },
+            }
+        )
+
+    def end(self, *gangs: str) -> None:
+        """Takes gangs away, and waits until their nodes are gone."""
+        for name in gangs:
+            self.kubectl("delete", "vcjob", "-n", "default", name, "--ignore-not-found")
+        self.until(lambda: not self.claims("trn1") and not self.nodes("trn1"), f"no node after {', '.join(gangs)}")
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Cloud]:
+    """A local cloud with Volcano and Karpenter. Built the first time, which takes minutes: that is shown."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def progress(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
+
+    _, missing = toolchain.find_volcano()
+    if missing:
+        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+    try:
+        toolchain.provide_part(toolchain.SCALER, progress=progress)
+    except toolchain.Unavailable as error:
+        pytest.skip(f"no Karpenter: {error.last}")
+    path = tmp_path_factory.mktemp("karpenter")
+    project = LocalProject.of_the_repository(path)
+    project = LocalProject(path, {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_KARPENTER": ""})
+    (path / "__main__.py").unlink()
+    (path / "__main__.py").write_text((ROOT / "__main__.py").read_text() + PROGRAM)
+    project.configure(STACK, nodeGroups=[GROUP], queues=[{"name": "test"}, {"name": "small", "capability": NODE}])
+    try:
+        up = project.trn("local", "up")
+        assert up.returncode == 0, up.stderr[-3000:]
+        if "vc-scheduler" not in project.processes(STACK):
+            pytest.skip("no Volcano on this machine")
+        assert "Karpenter runs for real (started)" in up.stdout + up.stderr
+        yield Cloud(project)
+    finally:
+        project.trn("local", "down")
+        assert project.processes(STACK) == []
+
+
+def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud: Cloud) -> None:
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
+    pod = {"nodeSelector": {"karpenter.sh/nodepool": "cpu"}, "containers": [container]}
+    labels = {POD_SELECTOR: "burst"}
+    cloud.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "burst", "namespace": "default"},
+            "spec": {
+                "replicas": 10,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }
+    )
+    cloud.until(lambda: cloud.running("burst") == 10, "10 pods of 3 CPU run")
+    [node] = cloud.nodes("cpu")
+    assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "m7i.8xlarge"
+    cloud.kubectl("scale", "deployment/burst", "-n", "default", "--replicas=1")
+
+    def types() -> list[str]:
+        return [each["metadata"]["labels"]["node.kubernetes.io/instance-type"] for each in cloud.nodes("cpu")]
+
+    cloud.until(lambda: types() == ["m7i.xlarge"], "the one pod that is left is on the smallest node")
+    assert cloud.running("burst") == 1
+    cloud.kubectl("delete", "deployment/burst", "-n", "default")
+    cloud.until(lambda: not cloud.nodes("cpu"), "no CPU node without pods")
+
+
+def test_a_gang_gets_its_nodes_from_zero_and_they_go_after_it(cloud: Cloud) -> None:
+    assert cloud.nodes("trn1") == []
+    cloud.gang("whole", 2)
+    cloud.until(lambda: cloud.running("whole") == 2, "a gang of 2 runs from zero nodes")
+    nodes = cloud.nodes("trn1")
+    assert len(nodes) == 2
+    assert {each["status"]["allocatable"]["vpc.amazonaws.com/efa"] for each in nodes} == {"8"}
+    assert len({each["metadata"]["labels"]["topology.kubernetes.io/zone"] for each in nodes}) == 1
+    cloud.end("whole")
+
+
+def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(cloud: Cloud) -> None:
+    """Volcano says Schedulable of the pod that fits there, and Karpenter counts only what is Unschedulable: it sends
+    the other pod to that node, again and again, and never takes the node away."""
+    cloud.gang("first", 1)
+    cloud.until(lambda: cloud.running("first") == 1, "a gang of 1 runs")
+    cloud.gang("second", 2)
+    cloud.kubectl("delete", "vcjob", "-n", "default", "first")
+    cloud.until(lambda: cloud.reasons("second") == ["Schedulable", "Unschedulable"], "one node is free")
+    before = {each["metadata"]["name"] for each in cloud.claims("trn1")}
+    if len(before) == 1:
+        cloud.holds(lambda: cloud.running("second") == 0 and len(cloud.claims("trn1")) == 1, 25)
+        cloud.kubectl("delete", "nodeclaim", *before, "--wait=false")
+    cloud.until(lambda: cloud.running("second") == 2, "the gang of 2 runs after the node was taken away")
+    cloud.end("second")
+
+
+def test_a_limit_for_one_node_of_two_holds_that_node_idle(cloud: Cloud) -> None:
+    limit = '{"spec":{"limits":{"aws.amazon.com/neuron":"%d"}}}'
+    cloud.kubectl("patch", "nodepool", "trn1", "--type=merge", "-p", limit % 16)
+    cloud.gang("half", 2)
+    cloud.until(lambda: len(cloud.nodes("trn1")) == 1, "one node is bought")
+    cloud.holds(lambda: cloud.running("half") == 0 and len(cloud.claims("trn1")) == 1, 25)
+    cloud.kubectl("patch", "nodepool", "trn1", "--type=merge", "-p", limit % 64)
+    # The limit is no longer what stops it, and it waits on.
+    cloud.holds(lambda: cloud.running("half") == 0 and len(cloud.claims("trn1")) == 1, 25)
+    cloud.end("half")
+
+
+def test_nodes_are_bought_for_a_gang_that_its_queue_never_lets_run(cloud: Cloud) -> None:
+    cloud.gang("too-large", 2, queue="small")
+    cloud.until(lambda: len(cloud.nodes("trn1")) == 2, "two nodes are bought")
+    cloud.holds(lambda: cloud.running("too-large") == 0, 10)
+    assert cloud.running("too-large") == 0
+    cloud.end("too-large")
+
+
+def test_it_is_found_again_and_left_alone_by_the_next_up(cloud: Cloud) -> None:
+    up = cloud.project.trn("local", "up")
+    assert up.returncode == 0, up.stderr[-3000:]
+    said = up.stdout + up.stderr
+    assert "Karpenter runs for real:" in said
+    assert cloud.project.processes(STACK).count("karpenter") == 1
+    [pool] = [each for each in cloud.project.get(STACK, "nodepools") if each["metadata"]["name"] == "trn1"]
+    assert pool["spec"]["template"]["spec"]["nodeClassRef"]["kind"] == "KWOKNodeClass"

@@ -1,0 +1,183 @@
+"""Karpenter as a real process, for a stack that installs its chart: its core decides as on AWS, and its kwok provider
+makes simulated nodes where EC2 would start instances.
+
+What a node class says of AMI, subnets and roles means nothing here. So each EC2NodeClass has a KWOKNodeClass of the
+same name beside it, and node pools refer to that (:func:`localised`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.resource_types import vpc
+from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION
+from trainium_eks.local import toolchain
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.control_plane.loopback import is_healthy
+from trainium_eks.local.control_plane.ports import free_port
+from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.objects.api import Api, NoSuchKind, ObjectReference
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases import parts
+from trainium_eks.local.releases.karpenter_types import instance_types
+from trainium_eks.local.releases.parts import Provided
+from trainium_eks.local.toolchain import build
+from trainium_eks.model.instances import CATALOGUE
+
+NAME = "karpenter"
+"""Of the process, and of its chart."""
+
+AWS_GROUP, AWS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
+KWOK_GROUP, KWOK_KIND = "karpenter.kwok.sh", "KWOKNodeClass"
+
+_DEFINITIONS = (
+    "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
+    "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
+    "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
+    "pkg/apis/crds/karpenter.sh_nodepools.yaml",
+    "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+)
+_OURS = {"trainium-eks/local": NAME}
+_TYPES_FLAG = "instance-types-file-path"
+
+
+def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
+    """What is needed to run it; see :func:`.parts.provided`."""
+    return parts.provided(toolchain.SCALER, _definitions, paths, progress, environment)
+
+
+def is_wanted(graph: Graph) -> bool:
+    """Whether a stack installs it, by whichever path its chart has."""
+    releases = graph.of_type("kubernetes:helm.sh/v3:Release")
+    return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
+
+
+def localised(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node pool as it is made here, with simulated nodes for its class; any other object as it is."""
+    if manifest.get("kind") != "NodePool" or not str(manifest.get("apiVersion")).startswith("karpenter.sh/"):
+        return manifest
+    spec = manifest["spec"]
+    template = spec["template"]
+    node = template["spec"]
+    reference = node.get("nodeClassRef") or {}
+    if reference.get("group") != AWS_GROUP:
+        return manifest
+    here = {**reference, "group": KWOK_GROUP, "kind": KWOK_KIND}
+    return {**manifest, "spec": {**spec, "template": {**template, "spec": {**node, "nodeClassRef": here}}}}
+
+
+def offered(graph: Graph) -> list[dict[str, Any]]:
+    """The instance types of a stack's catalogue, in the zones that its subnets are in."""
+    catalogue = CATALOGUE.with_entries(graph.config.get("instanceTypes") or {})
+    zone_ids = {str(each.inputs.get("availabilityZoneId") or "") for each in graph.of_type(vpc.SUBNET.token)}
+    return instance_types(catalogue, str(graph.config.get("region") or DEFAULT_REGION), zone_ids - {""})
+
+
+class Karpenter:
+    """The Karpenter of a stack. One thread at a time.
+
+    Args:
+        paths: the stack's files.
+        waiting: told, in a line, what takes longer than a moment.
+    """
+
+    def __init__(self, paths: Paths, waiting: Callable[[str], None]) -> None:
+        self._paths = paths
+        self._api = Api.connect(paths.kubeconfig)
+        self._objects = Objects(self._api, waiting)
+        self._waiting = waiting
+        self._types = paths.root / NAME / "instance-types.json"
+
+    def prepare(self, found: Provided) -> None:
+        """Makes its definitions, which the program's node pools need."""
+        for manifest in found.manifests:
+            self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
+
+    def run(self, found: Provided, types: list[dict[str, Any]]) -> str:
+        """Starts it where it does not run as it should, and waits until it answers.
+
+        Args:
+            found: its program.
+            types: what it may buy.
+
+        Returns:
+            What to tell the user.
+
+        Raises:
+            LocalError: it ends or does not answer in time, with the end of its log.
+        """
+        if found.program is None:
+            self.remove()
+            return f"Nodes are not scaled: {found.missing}"
+        self._make_node_classes()
+        changed = self._write(types)
+        before = parts.running(self._paths, NAME)
+        if before is not None and (changed or not parts.is_current(before, found.program)):
+            processes.stop(self._paths, [NAME])
+            before = None
+        health = parts.port(before, "health-probe-port") if before else free_port(set())
+        process = before or self._start(found.program, health)
+        parts.await_ready(self._paths, process, lambda: _not_ready(health), self._waiting)
+        return f"Karpenter runs for real{'' if before else ' (started)'}: it makes simulated nodes, and takes them away"
+
+    def remove(self) -> None:
+        """Ends it, after the nodes that it made: they wait for it before they go."""
+        try:
+            claims = self._api.list("karpenter.sh/v1", "NodeClaim")
+        except NoSuchKind:
+            claims = []
+        for each in claims if parts.running(self._paths, NAME) else ():
+            claim = ObjectReference("karpenter.sh/v1", "NodeClaim", "", each["metadata"]["name"])
+            self._objects.delete(claim, timeout_seconds=parts.READY_SECONDS)
+        processes.stop(self._paths, [NAME])
+
+    def _make_node_classes(self) -> None:
+        """One of kwok's for each of AWS'."""
+        try:
+            wanted = {each["metadata"]["name"] for each in self._api.list(f"{AWS_GROUP}/v1", AWS_KIND)}
+        except NoSuchKind:
+            wanted = set()
+        version = f"{KWOK_GROUP}/v1alpha1"
+        for name in sorted(wanted):
+            metadata = {"name": name, "labels": dict(_OURS)}
+            self._objects.apply(
+                {"apiVersion": version, "kind": KWOK_KIND, "metadata": metadata}, timeout_seconds=parts.READY_SECONDS
+            )
+        [(key, value)] = _OURS.items()
+        for each in self._api.list(version, KWOK_KIND, labels=f"{key}={value}"):
+            if each["metadata"]["name"] not in wanted:
+                self._api.delete(ObjectReference(version, KWOK_KIND, "", each["metadata"]["name"]))
+
+    def _write(self, types: list[dict[str, Any]]) -> bool:
+        """Whether the file says something else now."""
+        text = json.dumps(types, indent=1)
+        try:
+            if self._types.exists() and self._types.read_text(encoding="utf-8") == text:
+                return False
+            self._types.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._types.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise unwritable(error, self._types) from error
+        return True
+
+    def _start(self, program: Path, health: int) -> Running:
+        arguments = [
+            # The only argument with a path of the stack's: by it the process is found again.
+            f"--{_TYPES_FLAG}={self._types}",
+            "--disable-leader-election=true",
+            f"--health-probe-port={health}",
+            f"--metrics-port={free_port({health})}",
+        ]
+        return processes.start(self._paths, NAME, [program, *arguments], {"KUBECONFIG": str(self._paths.kubeconfig)})
+
+
+def _definitions(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+    return parts.read_manifests(build.karpenter_source, _DEFINITIONS, environment)
+
+
+def _not_ready(health: int) -> str:
+    return "" if is_healthy(f"http://{HOST}:{health}/readyz") else f"{NAME} is not ready"

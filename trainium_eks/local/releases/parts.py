@@ -1,0 +1,135 @@
+"""Programs that only some stacks run, each as one process of the local cloud: how they are had, started and awaited."""
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from trainium_eks.local import toolchain
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.control_plane.processes import Running
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.toolchain import go_command, store
+from trainium_eks.local.toolchain.supply import is_offline
+
+READY_SECONDS = 90.0
+"""How long a part may take to answer: seconds on an idle machine."""
+
+_LOOK_SECONDS = 0.2
+_QUIET_SECONDS = 2.0
+
+Source = Callable[[Path, Mapping[str, str]], Path]
+"""Gives the directory with a module's source: :func:`~trainium_eks.local.toolchain.build.operator_source`."""
+
+
+@dataclass(frozen=True)
+class Provided:
+    """What is needed to run a part, or why it cannot be had."""
+
+    program: Path | None = None
+    manifests: tuple[Mapping[str, Any], ...] = ()
+    """Those of its module's manifests that are made here, as they are there."""
+    missing: str = ""
+
+
+def provided(
+    part: toolchain.Part,
+    manifests: Callable[[Mapping[str, str]], tuple[Mapping[str, Any], ...]],
+    paths: Paths,
+    progress: Callable[[str], None],
+    environment: Mapping[str, str],
+) -> Provided:
+    """The part on PATH, the one that this stack runs, or what the toolchain can build.
+
+    Args:
+        part: which.
+        manifests: reads its manifests, given the environment.
+        paths: the stack's files.
+        progress: told when it takes time.
+        environment: of the caller.
+    """
+    if environment.get(part.variable, "").lower() == "off":
+        return Provided(missing=f"{part.variable} is off")
+    before = running(paths, part.tool)
+    try:
+        found = toolchain.provide_part(
+            part,
+            progress=progress,
+            environment=environment,
+            running=Path(before.command[0]) if before else None,
+            patience_seconds=toolchain.PATIENCE_SECONDS,
+        )
+        return Provided(found.path, manifests(environment))
+    except toolchain.Unavailable as error:
+        return Provided(missing=f"{part.tool} could not be found or built ({error.last})")
+    except (go_command.GoFailed, store.Unwritable) as error:
+        return Provided(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
+
+
+def read_manifests(
+    source: Source, files: tuple[str, ...], environment: Mapping[str, str]
+) -> tuple[Mapping[str, Any], ...]:
+    """Files of the Go module that a part is built from, one YAML document each.
+
+    Raises:
+        go_command.GoFailed: Go or the module cannot be had.
+        store.Unwritable: there is no room for scratch files.
+    """
+    ours = go_command.go_environment(environment, is_offline(environment))
+    try:
+        with tempfile.TemporaryDirectory(prefix="trn-part-") as scratch:
+            base = source(Path(scratch), ours)
+            return tuple(yaml.safe_load((base / file).read_text(encoding="utf-8")) for file in files)
+    except OSError as error:
+        raise store.unwritable(Path(tempfile.gettempdir()), error) from error
+
+
+def running(paths: Paths, name: str) -> Running | None:
+    """A part's process, if it runs."""
+    return next((each for each in processes.running(paths) if each.name == name), None)
+
+
+def is_current(process: Running, program: Path) -> bool:
+    """Whether a process runs the program as it is now."""
+    return process.command[0] == str(program) and program.stat().st_mtime <= process.started
+
+
+def port(process: Running, flag: str) -> int:
+    """The port that a process was started with: the end of ``--flag=…``."""
+    found = next(re.search(r"(\d+)$", each) for each in process.command if each.startswith(f"--{flag}="))
+    assert found is not None, "it was started here"
+    return int(found[1])
+
+
+def await_ready(paths: Paths, process: Running, not_ready: Callable[[], str], waiting: Callable[[str], None]) -> None:
+    """Waits until a process that was started answers.
+
+    Args:
+        paths: the stack's files.
+        process: it.
+        not_ready: what it waits for; empty when it answers.
+        waiting: told that, once, when it takes longer than a moment.
+
+    Raises:
+        LocalError: it ends or does not answer in time, with the end of its log.
+    """
+    name = process.name
+    begun = time.monotonic()
+    told = False
+    while waits_for := not_ready():
+        if processes.exit_code(process) is not None or not psutil.pid_exists(process.pid):
+            raise LocalError(f"{name} has ended:\n{processes.last_lines(paths, name)}")
+        if time.monotonic() - begun > READY_SECONDS:
+            log = processes.last_lines(paths, name)
+            raise LocalError(f"{name} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
+        if not told and time.monotonic() - begun > _QUIET_SECONDS:
+            waiting(waits_for)
+            told = True
+        time.sleep(_LOOK_SECONDS)
