@@ -43,7 +43,7 @@ checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
 
 # Provides the local cloud's programs, once on a machine.
 programs: $(VENV)/.toolchain
-	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus
+	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus --karpenter
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

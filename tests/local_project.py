@@ -60,9 +60,10 @@ class LocalProject:
         """The environment that `trn` runs in.
 
         Volcano runs where it was put on PATH: what a machine's cache happens to hold must not decide what is tested.
-        The Training Operator takes a minute to build: who wants it says so.
+        The Training Operator and Karpenter take minutes to build: who wants one says so.
         """
-        ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1", "TRN_TRAINING_OPERATOR": "off"}
+        ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+        ours |= {"TRN_TRAINING_OPERATOR": "off", "TRN_KARPENTER": "off"}
         if shutil.which("vc-scheduler") is None:
             ours["TRN_VOLCANO"] = "off"
         return {**os.environ, **ours, **self.environment}

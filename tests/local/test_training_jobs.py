@@ -26,7 +26,7 @@ from trainium_eks.local.nodes import resizing
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.toolchain import build, go_command
+from trainium_eks.local.toolchain import go_command, sources
 from trainium_eks.local.toolchain.supply import is_offline
 from trainium_eks.model import versions
 from trainium_eks.model.admission import GROUP_ANNOTATION
@@ -135,7 +135,7 @@ def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> 
     environment = go_command.go_environment(os.environ, is_offline(os.environ))
     version = f"v{versions.CHARTS['kubeflow-trainer'].version}"
     try:
-        operator = build.operator_source(scratch, environment)
+        operator = sources.operator_source(scratch, environment)
         trainer = go_command.source(TRAINER, version, scratch, environment, scratch / "sums")
     except go_command.GoFailed as error:
         pytest.skip(f"Kubeflow's Go modules are not here: {str(error).splitlines()[0]}")

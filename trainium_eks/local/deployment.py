@@ -27,9 +27,7 @@ from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.isolation import Chosen
 from trainium_eks.local.releases import karpenter, training_operator
-from trainium_eks.local.releases.karpenter import Karpenter
 from trainium_eks.local.releases.parts import Provided
-from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.addon_records import ADDONS
@@ -189,10 +187,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     binaries = toolchain.provide(minor, progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, paths, reporter.phase)
-    wants_operator = training_operator.is_wanted(plan)
-    operator = training_operator.provided(paths, reporter.phase, os.environ) if wants_operator else Provided()
-    wants_karpenter = karpenter.is_wanted(plan)
-    scaler = karpenter.provided(paths, reporter.phase, os.environ) if wants_karpenter else Provided()
+    operator = training_operator.provided(plan, paths, reporter.phase, os.environ)
+    scaler = karpenter.provided(plan, paths, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -213,20 +209,11 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
-        if wants_karpenter:
-            Karpenter(paths, reporter.phase).prepare(scaler)
+        karpenter.prepare(paths, scaler, reporter.phase)
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
-        if wants_operator:
-            reporter.phase("Starting the Training Operator")
-            tally.notes.append(TrainingOperator(paths, reporter.phase).run(operator))
-        elif any(each.name == training_operator.NAME for each in processes.running(paths)):
-            TrainingOperator(paths, reporter.phase).remove()
-        if wants_karpenter:
-            reporter.phase("Starting Karpenter")
-            tally.notes.append(Karpenter(paths, reporter.phase).run(scaler, karpenter.offered(graph)))
-        elif any(each.name == karpenter.NAME for each in processes.running(paths)):
-            Karpenter(paths, reporter.phase).remove()
+        tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
+        tally.notes += karpenter.settle(graph, paths, scaler, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         if isolation := Chosen.load(paths.pods):
             tally.notes += isolation.sentences()

@@ -25,7 +25,7 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
 from trainium_eks.local.releases.parts import Provided
-from trainium_eks.local.toolchain import build
+from trainium_eks.local.toolchain import sources
 from trainium_eks.model.instances import CATALOGUE
 
 NAME = "karpenter"
@@ -41,19 +41,44 @@ _DEFINITIONS = (
     "pkg/apis/crds/karpenter.sh_nodepools.yaml",
     "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
 )
+_CLAIM = ("karpenter.sh/v1", "NodeClaim")
 _OURS = {"trainium-eks/local": NAME}
 _TYPES_FLAG = "instance-types-file-path"
-
-
-def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
-    """What is needed to run it; see :func:`.parts.provided`."""
-    return parts.provided(toolchain.SCALER, _definitions, paths, progress, environment)
 
 
 def is_wanted(graph: Graph) -> bool:
     """Whether a stack installs it, by whichever path its chart has."""
     releases = graph.of_type("kubernetes:helm.sh/v3:Release")
     return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
+
+
+def provided(graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
+    """What a stack that installs it needs to run it; see :func:`.parts.provided`."""
+    if not is_wanted(graph):
+        return Provided()
+    return parts.provided(toolchain.SCALER, _definitions, paths, progress, environment)
+
+
+def prepare(paths: Paths, found: Provided, waiting: Callable[[str], None]) -> None:
+    """Makes Karpenter's definitions, which the program's node pools need."""
+    if found.manifests:
+        objects = Objects(Api.connect(paths.kubeconfig), waiting)
+        for manifest in found.manifests:
+            objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
+
+
+def settle(graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
+    """Brings it to what the program says: it runs, or is gone.
+
+    Returns:
+        What to tell the user.
+    """
+    if is_wanted(graph):
+        phase("Starting Karpenter")
+        return [Karpenter(paths, phase).run(found, offered(graph))]
+    if parts.running(paths, NAME):
+        Karpenter(paths, phase).remove()
+    return []
 
 
 def localised(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,11 +117,6 @@ class Karpenter:
         self._waiting = waiting
         self._types = paths.root / NAME / "instance-types.json"
 
-    def prepare(self, found: Provided) -> None:
-        """Makes its definitions, which the program's node pools need."""
-        for manifest in found.manifests:
-            self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
-
     def run(self, found: Provided, types: list[dict[str, Any]]) -> str:
         """Starts it where it does not run as it should, and waits until it answers.
 
@@ -126,13 +146,12 @@ class Karpenter:
 
     def remove(self) -> None:
         """Ends it, after the nodes that it made: they wait for it before they go."""
-        try:
-            claims = self._api.list("karpenter.sh/v1", "NodeClaim")
-        except NoSuchKind:
-            claims = []
-        for each in claims if parts.running(self._paths, NAME) else ():
-            claim = ObjectReference("karpenter.sh/v1", "NodeClaim", "", each["metadata"]["name"])
-            self._objects.delete(claim, timeout_seconds=parts.READY_SECONDS)
+        if parts.running(self._paths, NAME):
+            found = [ObjectReference(*_CLAIM, "", each["metadata"]["name"]) for each in self._api.list(*_CLAIM)]
+            for claim in found:
+                self._api.delete(claim)
+            for claim in found:
+                self._objects.delete(claim, timeout_seconds=parts.READY_SECONDS)
         processes.stop(self._paths, [NAME])
 
     def _make_node_classes(self) -> None:
@@ -176,7 +195,7 @@ class Karpenter:
 
 
 def _definitions(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-    return parts.read_manifests(build.karpenter_source, _DEFINITIONS, environment)
+    return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
 
 
 def _not_ready(health: int) -> str:

@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
 
 Source = Callable[[Path, Mapping[str, str]], Path]
-"""Gives the directory with a module's source: :func:`~trainium_eks.local.toolchain.build.operator_source`."""
+"""Gives the directory with a module's source: :func:`~trainium_eks.local.toolchain.sources.operator_source`."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.parts import Provided
-from trainium_eks.local.toolchain import build
+from trainium_eks.local.toolchain import sources
 from trainium_eks.model import namespaces
 
 NAME = "training-operator"
@@ -35,21 +35,37 @@ _OURS = {"trainium-eks/local": NAME}
 _CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
 
 
-def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
-    """What is needed to run it; see :func:`.parts.provided`."""
-    return parts.provided(toolchain.OPERATOR, manifests, paths, progress, environment)
-
-
 def is_wanted(graph: Graph) -> bool:
     """Whether a stack installs it."""
     return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
+
+
+def provided(graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
+    """What a stack that installs it needs to run it; see :func:`.parts.provided`."""
+    if not is_wanted(graph):
+        return Provided()
+    return parts.provided(toolchain.OPERATOR, manifests, paths, progress, environment)
+
+
+def settle(graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
+    """Brings it to what the program says: it runs, or is gone.
+
+    Returns:
+        What to tell the user.
+    """
+    if is_wanted(graph):
+        phase("Starting the Training Operator")
+        return [TrainingOperator(paths, phase).run(found)]
+    if parts.running(paths, NAME):
+        TrainingOperator(paths, phase).remove()
+    return []
 
 
 def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
     """The definition of PyTorchJobs, and the webhooks as upstream has them; see :func:`.parts.read_manifests`."""
     base = "manifests/base"
     files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
-    return parts.read_manifests(build.operator_source, files, environment)
+    return parts.read_manifests(sources.operator_source, files, environment)
 
 
 class TrainingOperator:

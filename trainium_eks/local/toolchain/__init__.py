@@ -6,7 +6,8 @@ modules whose checksums are in ``go.sum``. A tool of one's own counts only if it
 (:meth:`~trainium_eks.local.toolchain.tools.Pins.misfit`).
 
 Volcano's programs come the same ways, and Kubeflow's Training Operator and Karpenter for stacks that install them, but
-a local cloud does without them where they cannot be had. Prometheus and promtool are for the tests of what is monitored.
+a local cloud does without them where they cannot be had. Prometheus and promtool are for the tests of what is
+monitored.
 
 Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only what its caches hold.

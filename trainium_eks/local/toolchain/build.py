@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainium_eks.local.toolchain import go_command, store
+from trainium_eks.local.toolchain import go_command, sources, store
 from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.local.toolchain.tools import (
     BUILDABLE_MINORS,
@@ -22,7 +22,6 @@ from trainium_eks.local.toolchain.tools import (
     KUBERNETES_RELEASES,
     PROMETHEUS,
     SCALER,
-    TRAINING_OPERATOR,
     VOLCANO,
     PartPins,
     Pins,
@@ -68,26 +67,6 @@ _COMPUTING_MINUTES = {
 }
 """Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano, the Training
 Operator and Karpenter take less after Kubernetes: their go.mod have the same libraries."""
-
-_OPERATOR = "github.com/kubeflow/training-operator"
-_KARPENTER = "sigs.k8s.io/karpenter"
-_KARPENTER_GO = "1.26.0"
-_ADDRESSES_FILE = "pkg/operator/operator.go"
-_ADDRESS, _LOOPBACK_ADDRESS = 'BindAddress: fmt.Sprintf(":%d"', 'BindAddress: fmt.Sprintf("127.0.0.1:%d"'
-
-_CERTIFICATES_FILE = "pkg/cert/cert.go"
-_CERTIFICATES_LINE = '\tcertDir                  = "/tmp/k8s-webhook-server/serving-certs"\n'
-_CERTIFICATES_VARIABLE = """
-var certDir = os.TempDir() + "/k8s-webhook-server/serving-certs"
-"""
-
-VOLCANO_APIS = "1.14.0"
-_ADDED_FILE = "pkg/apis/scheduling/v1beta1/added_for_volcano_1_15.go"
-_ADDED = """package v1beta1
-
-// QueueAllocationGateKey names the annotation, and the scheduling gate, that lets a queue admit a pod later.
-const QueueAllocationGateKey = GroupName + "/queue-allocation-gate"
-"""
 
 
 @dataclass
@@ -137,11 +116,11 @@ def build(
     except OSError as error:
         raise store.unwritable(scratch, error) from error
     if release == "volcano":
-        complete_volcano_apis(module / "apis", scratch, ours)
+        sources.complete_volcano_apis(module / "apis", scratch, ours)
     elif release == "training-operator":
-        complete_operator(module / "operator", scratch, ours)
+        sources.complete_operator(module / "operator", scratch, ours)
     elif release == "karpenter":
-        complete_karpenter(module / "karpenter", scratch, ours)
+        sources.complete_karpenter(module / "karpenter", scratch, ours)
     builder = _Builder(go, module, ours, Throttle(progress))
     builder.build(tools, pins, _COMPUTING_MINUTES[release])
     files = {tool: module / "out" / _file_name(PACKAGES[tool]) for tool in tools}
@@ -149,112 +128,6 @@ def build(
     if missing:
         raise go_command.GoFailed(f"go build succeeded but made no {', '.join(missing)}")
     return files
-
-
-def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Puts the definitions of Volcano's objects where its go.mod expects them.
-
-    Volcano builds with those beside its code, which no module proxy has. The last ones that were published as a module
-    of their own differ, in what the programs use, by one name: see docs/decisions/0034-volcano-for-everyone.md.
-
-    Args:
-        place: a directory that is made.
-        scratch: an existing directory.
-        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
-
-    Raises:
-        go_command.GoFailed: the module cannot be had.
-        store.Unwritable: the directories cannot be written.
-    """
-    source = go_command.source("volcano.sh/apis", f"v{VOLCANO_APIS}", scratch, environment)
-    try:
-        # Files of Go's cache are read-only, and so would be those that are to be added to.
-        shutil.copytree(source, place, copy_function=shutil.copyfile)
-        for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
-            directory.chmod(0o755)
-        (place / _ADDED_FILE).write_text(_ADDED)
-    except OSError as error:
-        raise store.unwritable(scratch, error) from error
-
-
-def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Puts the Training Operator's source where its go.mod expects it, with one line changed.
-
-    It waits for certificates in a directory of ``/tmp`` whatever ``TMPDIR`` says, while the webhook server beside it
-    obeys that. So all stacks of a machine would share one: see docs/decisions/0047-kubeflow-objects.md.
-
-    Args:
-        place: a directory that is made.
-        scratch: an existing directory.
-        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
-
-    Raises:
-        go_command.GoFailed: the module cannot be had, or is another one.
-        store.Unwritable: the directories cannot be written.
-    """
-    source = operator_source(scratch, environment)
-    try:
-        _copy_parts(source, place, ("cmd", "pkg"))
-        shutil.copyfile(source / "go.mod", place / "go.mod")
-        changed = place / _CERTIFICATES_FILE
-        text = changed.read_text(encoding="utf-8")
-        if text.count(_CERTIFICATES_LINE) != 1:
-            raise go_command.GoFailed(f"{source / _CERTIFICATES_FILE} is not the file that was to be changed")
-        changed.write_text(text.replace(_CERTIFICATES_LINE, "") + _CERTIFICATES_VARIABLE, encoding="utf-8")
-    except OSError as error:
-        raise store.unwritable(scratch, error) from error
-
-
-def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Puts Karpenter's source where its go.mod expects it, with two addresses and the version of Go changed.
-
-    It serves its metrics and its health to the whole network, and asks for the newest Go, whose words it does not use:
-    see docs/decisions/0064-karpenter-on-the-local-cloud.md.
-
-    Args:
-        place: a directory that is made.
-        scratch: an existing directory.
-        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
-
-    Raises:
-        go_command.GoFailed: the module cannot be had, or is another one.
-        store.Unwritable: the directories cannot be written.
-    """
-    source = karpenter_source(scratch, environment)
-    try:
-        _copy_parts(source, place, ("kwok", "pkg"))
-        (place / "go.mod").write_text(f"module {_KARPENTER}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
-        changed = place / _ADDRESSES_FILE
-        text = changed.read_text(encoding="utf-8")
-        if text.count(_ADDRESS) != 2:
-            raise go_command.GoFailed(f"{source / _ADDRESSES_FILE} is not the file that was to be changed")
-        changed.write_text(text.replace(_ADDRESS, _LOOPBACK_ADDRESS), encoding="utf-8")
-    except OSError as error:
-        raise store.unwritable(scratch, error) from error
-
-
-def _copy_parts(source: Path, place: Path, parts: Sequence[str]) -> None:
-    """Copies directories of a module. Files of Go's cache are read-only; the copies can be changed."""
-    for part in parts:
-        shutil.copytree(source / part, place / part, copy_function=shutil.copyfile)
-    for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
-        directory.chmod(0o755)
-
-
-def karpenter_source(scratch: Path, environment: Mapping[str, str]) -> Path:
-    """The directory with Karpenter's source, definitions included; see :func:`.go_command.source`."""
-    return go_command.source(_KARPENTER, f"v{KARPENTER}", scratch, environment, go_command.KARPENTER_MODULE)
-
-
-def operator_source(scratch: Path, environment: Mapping[str, str]) -> Path:
-    """The directory with the Training Operator's source, manifests included; see :func:`.go_command.source`."""
-    version = f"v{TRAINING_OPERATOR}"
-    return go_command.source(_OPERATOR, version, scratch, environment, go_command.OPERATOR_MODULE)
-
-
-def module_of(pins: Release) -> Path:
-    """The directory with the ``go.mod`` and ``go.sum`` of a release that can be built."""
-    return _MODULES[_release_name(pins)]
 
 
 def _release_name(pins: Release) -> str:
@@ -278,7 +151,7 @@ def link_flags(pins: Release) -> str:
     """What the projects' own builds write into their binaries: the version that they answer with."""
     if isinstance(pins, PartPins):
         # Karpenter shows its version in a metric; the operator nowhere.
-        return f"-s -w -X {_KARPENTER}/pkg/operator.Version={KARPENTER}" if pins.part == SCALER else "-s -w"
+        return f"-s -w -X sigs.k8s.io/karpenter/pkg/operator.Version={KARPENTER}" if pins.part == SCALER else "-s -w"
     if isinstance(pins, PrometheusPins):
         return f"-s -w -X github.com/prometheus/common/version.Version={PROMETHEUS}"
     if not isinstance(pins, Pins):

@@ -9,12 +9,13 @@ import toolchain_fakes as fakes
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.training_operator import Operator, _objects, is_wanted
-from trainium_eks.local.toolchain import build, find, go_command, tools
+from trainium_eks.local.releases import parts
+from trainium_eks.local.releases.training_operator import _objects, is_wanted, manifests
+from trainium_eks.local.toolchain import find, go_command, sources, tools
 from trainium_eks.model import versions
 
 _PLAIN = "/tmp/k8s-webhook-server/serving-certs"
-_CERT = f'package cert\n\nconst (\n{build._CERTIFICATES_LINE}\tcaName = "ca"\n)\n'
+_CERT = f'package cert\n\nconst (\n{sources._CERTIFICATES_LINE}\tcaName = "ca"\n)\n'
 
 # A Go whose module has what is changed, and whose program says what it was built from.
 _GO = r"""#!/bin/sh
@@ -106,7 +107,8 @@ def test_one_on_path_that_fits_is_taken(tmp_path: Path) -> None:
 
 def test_it_can_be_left_out(tmp_path: Path) -> None:
     paths = Paths.of(tmp_path, "local")
-    found = Operator.provided(paths, lambda _: None, {"TRN_TRAINING_OPERATOR": "off", "PATH": ""})
+    off = {"TRN_TRAINING_OPERATOR": "off", "PATH": ""}
+    found = parts.provided(toolchain.OPERATOR, manifests, paths, lambda _: None, off)
     assert (found.program, found.missing) == (None, "TRN_TRAINING_OPERATOR is off")
     assert not is_wanted(Graph(project="p", stack="s", resources=(), outputs={}))
 

@@ -1,0 +1,86 @@
+"""What Karpenter may buy on the local cloud, and node pools as they are made there."""
+
+from typing import Any
+
+import pytest
+
+from trainium_eks.local.releases.karpenter import localised
+from trainium_eks.local.releases.karpenter_types import instance_types
+from trainium_eks.model.instances import CATALOGUE
+
+
+def _offered(*zone_ids: str) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in instance_types(CATALOGUE, "us-west-2", zone_ids)}
+
+
+def _values(offering: dict[str, Any]) -> dict[str, str]:
+    return {each["key"]: each["values"][0] for each in offering["Requirements"]}
+
+
+@pytest.mark.parametrize("name", ["trn1.32xlarge", "p5.48xlarge", "m7i.xlarge"])
+def test_a_node_has_what_the_catalogue_says_once_the_provider_took_its_share(name: str) -> None:
+    resources = _offered()[name]["resources"]
+    wanted = CATALOGUE.allocatable(name)
+    assert int(resources["cpu"].removesuffix("m")) - 100 == int(wanted["cpu"].removesuffix("m"))
+    assert int(resources["memory"].removesuffix("Mi")) - 10 == int(wanted["memory"].removesuffix("Mi"))
+    rest = {key: value for key, value in resources.items() if key not in ("cpu", "memory", "ephemeral-storage")}
+    assert rest == {key: value for key, value in wanted.items() if key not in ("cpu", "memory")}
+
+
+def test_a_type_is_offered_in_the_zones_of_the_stack_that_have_it() -> None:
+    zones = CATALOGUE.offered("trn1.32xlarge", "us-west-2")
+    everywhere = [_values(each) for each in _offered()["trn1.32xlarge"]["offerings"]]
+    assert {each["topology.k8s.aws/zone-id"] for each in everywhere} == set(zones)
+    [only] = {
+        each["topology.k8s.aws/zone-id"] for each in map(_values, _offered(zones[0])["trn1.32xlarge"]["offerings"])
+    }
+    assert only == zones[0]
+    assert "trn1.32xlarge" not in _offered("usw2-az9")
+
+
+def test_offerings_carry_the_labels_that_node_pools_choose_by() -> None:
+    [offering, *_] = _offered("usw2-az4")["trn1n.32xlarge"]["offerings"]
+    labels = _values(offering)
+    wanted = {
+        "karpenter.k8s.aws/instance-category": "trn",
+        "karpenter.k8s.aws/instance-family": "trn1n",
+        "karpenter.k8s.aws/instance-generation": "1",
+        "karpenter.k8s.aws/instance-size": "32xlarge",
+        "karpenter.k8s.aws/instance-cpu": "128",
+        "karpenter.k8s.aws/instance-memory": str(512 * 1024),
+        "topology.kubernetes.io/zone": "us-west-2d",
+        "topology.kubernetes.io/region": "us-west-2",
+    }
+    assert labels.items() >= wanted.items()
+    assert offering["Price"] == CATALOGUE["trn1n.32xlarge"].hourly_usd
+
+
+def test_types_without_a_price_are_not_offered() -> None:
+    assert set(_offered()) == {name for name in _offered() if CATALOGUE[name].hourly_usd is not None}
+    unpriced = {name for name, kind in CATALOGUE.items() if kind.hourly_usd is None}
+    assert unpriced
+    assert not unpriced & set(_offered())
+
+
+def _pool(group: str, kind: str) -> dict[str, Any]:
+    reference = {"group": group, "kind": kind, "name": "cpu"}
+    spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}, "limits": {"cpu": "64"}}
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "cpu"}, "spec": spec}
+
+
+def test_a_node_pool_of_ec2_is_one_of_simulated_nodes() -> None:
+    pool = _pool("karpenter.k8s.aws", "EC2NodeClass")
+    assert localised(pool) == _pool("karpenter.kwok.sh", "KWOKNodeClass")
+    assert pool == _pool("karpenter.k8s.aws", "EC2NodeClass")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        _pool("karpenter.kwok.sh", "KWOKNodeClass"),
+        {**_pool("karpenter.k8s.aws", "EC2NodeClass"), "apiVersion": "example.org/v1"},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
+    ],
+)
+def test_everything_else_is_made_as_it_is(manifest: dict[str, Any]) -> None:
+    assert localised(manifest) is manifest
