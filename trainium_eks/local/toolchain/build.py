@@ -130,6 +130,11 @@ def build(
     return files
 
 
+def module_of(pins: Release) -> Path:
+    """The directory with the ``go.mod`` and ``go.sum`` of a release that can be built."""
+    return _MODULES[_release_name(pins)]
+
+
 def _release_name(pins: Release) -> str:
     if isinstance(pins, VolcanoPins):
         return "volcano"

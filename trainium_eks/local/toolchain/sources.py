@@ -1,7 +1,7 @@
 """Sources that go.mod files expect beside them, because they are changed or completed before they are built."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainium_eks.local.toolchain import go_command, store
@@ -45,10 +45,7 @@ def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, 
     """
     source = go_command.source("volcano.sh/apis", f"v{VOLCANO_APIS}", scratch, environment)
     try:
-        # Files of Go's cache are read-only, and so would be those that are to be added to.
-        shutil.copytree(source, place, copy_function=shutil.copyfile)
-        for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
-            directory.chmod(0o755)
+        _copy(source, place)
         (place / _ADDED_FILE).write_text(_ADDED)
     except OSError as error:
         raise store.unwritable(scratch, error) from error
@@ -71,7 +68,8 @@ def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]
     """
     source = operator_source(scratch, environment)
     try:
-        _copy_parts(source, place, ("cmd", "pkg"))
+        for part in ("cmd", "pkg"):
+            _copy(source / part, place / part)
         shutil.copyfile(source / "go.mod", place / "go.mod")
         changed = place / _CERTIFICATES_FILE
         text = changed.read_text(encoding="utf-8")
@@ -99,7 +97,8 @@ def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str
     """
     source = karpenter_source(scratch, environment)
     try:
-        _copy_parts(source, place, ("kwok", "pkg"))
+        for part in ("kwok", "pkg"):
+            _copy(source / part, place / part)
         (place / "go.mod").write_text(f"module {_KARPENTER}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
         changed = place / _ADDRESSES_FILE
         text = changed.read_text(encoding="utf-8")
@@ -110,10 +109,9 @@ def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str
         raise store.unwritable(scratch, error) from error
 
 
-def _copy_parts(source: Path, place: Path, parts: Sequence[str]) -> None:
-    """Copies directories of a module. Files of Go's cache are read-only; the copies can be changed."""
-    for part in parts:
-        shutil.copytree(source / part, place / part, copy_function=shutil.copyfile)
+def _copy(source: Path, place: Path) -> None:
+    """Copies a directory of a module. Files of Go's cache are read-only; the copies can be changed and added to."""
+    shutil.copytree(source, place, copy_function=shutil.copyfile)
     for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
         directory.chmod(0o755)
 
@@ -127,8 +125,3 @@ def operator_source(scratch: Path, environment: Mapping[str, str]) -> Path:
     """The directory with the Training Operator's source, manifests included; see :func:`.go_command.source`."""
     version = f"v{TRAINING_OPERATOR}"
     return go_command.source(_OPERATOR, version, scratch, environment, go_command.OPERATOR_MODULE)
-
-
-def module_of(pins: Release) -> Path:
-    """The directory with the ``go.mod`` and ``go.sum`` of a release that can be built."""
-    return _MODULES[_release_name(pins)]
