@@ -1,7 +1,8 @@
 """Definitions that stand in for a chart's own while the chart is not available.
 
 Only for the kinds that the stack itself creates, so that its objects are still checked by a real API server: but for
-Karpenter's the fields are the real ones, a misspelt one is refused. They go before Helm brings the chart's own definitions.
+Karpenter's the fields are the real ones, a misspelt one is refused. They go before Helm brings the chart's own
+definitions.
 """
 
 from collections.abc import Mapping

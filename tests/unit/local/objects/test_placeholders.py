@@ -26,6 +26,10 @@ def test_charts_have_placeholders_of_the_kinds_that_the_stack_makes() -> None:
         "servicemonitors.monitoring.coreos.com",
         "prometheusrules.monitoring.coreos.com",
     ]
+    assert [each["metadata"]["name"] for each in definitions("karpenter")] == [
+        "nodepools.karpenter.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+    ]
 
 
 @pytest.mark.parametrize("scrape", SCRAPES, ids=lambda each: each.name)
