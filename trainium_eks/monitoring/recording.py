@@ -36,7 +36,7 @@ _JOB_LABELS = (
 )
 """Pod labels that a training's name is taken from: the first that a pod has."""
 
-QUEUE_LABEL = "volcano.sh/queue-name"
+_QUEUE_LABEL = "volcano.sh/queue-name"
 """Pod label with its queue."""
 
 DEVICES = f"{resource_label(NEURON_RESOURCE)}|{resource_label(NVIDIA_RESOURCE)}"
@@ -258,7 +258,7 @@ def _pods() -> str:
         f'label_replace(kube_pod_labels{{{label}!=""}}, "job_name", "$1", "{label}", "(.+)")'
         for label in (f"label_{resource_label(each)}" for each in _JOB_LABELS)
     ]
-    queue = f"label_{resource_label(QUEUE_LABEL)}"
+    queue = f"label_{resource_label(_QUEUE_LABEL)}"
     return f"""
         max by (namespace, pod, node) (kube_pod_info{{node!=""}})
           * on (namespace, pod) group_left (job_name, queue) max by (namespace, pod, job_name, queue) (

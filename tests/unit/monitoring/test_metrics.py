@@ -3,9 +3,12 @@
 import re
 
 import pytest
+from trainium_workloads.scraped import SERIES
 
+from trainium_eks.monitoring import file_system
 from trainium_eks.monitoring.cluster_metrics import CLUSTER_METRICS
 from trainium_eks.monitoring.device_metrics import DEVICE_METRICS
+from trainium_eks.monitoring.exporters import FSX, TRAINING
 from trainium_eks.monitoring.metrics import METRICS
 from trainium_eks.monitoring.queries import Selector, expand, selectors, unknown
 
@@ -58,3 +61,18 @@ def test_variables_of_a_dashboard() -> None:
     assert expand(query, values) == 'rate(a{node=~"n1|n2", x=".*"}[1m])'
     with pytest.raises(KeyError):
         expand("$other", values)
+
+
+def test_the_file_systems_series_are_those_that_are_read() -> None:
+    read = {**file_system.METRICS, **file_system.EXPORT_METRICS}
+    made = {f"aws_fsx_{_snake(metric)}_{statistic.lower()}" for metric, statistic in read.items()}
+    assert {name for name, metric in METRICS.items() if metric.exporter is FSX} <= made
+
+
+def test_the_trainings_series_are_those_that_they_serve() -> None:
+    listed = {name: metric.kind for name, metric in METRICS.items() if metric.exporter is TRAINING}
+    assert listed == {series.name: series.kind for series in SERIES}
+
+
+def _snake(words: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words).lower()

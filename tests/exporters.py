@@ -1,0 +1,93 @@
+"""Exporters that a local cloud cannot have, by pages that they gave: served as text, each node's by itself.
+
+A page (tests/exporter_pages) is in its exporter's own format and cut down to one core, GPU or interface; here the
+others are added, and counters go on counting.
+"""
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("exporter_pages")
+
+COUNTED_SECONDS = 3600.0
+"""How long the counters on the pages had been counting."""
+
+_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
+_WHOLE = {"neuroncore": 32, "neuron_device_index": 16, "gpu": 8, "cpu": 4}
+"""How many there are of what a page has one of, by the label that numbers it."""
+_INTERFACES = [f"rdmap{16 + 16 * number}s27" for number in range(8)]
+
+Page = Callable[[], str]
+
+
+def recorded(exporter: str) -> Page:
+    """The page of an exporter, whole and counting."""
+    lines = list(_whole((FOLDER / f"{exporter}.prom").read_text()))
+    begun = time.time()
+    return lambda: "".join(f"{line}\n" for line in _counted(lines, time.time() - begun + COUNTED_SECONDS))
+
+
+def _whole(text: str) -> Iterator[str]:
+    """The lines of a page with what was cut off: each thing of its kind uses a little less than the one before."""
+    for line in text.splitlines():
+        sample = _SAMPLE.fullmatch(line)
+        numbered = next((label for label in _WHOLE if f'{label}="0"' in line), "")
+        if sample is None or line.startswith("#"):
+            yield line
+        elif 'device="rdmap' in line:
+            yield from (line.replace("rdmap16s27", interface) for interface in _INTERFACES)
+        elif numbered:
+            for number in range(_WHOLE[numbered]):
+                labels = sample["labels"].replace(f'{numbered}="0"', f'{numbered}="{number}"')
+                labels = labels.replace('device="nvidia0"', f'device="nvidia{number}"').replace(
+                    "GPU-604", f"GPU-{number}04"
+                )
+                yield f"{sample['name']}{labels} {float(sample['value']) * (1 - number / 400):g}"
+        else:
+            yield line
+
+
+def _counted(lines: Sequence[str], seconds: float) -> Iterator[str]:
+    """The lines after a time, counters having gone on as before."""
+    counters = {line.split()[2] for line in lines if line.startswith("# TYPE") and line.endswith(" counter")}
+    for line in lines:
+        sample = _SAMPLE.fullmatch(line)
+        if sample and sample["name"] in counters:
+            value = float(sample["value"]) * seconds / COUNTED_SECONDS
+            yield f"{sample['name']}{sample['labels'] or ''} {value!r}"
+        else:
+            yield line
+
+
+@contextlib.contextmanager
+def served(pages: Mapping[str, Page]) -> Iterator[int]:
+    """Serves pages by their path; the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path)
+            body = page().encode() if page else b""
+            self.send_response(200 if page else 404)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            # Prometheus is gone at the end of a test.
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()

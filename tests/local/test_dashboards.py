@@ -1,0 +1,135 @@
+"""A real Prometheus scrapes a local cloud with a real Volcano and a real training, and every panel finds its data.
+
+What is real of it, and what is not: tests/monitored_cloud.py.
+"""
+
+import functools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import monitored_cloud
+import pytest
+
+from dashboards.answers import ALL, Query, Server, choices, queries
+from dashboards.answers import main as keep_answers
+from trainium_eks.local import toolchain
+from trainium_eks.monitoring import recording
+from trainium_eks.monitoring.dashboards import dashboards
+from trainium_eks.monitoring.exporters import DCGM, EFA, KUBELET, NEURON
+from trainium_eks.monitoring.metrics import METRICS
+from trainium_eks.monitoring.queries import expand, selectors
+
+SECONDS = 120.0
+"""On a machine that does much else; some seconds otherwise."""
+WINDOW = "20s"
+"""What ``$__rate_interval`` is when each target is asked every other second."""
+
+_OF_SOME = (
+    "trn-job: Progress, Throughput: {{job_name}} tokens a second",
+    "trn-nodes: Nodes, Hardware and repair: {{node}} {{condition}}",
+    'trn-nodes: Nodes, Taints: kube_node_spec_taint{node=~"$node"}',
+)
+"""Tokens are of language; only accelerator nodes have taints and are watched by EKS' agent."""
+
+DASHBOARDS: Mapping[str, dict[str, Any]] = {name: json.loads(text) for name, text in dashboards().items()}
+_ANYTHING = {"__rate_interval": WINDOW} | {
+    variable["name"]: ALL for dashboard in DASHBOARDS.values() for variable in dashboard["templating"]["list"]
+}
+QUERIES = [query for dashboard in DASHBOARDS.values() for query in queries(dashboard)]
+
+
+@pytest.fixture(scope="module")
+def server(
+    binaries: Mapping[str, Path], prometheus: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """Prometheus, which has seen everything."""
+    assert binaries
+    _, missing = toolchain.find_volcano()
+    if missing or os.environ.get("TRN_VOLCANO") == "off":
+        pytest.skip("no Volcano here: `python -m trainium_eks.local.toolchain` provides it where it can")
+    place = tmp_path_factory.mktemp("monitored")
+    (place / "prometheus").mkdir()
+    with (
+        monitored_cloud.stack(place / "project") as project,
+        monitored_cloud.watched(project, prometheus["prometheus"], place / "prometheus") as server,
+    ):
+        yield server
+
+
+def _until(done: Callable[[], object], what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not done():
+        assert time.monotonic() < deadline, what()
+        time.sleep(1)
+
+
+def _without_data(server: Server, **chosen: str) -> list[Query]:
+    """Queries without a sample where everything is chosen, but for what is given."""
+    values = {**_ANYTHING, **chosen}
+    return [query for query in QUERIES if not server.now(expand(query.expression, values))]
+
+
+def test_every_query_finds_data(server: Server) -> None:
+    _until(lambda: not _without_data(server), lambda: f"no data: {_without_data(server)}")
+
+
+def test_so_does_each_choice(server: Server) -> None:
+    for dashboard in DASHBOARDS.values():
+        for variable, values in choices(dashboard, server).items():
+            assert values, f"nothing to choose: {variable} of {dashboard['title']}"
+            for value in values:
+                empty = functools.partial(_empty_panels, server, dashboard["uid"], {variable: value})
+                # On a busy machine a scrape may come too late, and its series are gone until the next.
+                _until(lambda asked=empty: not asked(), lambda asked=empty: f"no data: {asked()}")
+
+
+def _empty_panels(server: Server, uid: str, chosen: Mapping[str, str]) -> list[str]:
+    lacking = _without_data(server, **chosen)
+    return [f"{query} with {chosen}" for query in lacking if query.dashboard == uid and _is_for_all(query)]
+
+
+def _is_for_all(query: Query) -> bool:
+    """Whether it asks nothing that only some nodes, trainings or claims have."""
+    exporters_asked = {
+        METRICS[selector.name].exporter
+        for selector in selectors(expand(query.expression, _ANYTHING))
+        if selector.name in METRICS
+    }
+    return not exporters_asked & {NEURON, DCGM, EFA, KUBELET} and str(query) not in _OF_SOME
+
+
+def test_our_reading_of_queries_is_prometheus_own(server: Server) -> None:
+    rules = [rule["expr"] for group in recording.groups({}) for rule in group["rules"]]
+    for text in [*(expand(query.expression, _ANYTHING) for query in QUERIES), *rules]:
+        assert {selector.name for selector in selectors(text)} == set(_names(server.ask("parse_query", query=text))), (
+            text
+        )
+
+
+def _names(tree: object) -> Iterator[str]:
+    """Of all series in a query as Prometheus has parsed it."""
+    if isinstance(tree, dict):
+        if tree.get("type") in ("vectorSelector", "matrixSelector"):
+            yield tree["name"]
+        for below in tree.values():
+            yield from _names(below)
+    elif isinstance(tree, list):
+        for each in tree:
+            yield from _names(each)
+
+
+def test_answers_are_kept_for_pictures(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    keep_answers([server.url, str(file), "--minutes", "1", "--step", "2"])
+    kept = json.loads(file.read_text())
+    assert {name: len(each["queries"]) for name, each in kept.items()} == {
+        name: sum(1 for _ in queries(dashboard)) for name, dashboard in DASHBOARDS.items()
+    }
+    assert kept["job.json"]["choices"]["job_name"] == ["real", "told"]
+    [loss] = [each for each in kept["job.json"]["queries"] if each["panel"] == "Progress, Loss"]
+    assert {series["metric"]["job_name"] for series in loss["result"]} == {"real", "told"}
+    assert all(len(series["values"]) > 1 for series in loss["result"])

@@ -1,0 +1,160 @@
+"""A Prometheus of a test's own, told what to scrape as the Prometheus Operator would tell it."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+from dashboards.answers import Server
+from trainium_eks.local.control_plane.ports import free_port
+from trainium_eks.monitoring.scraping import Relabelling, Scrape
+
+Config = dict[str, Any]
+
+_READY_SECONDS = 60.0
+_LABEL = "__meta_kubernetes_pod_label_"
+
+
+@contextmanager
+def prometheus(
+    program: Path, folder: Path, jobs: Sequence[Config], groups: Sequence[Mapping[str, Any]]
+) -> Iterator[Server]:
+    """Runs it; everything is asked and computed every other second.
+
+    Args:
+        program: of Prometheus.
+        folder: for its files.
+        jobs: ``scrape_configs``.
+        groups: of rules.
+    """
+    often = {"scrape_interval": "2s", "evaluation_interval": "2s", "scrape_timeout": "2s"}
+    config = {"global": often, "rule_files": ["rules.json"], "scrape_configs": [*jobs]}
+    (folder / "prometheus.json").write_text(json.dumps(config))
+    (folder / "rules.json").write_text(json.dumps({"groups": [{**group, "interval": "2s"} for group in groups]}))
+    address = f"127.0.0.1:{free_port(set())}"
+    command = [
+        str(program),
+        "--config.file=prometheus.json",
+        "--storage.tsdb.path=data",
+        f"--web.listen-address={address}",
+    ]
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    server = Server(f"http://{address}")
+    try:
+        _await(server, process, folder / "prometheus.log")
+        yield server
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _await(server: Server, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while True:
+        assert process.poll() is None, log.read_text()
+        try:
+            server.now("vector(1)")
+            return
+        except (URLError, ConnectionError):
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+
+
+def discovered(scrape: Scrape, kubeconfig: Path, address: str) -> Config:
+    """A job that finds its pods by the API server.
+
+    Args:
+        scrape: what the stack asks the operator for.
+        kubeconfig: of the cluster.
+        address: where a pod is reached; ``$1`` is its port.
+    """
+    port: Relabelling = {
+        "sourceLabels": ["__meta_kubernetes_pod_container_port_number"],
+        "targetLabel": "__address__",
+        "replacement": address,
+    }
+    discovery = {"kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig)}]}
+    return _job(scrape, discovery, (*scrape.relabelings, port))
+
+
+def recorded(scrape: Scrape, port: int, path: str, pods: Mapping[str, Mapping[str, str]]) -> Config:
+    """A job over pages that are served for pods.
+
+    Args:
+        scrape: what the stack asks the operator for.
+        port: of the pages.
+        path: of each; ``{}`` is the pod's name.
+        pods: name to what service discovery says of it, without ``__meta_kubernetes_``.
+    """
+    targets = [
+        {
+            "targets": [f"127.0.0.1:{port}"],
+            "labels": {
+                "__metrics_path__": path.format(name),
+                "__meta_kubernetes_namespace": scrape.namespace or "training",
+                "__meta_kubernetes_pod_name": name,
+                "__meta_kubernetes_pod_container_name": "main",
+                "__meta_kubernetes_pod_container_port_name": scrape.port,
+                **{f"{_LABEL}{_sanitized(label)}": value for label, value in scrape.selector.items()},
+                **{f"__meta_kubernetes_{label}": value for label, value in told.items()},
+            },
+        }
+        for name, told in pods.items()
+    ]
+    return _job(scrape, {"static_configs": targets}, scrape.relabelings)
+
+
+def _job(scrape: Scrape, discovery: Mapping[str, Any], relabelings: Sequence[Relabelling]) -> Config:
+    """As the operator makes it of a PodMonitor (pkg/prometheus/promcfg.go): which pods, which port, whose labels."""
+    chosen: list[Relabelling] = [
+        {"action": "keep", "sourceLabels": [f"{_LABEL}{_sanitized(label)}"], "regex": value}
+        for label, value in scrape.selector.items()
+    ]
+    chosen.append(
+        {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_container_port_name"], "regex": scrape.port}
+    )
+    own = {
+        "namespace": "namespace",
+        "container": "pod_container_name",
+        "pod": "pod_name",
+    }
+    named: list[Relabelling] = [
+        {"sourceLabels": [f"__meta_kubernetes_{source}"], "targetLabel": label} for label, source in own.items()
+    ]
+    ends: Relabelling = {"targetLabel": "endpoint", "replacement": scrape.port}
+    job: Relabelling = {"targetLabel": "job", "replacement": scrape.name}
+    steps = [*chosen, *named, ends, job, *relabelings]
+    return {
+        "job_name": f"{scrape.name}-{'found' if 'kubernetes_sd_configs' in discovery else 'recorded'}",
+        **discovery,
+        "relabel_configs": [_step(each) for each in steps],
+        "metric_relabel_configs": [_step(each) for each in scrape.metric_relabelings],
+    }
+
+
+def plain(name: str, targets: Sequence[tuple[str, str]], steps: Sequence[Relabelling] = (), **labels: str) -> Config:
+    """A job over addresses and paths, for what kube-prometheus-stack scrapes by itself.
+
+    Args:
+        name: of the job.
+        targets: address and path of each.
+        steps: relabelling.
+        labels: of all targets.
+    """
+    listed = [{"targets": [address], "labels": {"__metrics_path__": path, **labels}} for address, path in targets]
+    return {"job_name": name, "static_configs": listed, "relabel_configs": [_step(each) for each in steps]}
+
+
+def _step(step: Relabelling) -> dict[str, Any]:
+    """A step of relabelling in Prometheus' own words."""
+    words = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    return {words.get(key, key): value for key, value in step.items()}
+
+
+def _sanitized(label: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in label)
