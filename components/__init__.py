@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .image_repository import ImageRepository, ImageRepositoryArgs
     from .log_shipping import LogShipping, LogShippingArgs
     from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+    from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
     from .metrics_stack import MetricsStack, MetricsStackArgs
     from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
     from .neuron_addons import NeuronAddons, NeuronAddonsArgs
@@ -49,6 +50,8 @@ __all__ = [
     "LogShippingArgs",
     "LustreVolumes",
     "LustreVolumesArgs",
+    "ManagedGrafana",
+    "ManagedGrafanaArgs",
     "MetricsStack",
     "MetricsStackArgs",
     "Network",

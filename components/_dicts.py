@@ -296,6 +296,15 @@ class LustreVolumesArgsDict(TypedDict):
     setup_namespace: NotRequired[str]
 
 
+class ManagedGrafanaArgsDict(TypedDict):
+    """:class:`ManagedGrafanaArgs` as a dictionary."""
+
+    authentication: NotRequired[Literal["AWS_SSO", "SAML"]]
+    workspace_arn: str | pulumi.Output[str]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
 class AlertsConfigDict(TypedDict):
     """:class:`AlertsConfig` as a dictionary."""
 

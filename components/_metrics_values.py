@@ -21,8 +21,6 @@ GRAFANA_ACCOUNT = f"{RELEASE_NAME}-grafana"
 
 DATA_SOURCE = "prometheus"
 """Uid of the data source that every dashboard names, whatever stands behind it."""
-DASHBOARD_LABEL = {"grafana_dashboard": "1"}
-"""By which the chart's sidecar finds dashboards."""
 SELECTED = {"release": RELEASE_NAME}
 """By which its Prometheus finds monitors and rules."""
 

@@ -14,6 +14,7 @@ from trainium_eks.model.observability import GrafanaConfig, MetricsConfig
 from trainium_eks.model.problems import Problem, under
 from trainium_eks.model.shape import Flag
 from trainium_eks.monitoring import alerts, file_system, recording, scraping
+from trainium_eks.monitoring.dashboards import dashboards
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
@@ -24,6 +25,7 @@ from ._efa_plugin import efa_problems
 NAMESPACE = namespaces.MONITORING
 NAMESPACE_REASON = "node-exporter and the EFA exporter read their node's /proc and /sys"
 EFA_CHART = "efa-exporter"
+DASHBOARDS_CHART = "grafana-dashboards"
 FSX_CHART = "prometheus-yet-another-cloudwatch-exporter"
 WEBHOOK_PORT = 10250
 """Where the Prometheus Operator answers the API server, which asks it about rules."""
@@ -85,6 +87,8 @@ class MetricsStack(pulumi.ComponentResource):
     """Namespace of everything in the cluster."""
     workspace_id: pulumi.Output[str]
     """Workspace of Amazon Managed Prometheus; empty without one."""
+    workspace_arn: pulumi.Output[str]
+    """Its ARN; empty without one."""
     workspace_endpoint: pulumi.Output[str]
     """Its URL, with a slash at the end; empty without one."""
     grafana_service: pulumi.Output[str]
@@ -105,6 +109,8 @@ class MetricsStack(pulumi.ComponentResource):
         self._release = self._install()
         self._ask()
         self._compute()
+        if args.grafana is not None and args.grafana.in_cluster:
+            self._show()
         if args.efa_instance_types:
             self._export_efa()
         if args.file_system_id is not None:
@@ -113,6 +119,7 @@ class MetricsStack(pulumi.ComponentResource):
         empty = pulumi.Output.from_input("")
         self.namespace = self._namespace.metadata["name"]
         self.workspace_id = self._workspace.id if self._workspace else empty
+        self.workspace_arn = self._workspace.arn if self._workspace else empty
         self.workspace_endpoint = self._workspace.prometheus_endpoint if self._workspace else empty
         has_grafana = args.grafana is not None and args.grafana.in_cluster
         self.grafana_service = pulumi.Output.from_input(chart_values.GRAFANA_ACCOUNT if has_grafana else "")
@@ -120,6 +127,7 @@ class MetricsStack(pulumi.ComponentResource):
             {
                 "namespace": self.namespace,
                 "workspace_id": self.workspace_id,
+                "workspace_arn": self.workspace_arn,
                 "workspace_endpoint": self.workspace_endpoint,
                 "grafana_service": self.grafana_service,
             }
@@ -181,9 +189,7 @@ class MetricsStack(pulumi.ComponentResource):
                 "prometheus", chart_values.PROMETHEUS_ACCOUNT, arn.apply(lambda known: [_on(known, WRITE_ACTIONS)])
             )
             if args.grafana is not None and args.grafana.in_cluster:
-                yield self._role(
-                    "grafana", chart_values.GRAFANA_ACCOUNT, arn.apply(lambda known: [_on(known, QUERY_ACTIONS)])
-                )
+                yield self._role("grafana", chart_values.GRAFANA_ACCOUNT, arn.apply(query_statements))
         if args.alerts is not None:
             statements = alert_statements(args.region, args.alerts)
             yield self._role("alertmanager", chart_values.ALERTMANAGER_ACCOUNT, statements)
@@ -235,6 +241,18 @@ class MetricsStack(pulumi.ComponentResource):
                 opts=self._within(self._release),
             )
 
+    def _show(self) -> None:
+        """The dashboards, which Grafana's sidecar takes up as they come. By a chart: Pulumi replaces a ConfigMap for
+        every change of its text, Helm updates it."""
+        _charts.release(
+            f"{self._name}-dashboards",
+            _charts.local_chart(DASHBOARDS_CHART),
+            release_name=DASHBOARDS_CHART,
+            namespace=NAMESPACE,
+            values={"dashboards": dict(dashboards())},
+            opts=self._within(),
+        )
+
     def _export_efa(self) -> None:
         types = sorted(set(self._args.efa_instance_types))
         _charts.release(
@@ -272,6 +290,11 @@ CLOUDWATCH_STATEMENTS: list[Statement] = [
     {"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}
 ]
 """What YACE asks for a resource that its configuration names; CloudWatch has no ARNs of metrics to narrow it to."""
+
+
+def query_statements(workspace_arn: str) -> list[Statement]:
+    """What reading one workspace takes."""
+    return [_on(workspace_arn, QUERY_ACTIONS)]
 
 
 def alert_statements(region: str, alerts: observability.AlertsConfig) -> list[Statement]:

@@ -30,6 +30,7 @@ from .idle_guard import GuardedGroup, IdleGuard, IdleGuardArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .log_shipping import LogShipping, LogShippingArgs
 from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
 from .metrics_stack import MetricsStack, MetricsStackArgs
 from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
 from .neuron_addons import NeuronAddons, NeuronAddonsArgs
@@ -112,7 +113,7 @@ class TrainingStack(pulumi.ComponentResource):
         self._volumes = self._make_volumes()
         self._namespaces = self._make_namespaces()
         self._repository = self._make_repository()
-        self._make_metrics()
+        self._make_managed_grafana(self._make_metrics())
         self._logs = self._make_logs()
         self._make_idle_guard()
         self._make_spending_alert()
@@ -371,6 +372,19 @@ class TrainingStack(pulumi.ComponentResource):
             tags=default_tags(config),
         )
         return MetricsStack(f"{self._name}-metrics", judged(args), self._in_cluster())
+
+    def _make_managed_grafana(self, metrics: MetricsStack | None) -> None:
+        grafana = self._config.observability.grafana
+        if metrics is None or grafana is None or grafana.managed is None:
+            return
+        args = extend(
+            ManagedGrafanaArgs,
+            grafana.managed,
+            workspace_arn=metrics.workspace_arn,
+            permissions_boundary=self._config.permissions_boundary,
+            tags=default_tags(self._config),
+        )
+        ManagedGrafana(f"{self._name}-grafana", judged(args), self._child())
 
     def _make_logs(self) -> LogShipping | None:
         config = self._config

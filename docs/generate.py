@@ -46,6 +46,7 @@ SECTIONS = {
     "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",
     "MetricsConfig": "observability.metrics",
     "LogsConfig": "observability.logs",
+    "ManagedGrafanaConfig": "observability.grafana.managed",
 }
 """Config section to its key."""
 

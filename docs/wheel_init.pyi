@@ -21,6 +21,8 @@ from .components import LogShipping as LogShipping
 from .components import LogShippingArgs as LogShippingArgs
 from .components import LustreVolumes as LustreVolumes
 from .components import LustreVolumesArgs as LustreVolumesArgs
+from .components import ManagedGrafana as ManagedGrafana
+from .components import ManagedGrafanaArgs as ManagedGrafanaArgs
 from .components import MetricsStack as MetricsStack
 from .components import MetricsStackArgs as MetricsStackArgs
 from .components import Network as Network

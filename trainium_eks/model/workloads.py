@@ -184,6 +184,8 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "nothing is measured and no alert fires: describe its pod; its volume ties it to the zone of one node",
             ),
         ),
+        # It is Grafana that reads them.
+        "grafana-dashboards": (),
         "efa-exporter": (
             Workload(
                 "DaemonSet",

@@ -259,6 +259,12 @@ NEEDS: Mapping[str, tuple[Request, ...]] = {
         "fsx:CreateBackup", "fsx:TagResource", "fsx:UntagResource", "fsx:ListTagsForResource",
         "ec2:GetSecurityGroupsForVpc", "ec2:DescribeNetworkInterfaces",
     ) + linked("fsx.amazonaws.com") + encrypts(),
+    "aws:grafana/workspace:Workspace": asks(
+        "*", "grafana:CreateWorkspace", "grafana:DescribeWorkspace", "grafana:DescribeWorkspaceAuthentication",
+        "grafana:DescribeWorkspaceConfiguration", "grafana:UpdateWorkspace", "grafana:UpdateWorkspaceAuthentication",
+        "grafana:DeleteWorkspace", "grafana:ListTagsForResource", "grafana:TagResource", "grafana:UntagResource",
+        "sso:CreateManagedApplicationInstance", "sso:DescribeRegisteredRegions", "sso:GetManagedApplicationInstance",
+    ) + passes("grafana.amazonaws.com"),
     "aws:iam/role:Role": asks(
         ROLE, "iam:CreateRole", "iam:PutRolePermissionsBoundary", iam__PermissionsBoundary=BOUNDARY
     ) + asks(

@@ -18,15 +18,17 @@ from components._training_operator import OPERATOR_DIRECTORY, OPERATOR_WITH_VOLC
 from components.neuron_addons import monitor_values
 from trainium_eks.model import versions
 from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.monitoring.dashboards import dashboards
 
 CHARTS = _charts.CHARTS_DIRECTORY
-HELM_CHARTS = ("efa-exporter", "neuron-monitor", "torchx-etcd")
+HELM_CHARTS = ("efa-exporter", "grafana-dashboards", "neuron-monitor", "torchx-etcd")
 VALUES: Mapping[str, Mapping[str, Any]] = {
     "efa-exporter": {
         "image": versions.IMAGES["python"],
         "instanceTypes": ["trn1.32xlarge"],
         "tolerations": _charts.tolerations(["trn1.32xlarge"], CATALOGUE),
     },
+    "grafana-dashboards": {"dashboards": dict(dashboards())},
     "neuron-monitor": monitor_values(CATALOGUE),
     "torchx-etcd": {"image": versions.IMAGES["etcd"], "clientNamespaces": ["training", "research"]},
 }
@@ -157,6 +159,13 @@ def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path: Path
     assert mounted["/node/sys"]["readOnly"] is True
     assert container["command"][-2:] == ["/node/sys", "9601"]
     assert [port["name"] for port in container["ports"]] == ["metrics"]
+
+
+@needs_programs
+def test_dashboards_are_config_maps_with_the_very_files(tmp_path: Path) -> None:
+    objects = rendered("grafana-dashboards", tmp_path)
+    assert {file: text for each in objects.values() for file, text in each["data"].items()} == dict(dashboards())
+    assert {each["metadata"]["labels"]["grafana_dashboard"] for each in objects.values()} == {"1"}
 
 
 @needs_programs

@@ -11,6 +11,7 @@ from components.metrics_stack import MetricsStack, MetricsStackArgs, problems
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import versions
 from trainium_eks.monitoring import scraping
+from trainium_eks.monitoring.dashboards import dashboards
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "aws:iam/rolePolicy:RolePolicy"
@@ -183,6 +184,16 @@ def test_pods_start_after_their_roles_and_policies(record: Record) -> None:
         assert any("RolePolicy" in urn for urn in each.dependencies)
 
 
+def test_every_dashboard_is_given_to_grafana(record: Record) -> None:
+    given = releases(built(record, grafana={}))["grafana-dashboards"].inputs["values"]["dashboards"]
+    assert set(given) == set(dashboards())
+    for text in given.values():
+        # The API server takes objects of a mebibyte.
+        assert len(text.encode()) < 2**19
+        assert json.loads(text)["uid"]
+    assert "grafana-dashboards" not in releases(built(record))
+
+
 def test_without_grafana_there_is_none(record: Record) -> None:
     assert values(record)["grafana"] == {"enabled": False}
     assert values(record, grafana={"in_cluster": False, "managed": {}}, managed_prometheus=True)["grafana"] == {
@@ -284,6 +295,7 @@ def test_a_users_values_are_laid_over_the_stacks(record: Record) -> None:
     ("more", "path"),
     [
         ({"retention_days": 0}, "retention_days"),
+        ({"thresholds": {"idle_minutes": 0}}, "thresholds.idle_minutes"),
         ({"grafana": {"managed": {}}}, "grafana.managed"),
         ({"grafana": {"in_cluster": False}}, "grafana.in_cluster"),
         ({"efa_instance_types": ["trn1.2xlarge"]}, "efa_instance_types[0]"),

@@ -118,7 +118,7 @@ def resources(view: View) -> Iterator[Finding]:
             (f"{path}.{key}", value)
             for path, each in walk(mapping(release.inputs.get("values")), "values")
             for key, value in each.items()
-            if (key == "resources" or key.endswith(("_resources", "Resources"))) and not _is_claim(value)
+            if (key == "resources" or key.endswith(("_resources", "Resources"))) and not _is_of_no_container(value)
         ]
         faults = [] if stated else ["values has no resources, wanted requests and a memory limit"]
         faults += [fault for path, value in stated for fault in _resource_faults(path, value)]
@@ -257,9 +257,10 @@ def _release_faults(release: Resource) -> Iterator[str]:
             yield "values.basic.image_tag_version is unset, wanted the chart's version (its source says latest)"
 
 
-def _is_claim(resources: Json) -> bool:
-    """Whether these are a volume claim's, which asks for storage and nothing else."""
-    return set(mapping(at(resources, "requests"))) == {"storage"}
+def _is_of_no_container(resources: Json) -> bool:
+    """Whether these are a volume claim's, which asks for storage and nothing else, or kinds of a role, which are a
+    list."""
+    return set(mapping(at(resources, "requests"))) == {"storage"} or bool(items(resources))
 
 
 def _resource_faults(path: str, value: Json) -> Iterator[str]:
