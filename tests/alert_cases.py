@@ -134,6 +134,21 @@ HARDWARE = [
         "31m",
     ),
     Case(
+        "AcceleratorNotRepaired",
+        "Neuron's node problem detector says so",
+        {**node("n1"), CONDITION.format("NeuronHealth", "true"): constant(1)},
+        "31m",
+        [{"node": "n1", "condition": "NeuronHealth"}],
+        "n1 has had broken accelerators for 25 minutes",
+    ),
+    Case(
+        "AcceleratorNotRepaired",
+        "repair has not had its time",
+        {**node("n1"), BROKEN: between(5, 900, before=0)},
+        "29m",
+    ),
+    Case("NodeNotRepaired", "repair has not had its time", node("n1", ready=between(10, 900, 0, before=1)), "54m"),
+    Case(
         "NodeNotRepaired",
         "a node that stays away",
         node("n1", ready=between(10, 900, 0, before=1)),
@@ -169,6 +184,7 @@ JOBS = [
         "a of research waits while nodes are idle that would hold it",
     ),
     Case("GangStuck", "it has not waited for long", {**TWO_FREE, **gang("a", WAITING)}, "14m"),
+    Case("GangStuck", "it may just have got its nodes", {**TWO_FREE, **gang("a", WAITING)}, "19m"),
     Case("GangStuck", "the idle nodes are too few", {**node("n1"), **gang("a", WAITING)}, "30m"),
     Case("GangStuck", "one of the nodes has work", {**TWO_FREE, **pod("b-0", "n2"), **gang("a", WAITING)}, "30m"),
     Case(
@@ -185,6 +201,7 @@ JOBS = [
         [GANG],
         "a of research runs with pods missing",
     ),
+    Case("GangPartlyPlaced", "the missing pod is on its way", gang("a", {"Unknown": constant(1)}), "9m"),
     Case("GangPartlyPlaced", "for a moment", gang("a", {"Unknown": "1x10 0x2000", "Running": "0x10 1x2000"}), "11m"),
     Case(
         "CapacityBlockEnding",
@@ -368,6 +385,7 @@ STORAGE = [
         [{"file_system_id": "fs-1"}],
         "The file system fs-1 will be full in 4h 0m 0s",
     ),
+    Case("FileSystemFilling", "somebody has written for ten minutes", {FREE: "720e9-1e9x1000"}, "10m"),
     Case("FileSystemFilling", "it has months left", {FREE: "720e9-1e6x1000"}, "2h"),
     Case("FileSystemFilling", "somebody removes files", {FREE: "100e9+1e6x1000"}, "2h"),
     Case(
@@ -378,6 +396,7 @@ STORAGE = [
         [FULL],
         "The volume of data in research will be full in 2h 20m 0s",
     ),
+    Case("VolumeFilling", "somebody has written for ten minutes", volume("280e9-1e9x1000"), "10m"),
     Case("VolumeFilling", "it fills fast, and is half empty", volume("1000e9-1e9x1000"), "2h"),
     Case("VolumeFilling", "it is used, and hardly fills", volume("280e9-1e6x1000"), "2h"),
     Case(
@@ -388,6 +407,7 @@ STORAGE = [
         [FULL],
         "The volume of data in research is nearly full",
     ),
+    Case("VolumeNearlyFull", "for a moment", volume(constant(4e10)), "4m"),
     Case("VolumeNearlyFull", "6 % are free", volume(constant(6e10)), "6m"),
     Case(
         "ExportLagging",
@@ -397,6 +417,7 @@ STORAGE = [
         [{"file_system_id": "fs-1"}],
         "Files of fs-1 wait for their export to S3",
     ),
+    Case("ExportLagging", "for a moment", {OLDEST: constant(7200)}, "4m"),
     Case("ExportLagging", "the oldest waits for ten minutes", {OLDEST: constant(600)}, "6m"),
 ]
 
@@ -441,6 +462,7 @@ PLATFORM = [
         [{"node": "n1"}],
         "The kubelet's certificate on n1 ends in 5d 0h 0m 0s",
     ),
+    Case("CertificateEnding", "it may be being renewed", {VALID: constant(5 * 86_400)}, "59m"),
     Case("CertificateEnding", "thirty days are left", {VALID: constant(30 * 86_400)}, "61m"),
     Case("CertificateEnding", "it is being renewed", {VALID: "432000x60 31536000x2000"}, "61m"),
     Case(
@@ -451,6 +473,7 @@ PLATFORM = [
         [{"job": "neuron-monitor", "node": "n1", "instance": "10.0.1.5:8000"}],
         "neuron-monitor on n1 does not answer",
     ),
+    Case("ExporterDown", "it may be starting", {ANSWERS: "1x10 0x2000"}, "14m"),
     Case("ExporterDown", "it missed a few answers", {ANSWERS: "1x10 0x6 1x2000"}, "16m"),
     Case("ExporterDown", "somebody's own target", {'up{job="mine",instance="10.0.1.9:80"}': constant(0)}, "16m"),
     Case(
@@ -461,6 +484,7 @@ PLATFORM = [
         [{"remote_name": "amp"}],
         "Prometheus loses samples on the way to amp",
     ),
+    Case("RemoteWriteFailing", "for some minutes", {LOST: "0+600x200"}, "8m"),
     Case("RemoteWriteFailing", "some were, an hour ago", {LOST: "0+600x20 12000x2000"}, "80m"),
     Case(
         "RemoteWriteBehind",
@@ -470,6 +494,7 @@ PLATFORM = [
         [{"remote_name": "amp"}],
         "Prometheus is 10m 0s behind in writing to amp",
     ),
+    Case("RemoteWriteBehind", "it has just started", {NEWEST: "600+30x200", SENT: "0+30x200"}, "8m"),
     Case("RemoteWriteBehind", "one minute behind", {NEWEST: "60+30x200", SENT: "0+30x200"}, "15m"),
     Case(
         "RulesFailing",
@@ -479,6 +504,7 @@ PLATFORM = [
         [{"rule_group": "/etc/rules.yaml;trn-fleet"}],
         "Rules of /etc/rules.yaml;trn-fleet cannot be computed",
     ),
+    Case("RulesFailing", "for some minutes", {EVALUATIONS: "0+1x200"}, "8m"),
     Case("RulesFailing", "once", {EVALUATIONS: "0x9 1x2000"}, "25m"),
 ]
 

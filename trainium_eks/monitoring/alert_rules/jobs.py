@@ -84,7 +84,6 @@ def _trainings(settings: AlertSettings) -> list[Alert]:
             f"""
             time() - {began} > {60 * settings.first_step_minutes}
             unless on ({job}) trn:training:stepped_timestamp_seconds
-            and on ({job}) trn:training:step
             """,
             f"{JOB} has not made its first step",
             "It began {{ $value | humanizeDuration }} ago. It compiles, or waits for data or for another rank.",
