@@ -16,11 +16,12 @@ from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session, open_session
 from trainium_eks.local.changes import LocalError
+from trainium_eks.model import namespaces
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.monitoring import firing as answers
 from trainium_eks.monitoring.firing import Firing
 
-NAMESPACE = NamespaceOutput(name="monitoring", queues=(), service_account="", claim="")
+NAMESPACE = NamespaceOutput(name=namespaces.MONITORING, queues=(), service_account="", claim="")
 LABELS = "app.kubernetes.io/name=prometheus"
 """Of Prometheus' pods, by its operator."""
 PORT = 9090
