@@ -27,7 +27,9 @@ from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs
+from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.versions import CHARTS
+from trainium_eks.monitoring import alerts, recording, scraping
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "http://127.0.0.1:9"
@@ -433,6 +435,20 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
     assert definition is not None
     assert LABEL not in definition["metadata"]["labels"]
     until(lambda: _accepts(place.api, queue(real="yes")))
+
+
+def test_monitors_and_rules_are_held_to_placeholders_by_a_real_api_server(place: Place) -> None:
+    stack = {"name": "kube-prometheus-stack", "repositoryOpts": {"repo": NOBODY}, "version": "1.0.0"}
+    assert place.apply("kube-prometheus-stack", **stack).not_installed
+    groups = {"recording": recording.groups({"trn1.32xlarge": 21.5}), "alerts": alerts.groups(AlertSettings(), "dev")}
+    made = [(each.kind, each.name, each.spec()) for each in scraping.SCRAPES]
+    made += [("PrometheusRule", name, {"groups": each}) for name, each in groups.items()]
+    for kind, name, spec in made:
+        metadata = {"name": name, "namespace": place.namespace}
+        manifest = {"apiVersion": scraping.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+        place.api.apply(manifest)
+        with pytest.raises(ApiError, match="misspelt"):
+            place.api.apply({**manifest, "spec": {**spec, "misspelt": True}})
 
 
 def test_placeholders_go_with_their_release(place: Place) -> None:
