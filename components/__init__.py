@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .gpu_addons import GpuAddons, GpuAddonsArgs
     from .idle_guard import IdleGuard, IdleGuardArgs
     from .image_repository import ImageRepository, ImageRepositoryArgs
+    from .karpenter import Karpenter, KarpenterArgs
     from .log_shipping import LogShipping, LogShippingArgs
     from .lustre_volumes import LustreVolumes, LustreVolumesArgs
     from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
@@ -46,6 +47,8 @@ __all__ = [
     "IdleGuardArgs",
     "ImageRepository",
     "ImageRepositoryArgs",
+    "Karpenter",
+    "KarpenterArgs",
     "LogShipping",
     "LogShippingArgs",
     "LustreVolumes",

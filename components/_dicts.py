@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
     from trainium_eks.model.idle import IdleGuardConfig
     from trainium_eks.model.instances import Catalogue
+    from trainium_eks.model.karpenter import KarpenterConfig, KarpenterPoolConfig
     from trainium_eks.model.namespaces import NamespaceConfig
     from trainium_eks.model.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
     from trainium_eks.model.node_groups import NodeGroupConfig
@@ -260,6 +261,40 @@ class ImageRepositoryArgsDict(TypedDict):
     region: str
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     force_delete: NotRequired[bool]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class KarpenterPoolConfigDict(TypedDict):
+    """:class:`KarpenterPoolConfig` as a dictionary."""
+
+    name: str
+    instance_type: str
+    max_nodes: NotRequired[int]
+    zone_id: NotRequired[str | None]
+    capacity_reservation_ids: NotRequired[Sequence[str]]
+
+
+class KarpenterArgsDict(TypedDict):
+    """:class:`KarpenterArgs` as a dictionary."""
+
+    cpu_limit: NotRequired[int]
+    instance_types: NotRequired[Sequence[str]]
+    root_volume_gib: NotRequired[int]
+    consolidate_minutes: NotRequired[int]
+    expire_after_hours: NotRequired[int]
+    accelerator_pools: NotRequired[Sequence[KarpenterPoolConfig | KarpenterPoolConfigDict]]
+    accelerator_empty_minutes: NotRequired[int]
+    replicas: NotRequired[int]
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    cluster_security_group_id: str | pulumi.Output[str]
+    vpc_id: str | pulumi.Output[str]
+    subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    kubernetes_version: NotRequired[str]
+    node_selector: NotRequired[Mapping[str, str]]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    catalogue: NotRequired[Catalogue]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
@@ -668,10 +703,24 @@ class ClusterAutoscalerConfigDict(TypedDict):
     replicas: NotRequired[int]
 
 
+class KarpenterConfigDict(TypedDict):
+    """:class:`KarpenterConfig` as a dictionary."""
+
+    cpu_limit: NotRequired[int]
+    instance_types: NotRequired[Sequence[str]]
+    root_volume_gib: NotRequired[int]
+    consolidate_minutes: NotRequired[int]
+    expire_after_hours: NotRequired[int]
+    accelerator_pools: NotRequired[Sequence[KarpenterPoolConfig | KarpenterPoolConfigDict]]
+    accelerator_empty_minutes: NotRequired[int]
+    replicas: NotRequired[int]
+
+
 class AutoscalingConfigDict(TypedDict):
     """:class:`AutoscalingConfig` as a dictionary."""
 
     cluster_autoscaler: NotRequired[ClusterAutoscalerConfig | ClusterAutoscalerConfigDict | None]
+    karpenter: NotRequired[KarpenterConfig | KarpenterConfigDict | None]
 
 
 class MetricsConfigDict(TypedDict):

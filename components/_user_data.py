@@ -52,7 +52,13 @@ def is_large_lustre_client(instance: InstanceType) -> bool:
 
 
 def user_data(boot: Boot) -> str | None:
-    """The user data as EKS takes it, base64 of MIME parts; None when there is nothing to do.
+    """The user data as EKS takes it, base64 of :func:`user_data_text`; None when there is nothing to do."""
+    text = user_data_text(boot)
+    return None if text is None else base64.b64encode(text.encode()).decode()
+
+
+def user_data_text(boot: Boot) -> str | None:
+    """The user data as MIME parts, which Karpenter takes; None when there is nothing to do.
 
     EKS merges its own part (cluster, endpoint, CA) as long as the template names no image (EKS user guide, launch
     templates). Scripts run in cloud-init's last stage, which nodeadm-run.service waits for before it starts containerd
@@ -66,7 +72,7 @@ def user_data(boot: Boot) -> str | None:
     for content_type, content in parts:
         lines += [f"--{BOUNDARY}", f'Content-Type: {content_type}; charset="us-ascii"', "", content]
     lines += [f"--{BOUNDARY}--", ""]
-    return base64.b64encode("\n".join(lines).encode()).decode()
+    return "\n".join(lines)
 
 
 def _node_config(boot: Boot) -> str:

@@ -17,6 +17,7 @@ from . import _user_data as boot
 from ._args import Tags, Text, accept, text, waivers_of
 from ._cpu_nodes import autoscaling_group
 from ._dicts import AcceleratorNodeGroupArgsDict
+from ._efa_group import make_efa_group
 from ._node_role import make_node_role
 
 LONGEST_NAME = 49
@@ -145,39 +146,19 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         return made.role.arn
 
     def _make_efa_security_group(self) -> list[Text]:
-        """The groups of every interface: the cluster's, and one that lets EFA nodes reach themselves both ways.
-
-        EFA wants the outbound rule to name the group; a range is not enough (EC2 user guide, EFA security group). EKS'
-        own group has such a rule, those of imported or older clusters may not.
-        """
+        """The groups of every interface: the cluster's, and one for EFA."""
         groups: list[Text] = [self._args.cluster_security_group_id]
         if not self._interfaces:
             return groups
-        group = aws.ec2.SecurityGroup(
+        made = make_efa_group(
             f"{self._name}-efa",
             vpc_id=self._args.vpc_id,
-            description=f"EFA traffic among the nodes of {self._args.name}",
+            nodes=f"the nodes of {self._args.name}",
             tags=self._tags,
-            opts=self._child(),
+            parent=self,
         )
-        inbound = aws.vpc.SecurityGroupIngressRule(
-            f"{self._name}-efa-in",
-            security_group_id=group.id,
-            referenced_security_group_id=group.id,
-            ip_protocol="-1",
-            description="All traffic from the same node group, EFA included",
-            opts=self._child(),
-        )
-        outbound = aws.vpc.SecurityGroupEgressRule(
-            f"{self._name}-efa-out",
-            security_group_id=group.id,
-            referenced_security_group_id=group.id,
-            ip_protocol="-1",
-            description="All traffic to the same node group, EFA included",
-            opts=self._child(),
-        )
-        self._waits_for += [inbound, outbound]
-        return [*groups, group.id]
+        self._waits_for += made.rules
+        return [*groups, made.group.id]
 
     def _make_placement_group(self) -> Text | None:
         """Name of the cluster placement group that the nodes start in, or None.

@@ -7,11 +7,12 @@ from typing import Any
 import pulumi
 from pulumi.runtime import config as runtime_config
 
-from trainium_eks.model import autoscaling, bill, idle, node_templates, storage
+from trainium_eks.model import autoscaling, bill, idle, karpenter, node_templates, storage
 from trainium_eks.model import config as model
 from trainium_eks.model import queues as queue_model
 from trainium_eks.model.capacity import CapacityBlock, Reservation
 from trainium_eks.model.config import StackConfig
+from trainium_eks.model.karpenter import KarpenterConfig
 from trainium_eks.model.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.problems import Problem, config_path, refused
 from trainium_eks.model.shape import ShapeError, judged
@@ -28,6 +29,7 @@ from .fsx_lustre import FsxLustre, FsxLustreArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
 from .idle_guard import GuardedGroup, IdleGuard, IdleGuardArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
+from .karpenter import Karpenter, KarpenterArgs
 from .log_shipping import LogShipping, LogShippingArgs
 from .lustre_volumes import LustreVolumes, LustreVolumesArgs
 from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
@@ -218,7 +220,8 @@ class TrainingStack(pulumi.ComponentResource):
     def _make_device_addons(self) -> None:
         """Device plugins for the families in use; the EFA plugin is installed once, whatever the mix."""
         config = self._config
-        types = dict.fromkeys(group.instance_type for group in config.node_groups)
+        groups = (*config.node_groups, *karpenter.as_groups(config))
+        types = dict.fromkeys(group.instance_type for group in groups)
         neuron = tuple(each for each in types if self._catalogue.find(each).family == "neuron")
         gpu = tuple(each for each in types if self._catalogue.find(each).family == "nvidia")
         efa = self._types_with_efa()
@@ -253,8 +256,10 @@ class TrainingStack(pulumi.ComponentResource):
         return VolcanoStack(f"{self._name}-volcano", args, self._in_cluster())
 
     def _make_autoscaling(self) -> None:
-        """Cluster Autoscaler runs on the system nodes, which nobody removes."""
+        """Both run on the system nodes, which nobody removes."""
         config = self._config
+        if config.autoscaling.karpenter is not None:
+            self._make_karpenter(config.autoscaling.karpenter)
         if config.autoscaling.cluster_autoscaler is None:
             return
         args = extend(
@@ -270,6 +275,25 @@ class TrainingStack(pulumi.ComponentResource):
             tags=default_tags(config),
         )
         ClusterAutoscaler(f"{self._name}-autoscaler", judged(args), self._in_cluster())
+
+    def _make_karpenter(self, section: KarpenterConfig) -> None:
+        config, network = self._config, self._network
+        args = extend(
+            KarpenterArgs,
+            section,
+            region=config.region,
+            cluster_name=self._cluster.cluster_name,
+            cluster_security_group_id=self._cluster.cluster_security_group_id,
+            vpc_id=network.vpc_id,
+            subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
+            kms_key_arn=self._key.key_arn,
+            kubernetes_version=config.cluster.kubernetes_version,
+            node_selector={POOL_LABEL: "system"},
+            permissions_boundary=config.permissions_boundary,
+            catalogue=self._catalogue,
+            tags=default_tags(config),
+        )
+        Karpenter(f"{self._name}-karpenter", args, self._in_cluster())
 
     def _autoscaled_groups(self) -> tuple[AutoscaledGroup, ...]:
         """The CPU pool and the accelerator groups that the config names, as an empty one of each would be."""

@@ -43,6 +43,7 @@ SECTIONS = {
     "IdleGuardConfig": "idleGuard",
     "NeuronAddonsConfig": "neuronAddons",
     "GpuAddonsConfig": "gpuAddons",
+    "KarpenterConfig": "autoscaling.karpenter",
     "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",
     "MetricsConfig": "observability.metrics",
     "LogsConfig": "observability.logs",

@@ -17,6 +17,8 @@ from .components import IdleGuard as IdleGuard
 from .components import IdleGuardArgs as IdleGuardArgs
 from .components import ImageRepository as ImageRepository
 from .components import ImageRepositoryArgs as ImageRepositoryArgs
+from .components import Karpenter as Karpenter
+from .components import KarpenterArgs as KarpenterArgs
 from .components import LogShipping as LogShipping
 from .components import LogShippingArgs as LogShippingArgs
 from .components import LustreVolumes as LustreVolumes

@@ -149,6 +149,22 @@ def many_identities(program: Program) -> None:
 AUTOSCALER_TAGS = "k8s.io/cluster-autoscaler/enabled"
 
 
+def pool_type(pool: str, type_: str) -> Change:
+    return put(f"pool-{pool}", "spec.template.spec.requirements.0.values", [type_])
+
+
+def serves_the_system_nodes(program: Program) -> None:
+    """Cluster Autoscaler finds the CPU group `system`, too; its size is left alone."""
+    program["system"].options["ignore_changes"] = ("scalingConfig.desiredSize",)
+    tag = {"key": "served", "value": "trn-1", "propagateAtLaunch": False}
+    program.add(
+        "tag-system",
+        "aws:autoscaling/tag:Tag",
+        {"autoscalingGroupName": "eks-system-0123", "tag": tag},
+        property_dependencies={"autoscalingGroupName": (program["system"].urn,)},
+    )
+
+
 def scaling_policy(**change: Any) -> Change:
     """A change of the only statement of Cluster Autoscaler's policy."""
 
@@ -307,7 +323,7 @@ NODES = [
     ),
     fault("R18", "nodes cannot pull", "wanted", drop("AmazonEC2ContainerRegistryPullOnly")),
     fault("R18", "an inline policy", "inline", inline_policy("extra", "node", "s3:GetObject")),
-    fault("R18", "a policy of every action", "Action", inline_policy("extra", "team", "*"), "R73"),
+    fault("R18", "a policy of every action", "Action", inline_policy("extra", "team", "*"), "R73", "R79"),
     fault("R18", "a role from elsewhere", "unseen", put("system", "nodeRoleArn", "arn:elsewhere")),
     fault("R18", "the CNI has no policy", "AmazonEKS_CNI_Policy", drop("cni-policy")),
     fault("R19", "no repair", "nodeRepairConfig", put("system", "nodeRepairConfig", DROP)),
@@ -331,6 +347,7 @@ NODES = [
         "ignoreChanges",
         both(option("base", ignore_changes=()), values("cluster-autoscaler", "autoDiscovery.tags", [AUTOSCALER_TAGS])),
         "R80",
+        "R81",
     ),
     fault("R22", "no taint", "taints", put("base", "taints", [])),
     fault("R22", "another effect", "NO_SCHEDULE", put("base", "taints.0.effect", "PREFER_NO_SCHEDULE")),
@@ -1005,6 +1022,30 @@ AUTOSCALING = [
         "jobs of Volcano would be moved",
         values("cluster-autoscaler", "extraArgs", {"skip-nodes-with-custom-controller-pods": "false"}),
     ),
+    fault("R81", "a type that a group has", "trn1.32xlarge", pool_type("trn1n", "trn1.32xlarge")),
+    fault("R81", "two for CPU pods", "Cluster Autoscaler serves system", serves_the_system_nodes),
+    fault("R82", "no limit", "spec.limits", put("pool-small", "spec.limits", DROP)),
+    fault("R82", "no taint", "lacks aws.amazon.com/neuron", put("pool-trn1n", "spec.template.spec.taints", DROP)),
+    fault(
+        "R82",
+        "ends nodes in use",
+        "WhenEmpty",
+        put("pool-trn1n", "spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized"),
+    ),
+    fault("R82", "old nodes go", "expireAfter", put("pool-trn1n", "spec.template.spec.expireAfter", "720h")),
+    fault("R82", "a class of others", "nodeClassRef", put("pool-trn1n", "spec.template.spec.nodeClassRef.name", "x")),
+    fault(
+        "R82", "metadata for pods", "HopLimit", put("class-trn1n", "spec.metadataOptions.httpPutResponseHopLimit", 2)
+    ),
+    fault(
+        "R82", "metadata by no token", "httpTokens", put("class-trn1n", "spec.metadataOptions.httpTokens", "optional")
+    ),
+    fault("R82", "open disks", "encrypted", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.encrypted", False)),
+    fault("R82", "AWS' key", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)),
+    fault("R82", "the image's own disks", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings", DROP)),
+    fault("R82", "any image", "latest", put("class-trn1n", "spec.amiSelectorTerms", [{"alias": "al2023@latest"}])),
+    fault("R82", "a public address", "associatePublicIP", put("class-trn1n", "spec.associatePublicIPAddress", DROP)),
+    fault("R82", "deaf to interruptions", "interruptionQueue", values("karpenter", "settings", {})),
 ]
 
 PROMETHEUS = "kube-prometheus-stack"

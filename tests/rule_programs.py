@@ -730,6 +730,36 @@ def _autoscaling(program: Program, amounts: dict[str, Any]) -> None:
     program.add("autoscaler-policy", "aws:iam/rolePolicy:RolePolicy", {"role": "autoscaler", "policy": policy(scaling)})
     identity = {"namespace": "cluster-autoscaler", "serviceAccount": "cluster-autoscaler", "roleArn": "arn:autoscaler"}
     program.add("autoscaler-identity", "aws:eks/podIdentityAssociation:PodIdentityAssociation", identity)
+    _karpenter(program, amounts)
+
+
+def _karpenter(program: Program, amounts: dict[str, Any]) -> None:
+    """Karpenter that starts CPU nodes, and trn1n nodes, of which there is no group."""
+    values = {"settings": {"interruptionQueue": "interruptions"}, "controller": {"resources": amounts}}
+    release(program, "oci://public.ecr.aws/karpenter/karpenter", "karpenter", values, "1.14.1")
+    disk = {"deviceName": "/dev/xvda", "ebs": {"encrypted": True, "kmsKeyID": "arn:key", "volumeSize": "100Gi"}}
+    node_class = {
+        "amiSelectorTerms": [{"alias": "al2023@v20260818"}],
+        "associatePublicIPAddress": False,
+        "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
+        "blockDeviceMappings": [disk],
+    }
+    taints = [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}]
+    for name, type_, cpus, own in (
+        ("small", "m6i.xlarge", 8, {}),
+        ("trn1n", "trn1n.32xlarge", 128, {"taints": taints}),
+    ):
+        metadata = {"metadata": {"name": name}}
+        kind = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+        program.add(f"class-{name}", kind, {**metadata, "spec": json.loads(json.dumps(node_class))})
+        requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [type_]}
+        spec = {"nodeClassRef": {"name": name}, "requirements": [requirement], "expireAfter": "Never", **own}
+        pool = {
+            "template": {"spec": spec},
+            "limits": {"cpu": str(cpus)},
+            "disruption": {"consolidationPolicy": "WhenEmpty"},
+        }
+        program.add(f"pool-{name}", "kubernetes:karpenter.sh/v1:NodePool", {**metadata, "spec": pool})
 
 
 def _observability(program: Program) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from components import GpuAddonsArgs as GpuAddonsArgs
     from components import ImageRepository as ImageRepository
     from components import ImageRepositoryArgs as ImageRepositoryArgs
+    from components import Karpenter as Karpenter
+    from components import KarpenterArgs as KarpenterArgs
     from components import LustreVolumes as LustreVolumes
     from components import LustreVolumesArgs as LustreVolumesArgs
     from components import Network as Network

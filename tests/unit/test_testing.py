@@ -75,7 +75,7 @@ def test_mocks_answer_as_the_simulation_does(mocked: Callable[..., None]) -> Non
         provider = aws.Provider("p", region="eu-north-1")
         vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=pulumi.ResourceOptions(provider=provider))
         key = aws.kms.Key("k")
-        queue = aws.sqs.Queue("q", name="jobs")
+        queue = aws.sns.Topic("q", name="jobs")
         account = aws.get_caller_identity().account_id
 
         def look(found: list[Any]) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from trainium_eks.model import formats, queues, versions
+from trainium_eks.model import formats, karpenter, queues, versions
 from trainium_eks.model.capacity import CapacityBlock
 from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.karpenter import KarpenterConfig
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join, nearest
 from trainium_eks.model.shape import Flag, Shape, Whole
@@ -53,6 +54,8 @@ class AutoscalingConfig(Shape):
 
     cluster_autoscaler: ClusterAutoscalerConfig | None = None
     """Cluster Autoscaler; null for none, ``{}`` for the CPU pool alone."""
+    karpenter: KarpenterConfig | None = None
+    """Karpenter; null for none, ``{}`` for CPU nodes alone."""
 
 
 def served_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
@@ -89,11 +92,12 @@ def version_problems(path: str, kubernetes_version: str) -> list[Problem]:
 
 def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
     """What is wrong with the section, and between it and what it scales. Paths start at the stack's root."""
+    found = karpenter.problems(config, catalogue)
     autoscaler = config.autoscaling.cluster_autoscaler
     if autoscaler is None:
-        return []
+        return found
     path = "autoscaling.cluster_autoscaler"
-    found = [problem.under(path) for problem in autoscaler_problems(autoscaler)]
+    found += [problem.under(path) for problem in autoscaler_problems(autoscaler)]
     found += _unknown_groups(config, f"{path}.accelerator_groups", autoscaler)
     found += version_problems("cluster.kubernetes_version", config.cluster.kubernetes_version)
     found += _cpu_pool_problems(config)

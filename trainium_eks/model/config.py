@@ -21,6 +21,7 @@ from trainium_eks.model import (
     formats,
     idle,
     instance_overrides,
+    karpenter,
     namespaces,
     network,
     node_groups,
@@ -237,18 +238,23 @@ def group_zone(config: StackConfig, group: NodeGroupConfig) -> str:
 
 def rests_at_zero(config: StackConfig) -> bool:
     """Whether some group may have no node, so that an autoscaler must see pods before there is a place for them."""
-    return any(group.min_size == 0 for group in config.node_groups)
+    return any(group.min_size == 0 for group in _every_group(config))
+
+
+def _every_group(config: StackConfig) -> tuple[NodeGroupConfig, ...]:
+    """The node groups, and Karpenter's accelerator pools, which rest at zero."""
+    return (*config.node_groups, *karpenter.as_groups(config))
 
 
 def pool(config: StackConfig) -> dict[str, int]:
     """Devices and EFA interfaces of all groups at their largest."""
-    return queues.pool(config.node_groups, _catalogue_or_default(config))
+    return queues.pool(_every_group(config), _catalogue_or_default(config))
 
 
 def room(config: StackConfig) -> dict[str, str]:
     """CPU, memory and pods of all nodes that are for jobs, when every group is at its largest."""
     cpu_nodes = config.cluster.cpu_nodes
-    sizes = [(group.instance_type, group.max_size) for group in config.node_groups]
+    sizes = [(group.instance_type, group.max_size) for group in _every_group(config)]
     return quotas.room([*sizes, (cpu_nodes.instance_type, cpu_nodes.max_size)], _catalogue_or_default(config))
 
 
@@ -456,6 +462,7 @@ def _zone_problems(config: StackConfig) -> list[Problem]:
         *cross.group_zone_problems(config, types, zones),
         *cross.cpu_type_problems(config, types, zones),
         *cross.file_system_zone_problems(config, zones),
+        *karpenter.zone_problems(config, zones),
     ]
 
 

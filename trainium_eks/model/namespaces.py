@@ -15,6 +15,7 @@ LUSTRE_SETUP = "lustre-setup"
 NEURON_MONITOR = "neuron-monitor"
 DCGM_EXPORTER = "dcgm-exporter"
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
+KARPENTER = "karpenter"
 TRAINING_OPERATOR = "kubeflow"
 TRAINER = "kubeflow-system"
 MONITORING = "monitoring"
@@ -27,6 +28,7 @@ STACK = (
     NEURON_MONITOR,
     DCGM_EXPORTER,
     CLUSTER_AUTOSCALER,
+    KARPENTER,
     TRAINING_OPERATOR,
     TRAINER,
     MONITORING,

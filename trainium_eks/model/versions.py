@@ -127,6 +127,9 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         # plugin exists too; 0.19 is the line that EKS' guide describes (MOFED must be off).
         "aws-efa-k8s-device-plugin": Chart("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
         "nvidia-device-plugin": Chart("https://nvidia.github.io/k8s-device-plugin", "nvidia-device-plugin", "0.19.3"),
+        # Read at its tag: for Kubernetes 1.36 Karpenter must be 1.13 or newer (its compatibility matrix).
+        "karpenter": Chart("", "oci://public.ecr.aws/karpenter/karpenter", "1.14.1"),
+        "karpenter-crd": Chart("", "oci://public.ecr.aws/karpenter/karpenter-crd", "1.14.1"),
         # From its release page. Earlier lines must be upgraded to 2.3 before any later one.
         "kubeflow-trainer": Chart("", "oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.3.0"),
         # Read in the repository's index of August 2026; its templates and values in the source tree of 9.51.

@@ -104,6 +104,16 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "no group grows or shrinks by itself: check its log for AccessDenied; trn scale works meanwhile",
             ),
         ),
+        "karpenter": (
+            Workload(
+                "Deployment",
+                namespaces.KARPENTER,
+                "karpenter",
+                "none",
+                "no node starts for pods that wait: check its log for UnauthorizedOperation, and the NodePools",
+            ),
+        ),
+        "karpenter-crd": (),
         "volcano": (
             Workload(
                 "Deployment",

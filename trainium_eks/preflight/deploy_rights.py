@@ -102,6 +102,7 @@ _EKS = "arn:{partition}:eks:{region}:{account}"
 _CLUSTER = "{prefix}-cluster-eks-0a1b2c3"
 _AUTO_SCALING = "arn:{partition}:autoscaling:{region}:{account}"
 _GROUP = "{prefix}-cluster-cpu-nodes-0a1b2c3"
+_QUEUE = "arn:{partition}:sqs:{region}:{account}:{prefix}-karpenter-interruptions-0a1b2c3"
 _SERVICE_ROLE = "arn:{partition}:iam::{account}:role/aws-service-role"
 
 _TAGS = asks("*", "ec2:CreateTags", "ec2:DeleteTags")
@@ -142,6 +143,15 @@ NEEDS: Mapping[str, tuple[Request, ...]] = {
         "aps:DescribeLoggingConfiguration", "aps:UpdateWorkspaceAlias", "aps:DeleteWorkspace", "aps:TagResource",
         "aps:UntagResource", "aps:ListTagsForResource",
     ) + encrypts(),
+    "aws:cloudwatch/eventRule:EventRule": asks(
+        "arn:{partition}:events:{region}:{account}:rule/{prefix}-karpenter-spot-0a1b2c3",
+        "events:PutRule", "events:DescribeRule", "events:DeleteRule", "events:TagResource", "events:UntagResource",
+        "events:ListTagsForResource",
+    ),
+    "aws:cloudwatch/eventTarget:EventTarget": asks(
+        "arn:{partition}:events:{region}:{account}:rule/{prefix}-karpenter-spot-0a1b2c3",
+        "events:PutTargets", "events:ListTargetsByRule", "events:RemoveTargets",
+    ),
     "aws:cloudwatch/logGroup:LogGroup": asks(
         "arn:{partition}:logs:{region}:{account}:log-group:/aws/eks/" + _CLUSTER + "/cluster",
         "logs:CreateLogGroup", "logs:PutRetentionPolicy", "logs:AssociateKmsKey", "logs:DisassociateKmsKey",
@@ -265,6 +275,12 @@ NEEDS: Mapping[str, tuple[Request, ...]] = {
         "grafana:DeleteWorkspace", "grafana:ListTagsForResource", "grafana:TagResource", "grafana:UntagResource",
         "sso:CreateManagedApplicationInstance", "sso:DescribeRegisteredRegions", "sso:GetManagedApplicationInstance",
     ) + passes("grafana.amazonaws.com"),
+    "aws:iam/instanceProfile:InstanceProfile": asks(
+        "arn:{partition}:iam::{account}:instance-profile/{prefix}-karpenter-node-0a1b2c3",
+        "iam:CreateInstanceProfile", "iam:GetInstanceProfile", "iam:AddRoleToInstanceProfile",
+        "iam:RemoveRoleFromInstanceProfile", "iam:DeleteInstanceProfile", "iam:TagInstanceProfile",
+        "iam:UntagInstanceProfile",
+    ) + passes("ec2.amazonaws.com"),
     "aws:iam/role:Role": asks(
         ROLE, "iam:CreateRole", "iam:PutRolePermissionsBoundary", iam__PermissionsBoundary=BOUNDARY
     ) + asks(
@@ -321,6 +337,12 @@ NEEDS: Mapping[str, tuple[Request, ...]] = {
         BUCKET, "s3:GetEncryptionConfiguration", "s3:PutEncryptionConfiguration"
     ),
     "aws:s3/bucketVersioning:BucketVersioning": asks(BUCKET, "s3:GetBucketVersioning", "s3:PutBucketVersioning"),
+    "aws:sqs/queue:Queue": asks(
+        _QUEUE,
+        "sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:SetQueueAttributes", "sqs:GetQueueUrl", "sqs:DeleteQueue",
+        "sqs:ListQueueTags", "sqs:TagQueue", "sqs:UntagQueue",
+    ),
+    "aws:sqs/queuePolicy:QueuePolicy": asks(_QUEUE, "sqs:GetQueueAttributes", "sqs:SetQueueAttributes"),
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": asks(
         "*", "ec2:AuthorizeSecurityGroupEgress", "ec2:RevokeSecurityGroupEgress"
     ) + _RULES,

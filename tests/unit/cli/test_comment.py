@@ -140,7 +140,7 @@ def test_both_plans_are_kept_for_whoever_posts(trn: Run, project: Project, tmp_p
     project.git("init", "-q")
     project.commit()
     program = (project.path / "__main__.py").read_text()
-    project.write("__main__.py", program.replace("store = Store", 'aws.sqs.Queue("q")\nstore = Store'))
+    project.write("__main__.py", program.replace("store = Store", 'aws.sns.Topic("q")\nstore = Store'))
     kept = tmp_path / "kept"
     written = tmp_path / "comment.md"
     done = trn("comment", "--directory", project.path, "--against", "HEAD", "--save", kept, "--output", written)

@@ -12,7 +12,7 @@ import pulumi_aws as aws
 
 account = aws.get_caller_identity().account_id
 network = pulumi.StackReference("acme/network/prod")
-queue = aws.sqs.Queue("jobs", tags={"account": account})
+queue = aws.sns.Topic("jobs", tags={"account": account})
 aws.ec2.Subnet("s", vpc_id=network.get_output("vpcId"), cidr_block="10.0.0.0/18")
 pulumi.export("queue", queue.url)
 """
@@ -33,13 +33,13 @@ def planned(trn: Run, project: Project, *arguments: str) -> Any:
 
 def test_placeholders_and_unknown_types_are_named(trn: Run, foreign: Project) -> None:
     plan = planned(trn, foreign)
-    assert plan["unjudged"] == ["aws:sqs/queue:Queue"]
+    assert plan["unjudged"] == ["aws:sns/topic:Topic"]
     assert plan["placeholders"] == [
         "aws:index/getCallerIdentity:getCallerIdentity",
         "stack acme/network/prod: its outputs are unknown",
     ]
     shown = trn("plan", "-C", str(foreign.path), "--no-color").stdout
-    assert "Unknown types, shown without price, time and rules: aws:sqs/queue:Queue." in shown
+    assert "Unknown types, shown without price, time and rules: aws:sns/topic:Topic." in shown
     assert "stack acme/network/prod: its outputs are unknown" in shown
     assert "site-packages" not in shown
 

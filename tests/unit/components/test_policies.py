@@ -17,7 +17,12 @@ from components.encryption_key import policy as key_policy
 from components.network import _flow_log_policy
 from components.training_namespace import data_policy
 from trainium_eks.model import addon_policies
-from trainium_eks.model.autoscaling_policies import cluster_autoscaler_statements
+from trainium_eks.model.autoscaling_policies import (
+    KarpenterNodes,
+    cluster_autoscaler_statements,
+    interruption_statements,
+    karpenter_statements,
+)
 
 ACCOUNT, OTHERS = "123456789012", "999999999999"
 REGION = "us-west-2"
@@ -175,6 +180,90 @@ AUTOSCALER_TABLE: Table = [
     *each(False, ("autoscaling:UpdateAutoScalingGroup", "autoscaling:DeleteTags"), f"{GROUPS}/eks-cpu-1", **OWN_GROUP),
 ]
 
+EC2 = f"arn:aws:ec2:{REGION}"
+OWN = f"{EC2}:{ACCOUNT}"
+TEMPLATE, INSTANCE, VOLUME = f"{OWN}:launch-template/x", f"{OWN}:instance/x", f"{OWN}:volume/x"
+NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/trn-node"
+QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:trn-interruptions"
+RULE = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/trn-spot"
+KARPENTER = KarpenterNodes("trn", REGION, NODE_ROLE, QUEUE, ["subnet-1"], ["sg-1"], ["cr-1"])
+ASKED = {
+    "aws__RequestTag___kubernetes.io___cluster___trn": "owned",
+    "aws__RequestTag___eks__eks-cluster-name": "trn",
+    "aws__RequestTag___karpenter.sh___nodepool": "cpu",
+}
+OWNED = {
+    "aws__ResourceTag___kubernetes.io___cluster___trn": "owned",
+    "aws__ResourceTag___karpenter.sh___nodepool": "cpu",
+}
+STARTS = ("ec2:RunInstances", "ec2:CreateFleet")
+ENDS = ("ec2:TerminateInstances", "ec2:DeleteLaunchTemplate")
+MADE = ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
+
+
+def _without(context: Mapping[str, str], key: str) -> dict[str, str]:
+    return {name: value for name, value in context.items() if name != key}
+
+
+KARPENTER_TABLE: Table = [
+    *each(True, STARTS, f"{EC2}::image/ami-1"),
+    *each(True, STARTS, f"{EC2}::snapshot/snap-1"),
+    *each(True, STARTS, f"{EC2}:{ACCOUNT}:subnet/subnet-1"),
+    *each(True, STARTS, f"{EC2}:{ACCOUNT}:security-group/sg-1"),
+    *each(True, STARTS, f"{EC2}:{ACCOUNT}:capacity-reservation/cr-1"),
+    *each(False, STARTS, f"{EC2}:{ACCOUNT}:subnet/subnet-2"),
+    *each(True, STARTS, TEMPLATE, **OWNED),
+    *(row for key in OWNED for row in each(False, STARTS, TEMPLATE, **_without(OWNED, key))),
+    *(row for kind in MADE
+      for row in each(True, (*STARTS, "ec2:CreateLaunchTemplate"), f"{OWN}:{kind}/x", **ASKED)),
+    *(row for key in ASKED for row in each(False, STARTS, INSTANCE, **_without(ASKED, key))),
+    *(row for key in ASKED
+      for row in each(False, ("ec2:CreateLaunchTemplate",), TEMPLATE, **_without(ASKED, key))),
+    *(row for kind in MADE for action in ("RunInstances", "CreateFleet", "CreateLaunchTemplate")
+      for row in each(True, ("ec2:CreateTags",), f"{OWN}:{kind}/x", **ASKED, ec2__CreateAction=action)),
+    *each(False, ("ec2:CreateTags",), INSTANCE, **ASKED, ec2__CreateAction="CreateVolume"),
+    *each(False, ("ec2:CreateTags",), VOLUME, **ASKED),
+    *(row for key in ASKED for row in each(
+        False, ("ec2:CreateTags",), VOLUME, **_without(ASKED, key), ec2__CreateAction="RunInstances")),
+    *(row for key in ("Name", "karpenter.sh/nodeclaim", "eks:eks-cluster-name")
+      for row in each(True, ("ec2:CreateTags",), INSTANCE, **OWNED, aws__TagKeys=key)),
+    *each(False, ("ec2:CreateTags",), INSTANCE, **OWNED, aws__TagKeys="Owner"),
+    *(row for key in OWNED for row in each(
+        False, ("ec2:CreateTags",), INSTANCE, **_without(OWNED, key), aws__TagKeys="Name")),
+    *(row for kind in ("instance", "launch-template") for row in each(True, ENDS, f"{OWN}:{kind}/x", **OWNED)),
+    *(row for key in OWNED for row in each(False, ENDS, INSTANCE, **_without(OWNED, key))),
+    *each(False, ENDS, VOLUME, **OWNED),
+    *each(True, ("iam:PassRole",), NODE_ROLE, iam__PassedToService="ec2.amazonaws.com"),
+    *each(False, ("iam:PassRole",), NODE_ROLE, iam__PassedToService="lambda.amazonaws.com"),
+    *each(False, ("iam:PassRole",), f"{NODE_ROLE}-of-others", iam__PassedToService="ec2.amazonaws.com"),
+    *each(True, ("sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"), QUEUE),
+    *each(False, ("sqs:ReceiveMessage",), f"{QUEUE}-of-others"),
+    *each(True, ("eks:DescribeCluster",), f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/trn"),
+    *each(False, ("eks:DescribeCluster",), f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/another"),
+    *(row for what in ("CapacityReservations", "Images", "Instances", "InstanceStatus", "InstanceTypeOfferings",
+                       "InstanceTypes", "LaunchTemplates", "PlacementGroups", "SecurityGroups", "SpotPriceHistory",
+                       "Subnets")
+      for row in (*each(True, (f"ec2:Describe{what}",), "*", aws__RequestedRegion=REGION),
+                  *each(False, (f"ec2:Describe{what}",), "*", aws__RequestedRegion="eu-west-1"))),
+    *each(True, ("ssm:GetParameter",), f"arn:aws:ssm:{REGION}::parameter/aws/service/eks/x"),
+    *each(False, ("ssm:GetParameter",), f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/secret"),
+    *each(True, ("iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"), "*"),
+    *each(False, ("iam:CreateInstanceProfile", "iam:AddRoleToInstanceProfile"), "*"),
+]  # fmt: skip
+
+SENT = {"aws__SourceArn": RULE, "aws__SecureTransport": "true"}
+QUEUE_TABLE: Table = [
+    *each(True, ("sqs:SendMessage",), QUEUE, "events.amazonaws.com", **SENT),
+    *each(
+        False, ("sqs:SendMessage",), QUEUE, "events.amazonaws.com", **{**SENT, "aws__SourceArn": f"{RULE}-of-others"}
+    ),
+    *each(False, ("sqs:SendMessage",), QUEUE, "events.amazonaws.com", **{**SENT, "aws__SecureTransport": "false"}),
+    *each(False, ("sqs:SendMessage",), QUEUE, "lambda.amazonaws.com", **SENT),
+    *each(False, ("sqs:SendMessage",), QUEUE, SOMEONE, **{**SENT, "aws__SecureTransport": "false"}),
+    *each(False, ("sqs:ReceiveMessage",), QUEUE, "events.amazonaws.com", **SENT),
+    *each(False, ("sqs:SendMessage",), f"{QUEUE}-of-others", "events.amazonaws.com", **SENT),
+]
+
 POLICIES: Mapping[str, tuple[str, Table]] = {
     "key": (key_policy(KEY, REGION), KEY_TABLE),
     "bucket": (_tls_only(BUCKET), BUCKET_TABLE),
@@ -187,6 +276,8 @@ POLICIES: Mapping[str, tuple[str, Table]] = {
     "file systems on demand": (_iam.policy(addon_policies.fsx_on_demand_statements(KEY, REGION)), ON_DEMAND_TABLE),
     "a team's data": (data_policy(REGION, [(BUCKET, "runs/team")], KEY), DATA_TABLE),
     "cluster autoscaler": (_iam.policy(cluster_autoscaler_statements("trn", REGION)), AUTOSCALER_TABLE),
+    "karpenter": (_iam.policy(karpenter_statements(KARPENTER)), KARPENTER_TABLE),
+    "interruptions": (_iam.policy(interruption_statements(QUEUE, [RULE])), QUEUE_TABLE),
     "flow logs": (_flow_log_policy(LOG_GROUP), LOG_TABLE),
 }  # fmt: skip
 

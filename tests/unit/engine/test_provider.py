@@ -105,8 +105,8 @@ def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
 
 
 def test_a_type_without_answers_is_refused(clouds: Clouds) -> None:
-    ((_, reason),) = clouds.provider().check("aws:sqs/queue:Queue", {"name": "x"})
-    assert "aws:sqs/queue:Queue" in reason
+    ((_, reason),) = clouds.provider().check("aws:sns/topic:Topic", {"name": "x"})
+    assert "aws:sns/topic:Topic" in reason
 
 
 # --- diff ---------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from golden import ENVIRONMENTS, FOLDER, ROOT
 from iam_evaluation import Request, allowed, managed, matching
 
 from trainium_eks.graph.graph import Graph
+from trainium_eks.model.autoscaling_policies import KarpenterNodes, karpenter_statements
 
 PLACEHOLDERS = {"STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": STATE_KEY, "DATA_BUCKET": DATA_BUCKET}
 MOST_CHARACTERS = 6144
@@ -60,7 +61,16 @@ def planned() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield types.rpartition("$")[2], name, held.get("replaces", {})
 
 
-TYPES = sorted({type_ for type_, _, _ in planned() if type_.startswith("aws:")})
+OPTIONAL = {
+    "aws:cloudwatch/eventRule:EventRule",
+    "aws:cloudwatch/eventTarget:EventTarget",
+    "aws:iam/instanceProfile:InstanceProfile",
+    "aws:sqs/queue:Queue",
+    "aws:sqs/queuePolicy:QueuePolicy",
+}
+"""Types of what no environment has: Karpenter."""
+
+TYPES = sorted({type_ for type_, _, _ in planned() if type_.startswith("aws:")} | OPTIONAL)
 ATTACHED = sorted(
     {inputs["policyArn"] for type_, _, inputs in planned() if type_.startswith("aws:iam/rolePolicyAttachment:")}
 )
@@ -208,6 +218,9 @@ BEYOND: dict[str, tuple[Request, ...]] = {
     "identities": asks(OTHER_ROLE, "iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole", "sts:AssumeRole")
     + asks(BOUNDARY, "iam:CreatePolicyVersion") + asks(f"arn:aws:iam::{ACCOUNT}:user/x", "iam:CreateAccessKey"),
     "machines": asks("*", "ec2:RunInstances", "ec2:ModifyInstanceAttribute", "ssm:SendCommand", "ssm:StartSession"),
+    "machines that are not Karpenter's": asks(
+        f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/i-1", "ec2:RunInstances", "ec2:TerminateInstances"
+    ),
     "clusters": asks(f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/trn-x", "eks:CreateAccessEntry", "eks:DeleteCluster"),
     "the state": asks(f"arn:aws:s3:::{STATE_BUCKET}/.pulumi/x", "s3:GetObject", "s3:PutObject")
     + asks(STATE_KEY, "kms:Decrypt"),
@@ -268,6 +281,20 @@ def test_the_boundary_leaves_what_the_components_own_policies_give(graph: Graph)
     for policy in policies:
         requests = list(granted(json.loads(str(policy.inputs["policy"]))))
         assert [each for each in requests if not allowed(each, [EVERYTHING], BOUNDS)] == []
+
+
+def test_the_boundary_leaves_what_karpenter_needs() -> None:
+    nodes = KarpenterNodes(
+        cluster_name="trn-dev-cluster-eks-0a1b2c3",
+        region="us-west-2",
+        node_role_arn=f"arn:aws:iam::{ACCOUNT}:role/trn-dev-karpenter-node-0a1b2c3",
+        queue_arn=f"arn:aws:sqs:us-west-2:{ACCOUNT}:trn-dev-karpenter-interruptions-0a1b2c3",
+        subnet_ids=["subnet-1"],
+        security_group_ids=["sg-1"],
+        capacity_reservation_ids=["cr-1"],
+    )
+    requests = list(granted({"Statement": karpenter_statements(nodes)}))
+    assert [each for each in requests if not allowed(each, [EVERYTHING], BOUNDS)] == []
 
 
 TAKEN_BY = {

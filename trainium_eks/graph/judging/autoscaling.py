@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging.rules._autoscaled import served_groups
+from trainium_eks.graph.judging.rules._autoscaled import node_pools, served_groups
 from trainium_eks.graph.judging.rules._facts import NodeGroup
+from trainium_eks.graph.judging.rules._objects import object_name
 from trainium_eks.graph.judging.rules._read import at, mapping, number, text
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model.node_groups import POOL_LABEL
@@ -86,6 +87,16 @@ def _pools(view: View) -> Iterator[Scaled]:
             maximum=_size(group, "maxSize"),
             instance_type=group.type_name,
             family=group.instance.family if group.instance else "cpu",
+        )
+    for pool in node_pools(view):
+        families = [view.catalogue[name].family for name in pool.types if name in view.catalogue]
+        yield Scaled(
+            pool=object_name(pool.resource),
+            by="Karpenter",
+            minimum=0,
+            maximum=pool.maximum,
+            instance_type=", ".join(pool.types) or "any type",
+            family=next((family for family in families if family != "cpu"), "cpu"),
         )
 
 

@@ -1,4 +1,4 @@
-"""CloudWatch: log groups."""
+"""CloudWatch: log groups; EventBridge rules, which have its API."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,14 @@ from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import Answer, Call
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
     ONE_CALL,
     REGION,
     BilledElsewhere,
     Holds,
+    RefusesDeletion,
     ResourceType,
     Shown,
     Worth,
@@ -40,4 +44,45 @@ LOG_GROUP = ResourceType(
     local="simulated",
 )
 
-TYPES = (LOG_GROUP,)
+
+def _event_rule(call: Call) -> Answer:
+    name = call.name()
+    return name, {"name": name, "arn": call.arn("events", f"rule/{name}")}
+
+
+def _event_target(call: Call) -> Answer:
+    target = call.text("targetId") or call.sim("target")
+    return f"{call.text('rule')}-{target}", {"targetId": target}
+
+
+EVENT_TARGET = ResourceType(
+    token="aws:cloudwatch/eventTarget:EventTarget",
+    simulated=_event_target,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "rule", "eventBusName", "targetId"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+EVENT_RULE = ResourceType(
+    token="aws:cloudwatch/eventRule:EventRule",
+    simulated=_event_rule,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name", "namePrefix", "eventBusName"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=RefusesDeletion(
+        "ValidationException: Rule can't be deleted since it has targets.", for_=(EVENT_TARGET.token,)
+    ),
+    local="simulated",
+)
+
+TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET)

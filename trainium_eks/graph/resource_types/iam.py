@@ -28,6 +28,12 @@ def _policy(call: Call) -> Answer:
     return arn, {"name": name, "arn": arn, "policyId": f"ANPASIM{call.digest.upper()}", "attachmentCount": 0}
 
 
+def _instance_profile(call: Call) -> Answer:
+    name, path = call.name(), call.inputs.get("path") or "/"
+    arn = call.arn("iam", f"instance-profile{path}{name}", region="")
+    return name, {"name": name, "arn": arn, "uniqueId": f"AIPASIM{call.digest.upper()}", "createDate": TIME}
+
+
 def _role_policy(call: Call) -> Answer:
     name = call.name()
     return f"{call.text('role')}:{name}", {"name": name}
@@ -93,4 +99,18 @@ ROLE_POLICY_ATTACHMENT = ResourceType(
     local="simulated",
 )
 
-TYPES = (ROLE, POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT)
+INSTANCE_PROFILE = ResourceType(
+    token="aws:iam/instanceProfile:InstanceProfile",
+    simulated=_instance_profile,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=("name", "namePrefix", "path"),
+    seconds=2,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+TYPES = (ROLE, POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT, INSTANCE_PROFILE)

@@ -203,6 +203,13 @@ def _setting(kind: str, *replaced_by: str, namespaced: bool) -> ResourceType:
     )
 
 
+def cluster_wide_kind(
+    kind: str, *, price: Priced | BilledElsewhere | Free, shown: Shown | None, holds: Holds | None
+) -> ResourceType:
+    """A kind of a chart's, outside namespaces, that its API server changes in place."""
+    return _row(kind, namespaced=False, replaced_by=(), price=price, shown=shown, holds=holds, seconds=ONE_CALL)
+
+
 def _workload(kind: str, *replaced_by: str, seconds: float) -> ResourceType:
     """A kind that runs pods."""
     return _row(

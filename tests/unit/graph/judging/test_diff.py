@@ -319,7 +319,7 @@ def test_a_cluster_that_stays_in_its_vpc_is_not_refused(name: str, inputs: dict[
 def test_a_type_of_which_nothing_is_known_may_be_replaced() -> None:
     def queue(delay: int) -> Graph:
         build = Builder()
-        build.add("aws:sqs/queue:Queue", "jobs", delaySeconds=delay)
+        build.add("aws:sns/topic:Topic", "jobs", delaySeconds=delay)
         return build.graph()
 
     [change] = _compare(queue(1), before=queue(2)).items

@@ -190,9 +190,9 @@ def test_a_failure_elsewhere_does_not_wait_for_a_transform(record: Record) -> No
 
     def program() -> None:
         aws.ec2.Eip("waits", opts=pulumi.ResourceOptions(transforms=[never]))
-        aws.sqs.Queue("unknown")
+        aws.sns.Topic("unknown")
 
     started = time.monotonic()
-    with pytest.raises(RecordingError, match="aws:sqs/queue:Queue"):
+    with pytest.raises(RecordingError, match="aws:sns/topic:Topic"):
         record(program, timeout_seconds=50)
     assert time.monotonic() - started < 50

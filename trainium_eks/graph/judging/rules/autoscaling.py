@@ -4,24 +4,29 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from trainium_eks.graph.judging.rules._autoscaled import autoscalers, group_tags, served_groups
+from trainium_eks.graph.judging.rules._autoscaled import Pool, autoscalers, group_tags, node_pools, served_groups
 from trainium_eks.graph.judging.rules._facts import QUEUE, NodeGroup
-from trainium_eks.graph.judging.rules._objects import object_name
+from trainium_eks.graph.judging.rules._objects import object_name, releases
 from trainium_eks.graph.judging.rules._read import (
     Json,
     actions,
     allows,
     at,
+    differs,
     given,
+    items,
     listed,
     mapping,
+    missing,
     number,
     show,
     statements,
     text,
+    true,
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.graph.resource_types.karpenter import NODE_CLASS
 from trainium_eks.model.node_templates import OPTIONS, TEMPLATE
 from trainium_eks.model.quantities import quantity
 
@@ -123,4 +128,77 @@ def _largest_gang(view: View, group: NodeGroup) -> int | None:
     return int(max(known) // Decimal(count)) if known and len(known) == len(bounds) else None
 
 
-RULES: tuple[Rule, ...] = (autoscaler_rights, described_groups)
+@rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
+def one_autoscaler(view: View) -> Iterator[Finding]:
+    """Two that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod without a
+    selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type serves the
+    gangs that ask for the type, whose node group somebody is about to scale."""
+    served_cpu = [group for group in served_groups(view) if not group.accelerated]
+    owners = {group.type_name: group.resource.name for group in view.accelerator_groups}
+    for pool in node_pools(view):
+        faults = [
+            f"spec.template.spec.requirements has {name}, which {owners[name]} has too, wanted one of the two"
+            for name in pool.types
+            if name in owners
+        ]
+        if served_cpu and not items(pool.spec.get("taints")):
+            other = served_cpu[0].resource.name
+            faults.append(f"it has no taint, and Cluster Autoscaler serves {other}: wanted one of the two")
+        yield from judged(pool.resource, faults, "nobody else buys for its pods")
+
+
+@rule(
+    "R82",
+    "Hold Karpenter's nodes to what other nodes are held to",
+    "high",
+    "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
+)
+def karpenter_nodes(view: View) -> Iterator[Finding]:
+    """They have no launch template of the program, so that no other rule sees them. Their metadata service answers one
+    hop away and by token; their volumes are encrypted with a key of the environment; their image is pinned; none has a
+    public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never for
+    their age. Karpenter itself hears of interruptions."""
+    for release in releases(view, "karpenter"):
+        told = given(at(release.inputs, "values.settings.interruptionQueue"))
+        faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
+        yield from judged(release, faults, "hears of interruptions")
+    for pool in node_pools(view):
+        yield from judged(pool.resource, _pool_faults(view, pool), "is bounded, and loses no node in use")
+    for node_class in view.of(NODE_CLASS.token):
+        yield from judged(node_class, _class_faults(mapping(node_class.inputs.get("spec"))), "as other nodes")
+
+
+def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
+    inputs = pool.resource.inputs
+    yield from missing(inputs, "spec.limits", "a limit, such as {cpu: 64}")
+    if pool.node_class is None:
+        yield "spec.template.spec.nodeClassRef names no EC2NodeClass of this program, whose nodes are unseen"
+    accelerated = [name for name in pool.types if name in view.catalogue and view.catalogue.taints(name)]
+    if not accelerated:
+        return
+    taints = {(at(each, "key"), at(each, "effect")) for each in items(pool.spec.get("taints"))}
+    for name in accelerated:
+        lacking = [each.key for each in view.catalogue.taints(name) if (each.key, each.effect) not in taints]
+        if lacking:
+            yield f"spec.template.spec.taints lacks {', '.join(lacking)}, wanted it for {name}"
+    yield from differs(inputs, "spec.disruption.consolidationPolicy", "WhenEmpty")
+    yield from differs(inputs, "spec.template.spec.expireAfter", "Never")
+
+
+def _class_faults(spec: Mapping[str, Json]) -> Iterator[str]:
+    if given(spec.get("metadataOptions")):
+        yield from differs({"spec": spec}, "spec.metadataOptions.httpTokens", "required")
+        yield from differs({"spec": spec}, "spec.metadataOptions.httpPutResponseHopLimit", 1)
+    for index, disk in enumerate(items(spec.get("blockDeviceMappings")) or [{}]):
+        path = f"spec.blockDeviceMappings[{index}].ebs"
+        if not true(at(disk, "ebs.encrypted")) or not given(at(disk, "ebs.kmsKeyID")):
+            yield f"{path} is not encrypted with a key of the environment, wanted encrypted and kmsKeyID"
+    for term in items(spec.get("amiSelectorTerms")) or [{}]:
+        alias, id_ = text(at(term, "alias")), at(term, "id")
+        if not given(id_) and (not alias or alias.endswith("@latest")):
+            yield f"spec.amiSelectorTerms has {show(term)}, wanted a release (al2023@v20260818) or an id"
+    if spec.get("associatePublicIPAddress") is not False:
+        yield "spec.associatePublicIPAddress is not false, wanted false"
+
+
+RULES: tuple[Rule, ...] = (autoscaler_rights, described_groups, one_autoscaler, karpenter_nodes)

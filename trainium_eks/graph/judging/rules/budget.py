@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from trainium_eks.graph.judging import cost
 from trainium_eks.graph.judging.cost import Cost
+from trainium_eks.graph.judging.rules._autoscaled import node_pools
 from trainium_eks.graph.judging.rules._read import at, number
 from trainium_eks.graph.judging.rules._rule import Finding, rule
 from trainium_eks.graph.judging.rules._view import View
@@ -43,6 +44,7 @@ def _money(view: View, budget: float, estimate: Cost) -> Finding:
 
 def _nodes(view: View, budget: float) -> Finding:
     sizes = [(number(group.max_size), group.resource.name) for group in view.node_groups]
+    sizes += [(pool.maximum, pool.resource.name) for pool in node_pools(view)]
     most = sum(size or 0 for size, _ in sizes)
     if most <= budget:
         return Finding(view.stack_urn, True, f"{most:g} of {budget:g} nodes")

@@ -48,8 +48,8 @@ POD_PRINCIPAL = "pods.eks.amazonaws.com"
 MOST_ASSOCIATIONS = 1000
 FLOATING = re.compile(r"(latest|master|main|edge|nightly|stable|dev|head)(-.*)?", re.IGNORECASE)
 EXACT = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")
-DEFAULT_RESOURCES = ("dcgm-exporter",)
-"""Upstream charts whose defaults have requests and limits already."""
+DEFAULT_RESOURCES = ("dcgm-exporter", "karpenter-crd")
+"""Upstream charts whose defaults have requests and limits already, or that run no pod."""
 
 
 @rule("R51", "Label every namespace for Pod Security", "high", "PSS, CIS 4.2.1-5")

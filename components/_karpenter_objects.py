@@ -1,0 +1,170 @@
+"""Karpenter's own objects: EC2NodeClass and NodePool, as version 1 of their definitions has them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.model import addresses, node_groups, versions
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, InstanceType, Taint
+from trainium_eks.model.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
+
+from . import _launch_template as template
+from . import _user_data as boot
+from ._args import Text
+
+NODE_CLASS_API = "karpenter.k8s.aws/v1"
+NODE_POOL_API = "karpenter.sh/v1"
+CAPACITY_LABEL = "karpenter.sh/capacity-type"
+ARCHITECTURE_LABEL = "kubernetes.io/arch"
+
+CPU_POOL_LABEL = "cpu"
+"""The pool label of Karpenter's CPU nodes: that of the CPU pool, by which staging and image builds look for a node."""
+
+LAYOUT = "ena"
+"""Karpenter's interfaces are plain or ``efa-only``, the first one plain (EC2NodeClass, networkInterfaces)."""
+
+
+@dataclass(frozen=True)
+class NodeSetting:
+    """What all of Karpenter's nodes have in common."""
+
+    kubernetes_version: str
+    instance_profile: Text
+    kms_key_arn: Text | None
+    tags: Mapping[str, Text]
+
+
+def cpu_node_class(karpenter: KarpenterConfig, setting: NodeSetting, subnet: Text, group: Text) -> dict[str, Any]:
+    """The ``spec`` of the CPU nodes' EC2NodeClass."""
+    return _node_class(setting, CPU_POOL, subnet, [group], karpenter.root_volume_gib)
+
+
+def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
+    """The ``spec`` of the CPU nodes' NodePool: cheap and short-lived."""
+    return _node_pool(
+        CPU_POOL,
+        labels={POOL_LABEL: CPU_POOL_LABEL},
+        taints=(),
+        types=karpenter.instance_types,
+        capacity="on-demand",
+        cpus=karpenter.cpu_limit,
+        expire_after=f"{karpenter.expire_after_hours}h",
+        disruption={
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": f"{karpenter.consolidate_minutes}m",
+            "budgets": [{"nodes": "10%"}],
+        },
+    )
+
+
+def accelerator_node_class(
+    pool: KarpenterPoolConfig, instance: InstanceType, setting: NodeSetting, subnet: Text, groups: Sequence[Text]
+) -> dict[str, Any]:
+    """The ``spec`` of an accelerator pool's EC2NodeClass: interfaces, disks and limits as a node group has them."""
+    as_group = NodeGroupConfig(name=pool.name, instance_type=pool.instance_type)
+    spec = _node_class(setting, pool.name, subnet, groups, node_groups.root_volume_gib(as_group, instance))
+    spec["kubelet"] = {"maxPods": addresses.max_pods(instance, LAYOUT)}
+    interfaces = template.interfaces(instance, LAYOUT)
+    if interfaces:
+        spec["networkInterfaces"] = [
+            {"networkCardIndex": each.card, "deviceIndex": each.device, "interfaceType": each.type}
+            for each in interfaces
+        ]
+    if instance.local_disks:
+        spec["instanceStorePolicy"] = "RAID0"
+    if pool.capacity_reservation_ids:
+        spec["capacityReservationSelectorTerms"] = [{"id": id_} for id_ in pool.capacity_reservation_ids]
+    user_data = boot.user_data_text(
+        boot.Boot(
+            lockable_memory=instance.has_efa,
+            nvidia_devices_by_mount=instance.family == "nvidia",
+            hugepages_2mi=instance.hugepages_2mi,
+            cores_per_logical_core=boot.logical_core_setting(instance),
+            large_lustre_client=boot.is_large_lustre_client(instance),
+        )
+    )
+    if user_data is not None:
+        spec["userData"] = user_data
+    return spec
+
+
+def accelerator_node_pool(
+    pool: KarpenterPoolConfig, instance: InstanceType, labels: Mapping[str, str], taints: Sequence[Taint], minutes: int
+) -> dict[str, Any]:
+    """The ``spec`` of an accelerator NodePool: a node goes when it is empty, and never for its age or its price."""
+    return _node_pool(
+        pool.name,
+        labels={**labels, POOL_LABEL: pool.name},
+        taints=taints,
+        types=(pool.instance_type,),
+        capacity="reserved" if pool.capacity_reservation_ids else "on-demand",
+        cpus=instance.vcpus * pool.max_nodes,
+        expire_after="Never",
+        disruption={
+            "consolidationPolicy": "WhenEmpty",
+            "consolidateAfter": f"{minutes}m",
+            "budgets": [{"nodes": "100%", "reasons": ["Empty"]}, {"nodes": "1", "reasons": ["Drifted"]}],
+        },
+    )
+
+
+def _node_class(setting: NodeSetting, name: str, subnet: Text, groups: Sequence[Text], root_gib: int) -> dict[str, Any]:
+    key = {} if setting.kms_key_arn is None else {"kmsKeyID": setting.kms_key_arn}
+    release = versions.AMI_RELEASES[setting.kubernetes_version].rpartition("-")[2]
+    return {
+        # The family of images for which Karpenter finds the Neuron and NVIDIA variants by itself, at one release.
+        "amiSelectorTerms": [{"alias": f"al2023@v{release}"}],
+        "instanceProfile": setting.instance_profile,
+        "subnetSelectorTerms": [{"id": subnet}],
+        "securityGroupSelectorTerms": [{"id": group} for group in groups],
+        "associatePublicIPAddress": False,
+        "metadataOptions": {
+            "httpEndpoint": "enabled",
+            "httpProtocolIPv6": "disabled",
+            "httpPutResponseHopLimit": 1,
+            "httpTokens": "required",
+        },
+        "blockDeviceMappings": [
+            {
+                "deviceName": template.ROOT_DEVICE,
+                "rootVolume": True,
+                "ebs": {
+                    "volumeType": "gp3",
+                    "volumeSize": f"{root_gib}Gi",
+                    "iops": template.ROOT_IOPS,
+                    "throughput": ROOT_THROUGHPUT_MIBPS,
+                    "encrypted": True,
+                    "deleteOnTermination": True,
+                    **key,
+                },
+            }
+        ],
+        "tags": {**setting.tags, "Name": name},
+    }
+
+
+def _node_pool(
+    name: str,
+    *,
+    labels: Mapping[str, str],
+    taints: Sequence[Taint],
+    types: Sequence[str],
+    capacity: str,
+    cpus: int,
+    expire_after: str,
+    disruption: Mapping[str, Any],
+) -> dict[str, Any]:
+    requirements = {INSTANCE_TYPE_LABEL: list(types), CAPACITY_LABEL: [capacity], ARCHITECTURE_LABEL: ["amd64"]}
+    spec: dict[str, Any] = {
+        "nodeClassRef": {"group": NODE_CLASS_API.partition("/")[0], "kind": "EC2NodeClass", "name": name},
+        "requirements": [{"key": key, "operator": "In", "values": values} for key, values in requirements.items()],
+        "expireAfter": expire_after,
+    }
+    if taints:
+        spec["taints"] = [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints]
+    return {
+        "template": {"metadata": {"labels": dict(labels)}, "spec": spec},
+        "limits": {"cpu": str(cpus)},
+        "disruption": dict(disruption),
+    }

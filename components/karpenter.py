@@ -1,0 +1,295 @@
+"""Karpenter: nodes of the size that waiting pods need, without node groups."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pydantic
+
+from trainium_eks.model import formats, namespaces, versions
+from trainium_eks.model import karpenter as judge
+from trainium_eks.model.autoscaling_policies import KarpenterNodes, karpenter_statements
+from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.shape import Word
+
+from . import _iam
+from . import _karpenter_objects as objects
+from ._args import Tags, Text, accept
+from ._charts import chart, namespace, release
+from ._dicts import KarpenterArgsDict
+from ._efa_group import make_efa_group
+from ._interruptions import make_interruptions
+from ._node_role import make_node_role
+from .node_group import name_problems
+
+CHART = "karpenter"
+DEFINITIONS_CHART = "karpenter-crd"
+NAMESPACE = namespaces.KARPENTER
+NAMESPACE_REASON = "the controller needs no privilege"
+
+LONGEST_NAME = 42
+"""SQS takes 80 characters for a queue's name, IAM 64 for a role's: what is added, and Pulumi's suffix, are the rest."""
+
+
+class KarpenterArgs(KarpenterConfig):
+    """The config section, and what the stack connects."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster."""
+    cluster_security_group_id: Text
+    """The security group that EKS made for the cluster."""
+    vpc_id: Text
+    """VPC of the cluster, for the accelerator nodes' EFA security group."""
+    subnet_ids_by_zone: dict[str, Text]
+    """Zone id to the private subnet in it; the first is where CPU nodes start."""
+    kms_key_arn: Text | None = None
+    """Key for root volumes; None for the account's default EBS key."""
+    kubernetes_version: str = versions.KUBERNETES
+    """Minor version of the cluster, which decides the AMI release."""
+    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Labels of the nodes that Karpenter itself runs on; its own nodes must not be among them."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds its roles; None for no bound."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """What the types have."""
+    tags: Tags = pydantic.Field(default_factory=dict)
+    """Tags for everything, and for the instances, volumes and interfaces that Karpenter starts."""
+
+
+class Karpenter(pulumi.ComponentResource):
+    """Karpenter with a NodePool for CPU work, and NodePools of accelerators where they are asked for.
+
+    Its nodes have a role and an instance profile of their own, and join by an access entry of type EC2_LINUX. Subnets
+    and security groups are named by id, so nothing needs a discovery tag. The Kubernetes provider comes by
+    ``opts.providers``.
+    """
+
+    node_role_arn: pulumi.Output[str]
+    """Role of the nodes that Karpenter starts."""
+    role_arn: pulumi.Output[str]
+    """Role that Karpenter takes by Pod Identity."""
+    queue_name: pulumi.Output[str]
+    """SQS queue of interruptions."""
+
+    def __init__(
+        self, name: str, args: KarpenterArgs | KarpenterArgsDict, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        args = accept(
+            KarpenterArgs,
+            args,
+            problems,
+            f"Karpenter {name}",
+            naming=lambda _: name_problems(name, LONGEST_NAME),
+        )
+        super().__init__("trainium-eks:index:Karpenter", name, {}, opts)
+        self._args = args
+
+        self._node_role = make_node_role(
+            name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
+        )
+        self._interruptions = make_interruptions(name, args.tags, self)
+        self._groups, group_rules = self._make_groups()
+        identity = self._make_identity()
+        controller = self._make_releases(identity)
+        self._make_pools([controller, *self._let_nodes_join(), *group_rules])
+
+        self.node_role_arn = self._node_role.role.arn
+        self.role_arn = self._role.arn
+        self.queue_name = self._interruptions.queue.name
+        self.register_outputs(
+            {"node_role_arn": self.node_role_arn, "role_arn": self.role_arn, "queue_name": self.queue_name}
+        )
+
+    def _make_groups(self) -> tuple[list[Text], tuple[pulumi.Resource, ...]]:
+        """Security groups of accelerator nodes, and what these wait for."""
+        args = self._args
+        if not any(args.catalogue.find(pool.instance_type).has_efa for pool in args.accelerator_pools):
+            return [args.cluster_security_group_id], ()
+        made = make_efa_group(
+            f"{self._name}-efa", vpc_id=args.vpc_id, nodes="Karpenter's nodes", tags=args.tags, parent=self
+        )
+        return [args.cluster_security_group_id, made.group.id], made.rules
+
+    def _make_identity(self) -> list[pulumi.Resource]:
+        """The role of its service account, by Pod Identity."""
+        args, name = self._args, self._name
+        self._role = _iam.make_role(
+            name,
+            description="Taken by Karpenter, by Pod Identity",
+            trust=_iam.pod_identity_trust(),
+            boundary=args.permissions_boundary,
+            tags=args.tags,
+            parent=self,
+        )
+        reservations = [id_ for pool in args.accelerator_pools for id_ in pool.capacity_reservation_ids]
+        document = pulumi.Output.all(
+            cluster=args.cluster_name,
+            node_role=self._node_role.role.arn,
+            queue=self._interruptions.queue.arn,
+            subnets=[args.subnet_ids_by_zone[zone] for zone in self._zones()],
+            groups=self._groups,
+        ).apply(
+            lambda known: _iam.policy(
+                karpenter_statements(
+                    KarpenterNodes(
+                        cluster_name=known["cluster"],
+                        region=args.region,
+                        node_role_arn=known["node_role"],
+                        queue_arn=known["queue"],
+                        subnet_ids=known["subnets"],
+                        security_group_ids=known["groups"],
+                        capacity_reservation_ids=reservations,
+                    )
+                )
+            )
+        )
+        policy = aws.iam.RolePolicy(name, role=self._role.name, policy=document, opts=self._child())
+        association = aws.eks.PodIdentityAssociation(
+            name,
+            cluster_name=args.cluster_name,
+            namespace=NAMESPACE,
+            service_account=CHART,
+            role_arn=self._role.arn,
+            tags=args.tags,
+            opts=self._child(),
+        )
+        return [policy, association]
+
+    def _make_releases(self, identity: list[pulumi.Resource]) -> k8s.helm.v3.Release:
+        """The definitions by a chart of their own, which also upgrades them, and the controller."""
+        home = namespace(f"{self._name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, self._child())
+        definitions = release(
+            f"{self._name}-definitions",
+            chart(DEFINITIONS_CHART),
+            release_name=DEFINITIONS_CHART,
+            namespace=NAMESPACE,
+            values={},
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
+        )
+        # A pod that starts before its association has no credentials until it starts again.
+        after = [definitions, *identity, *self._interruptions.sources]
+        return release(
+            f"{self._name}-release",
+            chart(CHART),
+            release_name=CHART,
+            namespace=NAMESPACE,
+            values=controller_values(self._args, self._interruptions.queue.name),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=after),
+        )
+
+    def _let_nodes_join(self) -> list[pulumi.Resource]:
+        """EKS makes the access entry of a managed group's role by itself, and of no other."""
+        args = self._args
+        self._profile = aws.iam.InstanceProfile(
+            f"{self._name}-node", role=self._node_role.role.name, tags=args.tags, opts=self._child()
+        )
+        entry = aws.eks.AccessEntry(
+            f"{self._name}-node",
+            cluster_name=args.cluster_name,
+            principal_arn=self._node_role.role.arn,
+            type="EC2_LINUX",
+            tags=args.tags,
+            opts=self._child(),
+        )
+        return [entry, *self._node_role.attachments]
+
+    def _make_pools(self, wait_for: list[pulumi.Resource]) -> None:
+        """After the controller, which on destroy ends the nodes before it goes itself."""
+        args = self._args
+        setting = objects.NodeSetting(args.kubernetes_version, self._profile.name, args.kms_key_arn, args.tags)
+        if args.cpu_limit:
+            group = args.cluster_security_group_id
+            node_class = objects.cpu_node_class(args, setting, self._subnet(None), group)
+            self._make_pool(CPU_POOL, node_class, objects.cpu_node_pool(args), wait_for)
+        for pool in args.accelerator_pools:
+            instance = args.catalogue.find(pool.instance_type)
+            groups = self._groups if instance.has_efa else [args.cluster_security_group_id]
+            node_class = objects.accelerator_node_class(pool, instance, setting, self._subnet(pool), groups)
+            labels, taints = args.catalogue.node_labels(instance.name), args.catalogue.taints(instance.name)
+            spec = objects.accelerator_node_pool(pool, instance, labels, taints, args.accelerator_empty_minutes)
+            self._make_pool(pool.name, node_class, spec, wait_for)
+
+    def _make_pool(
+        self, pool: str, node_class: dict[str, Any], node_pool: dict[str, Any], wait_for: list[pulumi.Resource]
+    ) -> None:
+        made = k8s.apiextensions.CustomResource(
+            f"{self._name}-{pool}-class",
+            api_version=objects.NODE_CLASS_API,
+            kind="EC2NodeClass",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=pool),
+            spec=node_class,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=wait_for),
+        )
+        k8s.apiextensions.CustomResource(
+            f"{self._name}-{pool}",
+            api_version=objects.NODE_POOL_API,
+            kind="NodePool",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=pool),
+            spec=node_pool,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[made]),
+        )
+
+    def _zones(self) -> list[str]:
+        """Where its nodes start, each zone once."""
+        return list(dict.fromkeys(self._zone(pool) for pool in (None, *self._args.accelerator_pools)))
+
+    def _zone(self, pool: KarpenterPoolConfig | None) -> str:
+        """Zone of a pool; the first for CPU nodes, and for a pool that names none."""
+        named = pool.zone_id if pool is not None else None
+        return named if named is not None else next(iter(self._args.subnet_ids_by_zone))
+
+    def _subnet(self, pool: KarpenterPoolConfig | None) -> Text:
+        subnets: dict[str, Text] = self._args.subnet_ids_by_zone
+        return subnets[self._zone(pool)]
+
+    def _child(self) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(parent=self)
+
+
+def controller_values(args: KarpenterArgs, queue: Text) -> dict[str, Any]:
+    """Values of the karpenter chart, which brings no definitions here; names are known once there is a cluster."""
+    return {
+        "replicas": args.replicas,
+        "serviceAccount": {"name": CHART},
+        "settings": {
+            "clusterName": args.cluster_name,
+            "interruptionQueue": queue,
+            # EKS repairs the nodes of groups; a second repairer is for nobody to want (R63).
+            "featureGates": {"nodeRepair": False, "staticCapacity": False},
+        },
+        "nodeSelector": dict(args.node_selector),
+        "controller": {
+            # By value: the instance metadata is one hop too far for a pod.
+            "env": [{"name": "AWS_REGION", "value": args.region}],
+            "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
+        },
+    }
+
+
+def problems(args: KarpenterArgs) -> list[Problem]:
+    """What is wrong with the args. Nothing is built while one of them is refused."""
+    found = judge.own_problems(args, args.catalogue)
+    found += formats.tags("tags", args.tags)
+    found += _iam.boundary_problems(args.permissions_boundary)
+    found += _zone_problems(args)
+    if args.kubernetes_version not in versions.AMI_RELEASES:
+        known = tuple(versions.AMI_RELEASES)
+        reason = "no AMI release is pinned for this version"
+        found.append(Problem("kubernetes_version", reason, value=args.kubernetes_version, allowed=known))
+    return found
+
+
+def _zone_problems(args: KarpenterArgs) -> Iterator[Problem]:
+    zones = tuple(args.subnet_ids_by_zone)
+    if not zones:
+        yield Problem("subnet_ids_by_zone", "empty: Karpenter would have no subnet to start nodes in", "name one")
+    for index, pool in enumerate(args.accelerator_pools):
+        if pool.zone_id is not None and zones and pool.zone_id not in zones:
+            path = join(join("accelerator_pools", index), "zone_id")
+            yield Problem(path, "there is no subnet in it", value=pool.zone_id, allowed=zones, good=zones[0])

@@ -1,0 +1,66 @@
+"""Karpenter's objects, as the component makes them, on a real API server with definitions that have its fields."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from karpenter_definitions import GROUP, karpenter_definitions
+
+from components import _karpenter_objects as objects
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.karpenter import KarpenterConfig, KarpenterPoolConfig
+
+SETTING = objects.NodeSetting("1.35", "trn-node", "arn:aws:kms:us-west-2:111122223333:key/abc", {"Owner": "ml"})
+TRN1 = KarpenterPoolConfig(
+    name="trn1",
+    instance_type="trn1.32xlarge",
+    max_nodes=4,
+    capacity_reservation_ids=("cr-0123456789abcdef0",),
+)
+P5 = KarpenterPoolConfig(name="p5", instance_type="p5.48xlarge")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _definitions(api: Api) -> Iterator[None]:
+    makes = Objects(api, lambda _line: None)
+    definitions = karpenter_definitions()
+    for definition in definitions:
+        makes.apply(definition, timeout_seconds=60)
+    yield
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        makes.delete(ObjectReference(definition["apiVersion"], definition["kind"], "", name), timeout_seconds=60)
+
+
+def written(api: Api, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return api.apply({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def test_the_api_server_takes_the_cpu_nodes(api: Api) -> None:
+    section = KarpenterConfig()
+    node_class = objects.cpu_node_class(section, SETTING, "subnet-a", "sg-a")
+    written(api, "EC2NodeClass", "karpenter", node_class)
+    written(api, "NodePool", "karpenter", objects.cpu_node_pool(section))
+
+
+@pytest.mark.parametrize("pool", [TRN1, P5], ids=lambda each: each.name)
+def test_the_api_server_takes_accelerator_nodes(api: Api, pool: KarpenterPoolConfig) -> None:
+    instance = CATALOGUE.find(pool.instance_type)
+    node_class = objects.accelerator_node_class(pool, instance, SETTING, "subnet-a", ["sg-a", "sg-b"])
+    written(api, "EC2NodeClass", pool.name, node_class)
+    labels, taints = CATALOGUE.node_labels(instance.name), CATALOGUE.taints(instance.name)
+    spec = objects.accelerator_node_pool(pool, instance, labels, taints, 20)
+    written(api, "NodePool", pool.name, spec)
+
+
+def test_a_misspelt_field_is_refused(api: Api) -> None:
+    spec = objects.cpu_node_pool(KarpenterConfig())
+    with pytest.raises(ApiError, match="limit"):
+        written(api, "NodePool", "wrong", {**spec, "limit": {"cpu": "1"}})
+    node_class = objects.cpu_node_class(KarpenterConfig(), SETTING, "subnet-a", "sg-a")
+    interface = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "efa"}
+    wrong = {**node_class, "networkInterfaces": [interface]}
+    with pytest.raises(ApiError, match="interfaceType"):
+        written(api, "EC2NodeClass", "wrong", wrong)

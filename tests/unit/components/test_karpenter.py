@@ -1,0 +1,240 @@
+"""Karpenter: its role, its queue, its nodes, and who else serves the same pods."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+import pytest
+
+from components import ArgumentError, Karpenter, TrainingStack
+from components import _user_data as boot
+from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging import cost
+from trainium_eks.model import versions
+from trainium_eks.model.config import StackConfig, pool, problems, rests_at_zero
+from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.shape import read
+
+Record = Callable[..., Graph]
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+POLICY = "aws:iam/rolePolicy:RolePolicy"
+ARGS: Mapping[str, Any] = {
+    "region": "us-west-2",
+    "cluster_name": "trn-1",
+    "cluster_security_group_id": "sg-cluster",
+    "vpc_id": "vpc-1",
+    "subnet_ids_by_zone": {"usw2-az4": "subnet-a", "usw2-az1": "subnet-b"},
+    "kms_key_arn": "arn:aws:kms:us-west-2:123456789012:key/abc",
+}
+TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "max_nodes": 4}
+
+
+def built(record: Record, **args: Any) -> Graph:
+    return record(lambda: Karpenter("karpenter", {**ARGS, **args}))
+
+
+def specs(graph: Graph, type_: str) -> Mapping[str, Any]:
+    return {each.inputs["metadata"]["name"]: each.inputs["spec"] for each in graph.of_type(type_)}
+
+
+def only(graph: Graph, type_: str) -> Resource:
+    (found,) = graph.of_type(type_)
+    return found
+
+
+def releases(graph: Graph) -> Mapping[str, Resource]:
+    return {each.inputs["name"]: each for each in graph.of_type(RELEASE)}
+
+
+def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(record: Record) -> None:
+    graph = built(record)
+    spec = specs(graph, NODE_POOL)["karpenter"]
+    assert spec["limits"] == {"cpu": "64"}
+    assert spec["template"]["metadata"]["labels"] == {"trainium-eks/pool": "cpu"}
+    assert spec["template"]["spec"]["expireAfter"] == "720h"
+    assert spec["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
+    requirements = {each["key"]: each["values"] for each in spec["template"]["spec"]["requirements"]}
+    assert requirements["karpenter.sh/capacity-type"] == ["on-demand"]
+    assert all(CATALOGUE.find(name).family == "cpu" for name in requirements["node.kubernetes.io/instance-type"])
+
+
+def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
+    spec = specs(built(record), NODE_CLASS)["karpenter"]
+    assert spec["metadataOptions"]["httpPutResponseHopLimit"] == 1
+    assert spec["metadataOptions"]["httpTokens"] == "required"
+    [disk] = spec["blockDeviceMappings"]
+    assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyID"]) == (True, ARGS["kms_key_arn"])
+    assert spec["subnetSelectorTerms"] == [{"id": "subnet-a"}]
+    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}]
+    assert spec["amiSelectorTerms"] == [{"alias": "al2023@v20260818"}]
+    assert versions.AMI_RELEASES[versions.KUBERNETES].endswith("20260818")
+    assert "networkInterfaces" not in spec
+
+
+def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(record: Record) -> None:
+    graph = built(record, accelerator_pools=[TRN1])
+    spec = specs(graph, NODE_CLASS)["trn1"]
+    interfaces = [(e["networkCardIndex"], e["deviceIndex"], e["interfaceType"]) for e in spec["networkInterfaces"]]
+    assert interfaces == [
+        (0, 0, "interface"),
+        (0, 1, "efa-only"),
+        *((card, 0, "efa-only") for card in range(1, 8)),
+    ]
+    efa = only(graph, "aws:ec2/securityGroup:SecurityGroup").outputs["id"]
+    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}, {"id": efa}]
+    assert spec["instanceStorePolicy"] == "RAID0"
+    assert "LimitMEMLOCK=infinity" in spec["userData"]
+    node_pool = specs(graph, NODE_POOL)["trn1"]
+    assert node_pool["template"]["spec"]["taints"] == [
+        {"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}
+    ]
+    assert node_pool["limits"] == {"cpu": str(4 * 128)}
+    assert node_pool["template"]["metadata"]["labels"]["vpc.amazonaws.com/efa.present"] == "true"
+
+
+def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(record: Record) -> None:
+    spec = specs(built(record, accelerator_pools=[TRN1], accelerator_empty_minutes=25), NODE_POOL)["trn1"]
+    assert spec["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    assert spec["disruption"]["consolidateAfter"] == "25m"
+    assert spec["template"]["spec"]["expireAfter"] == "Never"
+
+
+def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record: Record) -> None:
+    reservation = "cr-0123456789abcdef0"
+    graph = built(record, accelerator_pools=[{**TRN1, "capacity_reservation_ids": [reservation]}])
+    assert specs(graph, NODE_CLASS)["trn1"]["capacityReservationSelectorTerms"] == [{"id": reservation}]
+    requirements = specs(graph, NODE_POOL)["trn1"]["template"]["spec"]["requirements"]
+    assert {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]} in requirements
+    assert f"capacity-reservation/{reservation}" in str(only(graph, POLICY).inputs["policy"])
+
+
+def test_a_pool_starts_in_its_zone_and_its_role_may_use_those_subnets_alone(record: Record) -> None:
+    graph = built(record, accelerator_pools=[{**TRN1, "zone_id": "usw2-az1"}])
+    assert specs(graph, NODE_CLASS)["trn1"]["subnetSelectorTerms"] == [{"id": "subnet-b"}]
+    policy = str(only(graph, POLICY).inputs["policy"])
+    assert "subnet/subnet-a" in policy
+    assert "subnet/subnet-b" in policy
+    assert "subnet/*" not in policy
+
+
+def test_without_cpu_nodes_there_are_the_pools_that_are_named(record: Record) -> None:
+    assert list(specs(built(record, cpu_limit=0, accelerator_pools=[TRN1]), NODE_POOL)) == ["trn1"]
+
+
+def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) -> None:
+    graph = built(record)
+    queue = only(graph, "aws:sqs/queue:Queue")
+    assert (queue.inputs["messageRetentionSeconds"], queue.inputs["sqsManagedSseEnabled"]) == (300, True)
+    heard = {
+        json.loads(each.inputs["eventPattern"])["detail-type"][0]
+        for each in graph.of_type("aws:cloudwatch/eventRule:EventRule")
+    }
+    assert heard == {
+        "AWS Health Event",
+        "EC2 Spot Instance Interruption Warning",
+        "EC2 Instance Rebalance Recommendation",
+        "EC2 Instance State-change Notification",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+    }
+    targets = graph.of_type("aws:cloudwatch/eventTarget:EventTarget")
+    assert {each.inputs["arn"] for each in targets} == {queue.outputs["arn"]}
+    values = releases(graph)["karpenter"].inputs["values"]
+    assert values["settings"]["interruptionQueue"] == queue.outputs["name"]
+
+
+def test_its_nodes_join_by_a_role_and_an_entry_of_their_own(record: Record) -> None:
+    graph = built(record)
+    entry = only(graph, "aws:eks/accessEntry:AccessEntry")
+    assert entry.inputs["type"] == "EC2_LINUX"
+    profile = only(graph, "aws:iam/instanceProfile:InstanceProfile")
+    assert specs(graph, NODE_CLASS)["karpenter"]["instanceProfile"] == profile.outputs["name"]
+    assert "iam:CreateInstanceProfile" not in str(only(graph, POLICY).inputs["policy"])
+
+
+def test_definitions_come_first_and_pools_go_before_the_controller(record: Record) -> None:
+    graph = built(record)
+    made = releases(graph)
+    assert made["karpenter-crd"].urn in made["karpenter"].dependencies
+    node_class = only(graph, NODE_CLASS)
+    assert made["karpenter"].urn in node_class.dependencies
+    assert node_class.urn in only(graph, NODE_POOL).dependencies
+
+
+def test_it_has_its_region_by_value_and_no_second_repairer(record: Record) -> None:
+    values = releases(built(record))["karpenter"].inputs["values"]
+    assert values["controller"]["env"] == [{"name": "AWS_REGION", "value": "us-west-2"}]
+    assert values["settings"]["featureGates"]["nodeRepair"] is False
+
+
+def test_the_plan_counts_its_pools_at_their_limits(record: Record) -> None:
+    graph = built(record, cpu_limit=16, instance_types=["m6i.xlarge"], accelerator_pools=[TRN1])
+    lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
+    assert lines["m6i.xlarge"] == (0, 4)
+    assert lines["trn1.32xlarge"] == (0, 4)
+
+
+def test_a_cluster_that_is_not_there_yet_plans(record: Record) -> None:
+    later = dict.fromkeys(("cluster_name", "cluster_security_group_id", "kms_key_arn"), pulumi.Output.from_input)
+
+    def program() -> None:
+        known = {key: make(str(ARGS[key])) for key, make in later.items()}
+        Karpenter("karpenter", {**ARGS, **known, "accelerator_pools": [TRN1]})
+
+    assert set(specs(record(program), NODE_POOL)) == {"karpenter", "trn1"}
+
+
+def test_user_data_is_the_text_that_groups_have_in_base64() -> None:
+    settings = boot.Boot(lockable_memory=True)
+    encoded, plain = boot.user_data(settings), boot.user_data_text(settings)
+    assert encoded is not None
+    assert base64.b64decode(encoded).decode() == plain
+
+
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        ({"subnet_ids_by_zone": {}}, "subnet_ids_by_zone"),
+        ({"accelerator_pools": [{**TRN1, "zone_id": "usw2-az9"}]}, r"accelerator_pools\[0\].zone_id"),
+        ({"kubernetes_version": "1.20"}, "kubernetes_version"),
+        ({"cpu_limit": 0}, "cpu_limit"),
+        ({"accelerator_pools": [{**TRN1, "name": "karpenter"}]}, r"accelerator_pools\[0\].name"),
+        ({"accelerator_pools": [TRN1, {**TRN1, "name": "more"}]}, r"accelerator_pools\[1\].instance_type"),
+    ],
+)
+def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path: str) -> None:
+    with pytest.raises(ArgumentError, match=path):
+        built(record, **args)
+
+
+# --- in a stack -------------------------------------------------------------------------------------------------------
+
+CONFIG: Mapping[str, Any] = {
+    "region": "us-west-2",
+    "owner": "me",
+    "allowed_account_ids": ["111122223333"],
+    "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
+    "node_groups": [],
+    "queues": [{"name": "test", "capability": {"aws.amazon.com/neuron": 64}}],
+    "autoscaling": {"karpenter": {"accelerator_pools": [TRN1]}},
+}
+
+
+def test_a_stack_installs_the_plugins_that_its_pools_need(record: Record) -> None:
+    graph = record(lambda: TrainingStack("trn-dev", CONFIG))
+    plugin = releases(graph)["neuron"].inputs["values"]["neuronInstances"]
+    assert plugin == ["trn1.32xlarge"]
+    assert releases(graph)["karpenter"].inputs["values"]["nodeSelector"] == {"trainium-eks/pool": "system"}
+    [queue] = graph.of_type("kubernetes:scheduling.volcano.sh/v1beta1:Queue")
+    assert queue.inputs["spec"]["capability"] == {"aws.amazon.com/neuron": 64}
+
+
+def test_a_pool_counts_for_queues_as_a_group_that_rests_at_zero() -> None:
+    config = read(StackConfig, CONFIG)
+    assert pool(config) == {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32}
+    assert rests_at_zero(config)
+    assert problems(config) == ()
