@@ -14,7 +14,7 @@ account = aws.get_caller_identity().account_id
 network = pulumi.StackReference("acme/network/prod")
 queue = aws.sns.Topic("jobs", tags={"account": account})
 aws.ec2.Subnet("s", vpc_id=network.get_output("vpcId"), cidr_block="10.0.0.0/18")
-pulumi.export("queue", queue.url)
+pulumi.export("queue", queue.arn)
 """
 
 
