@@ -155,7 +155,8 @@ def waiting(
 ) -> set[str]:
     """Groups whose nodes a pending gang, or a pending pod, could use.
 
-    A gang that has no pods yet counts for every group with the devices it asks for.
+    A gang that has no pods yet counts for every group with the devices it asks for; for every group where it names no
+    devices, as PodGroups of jobs whose devices are limits alone (Volcano reads the requests of the job's template).
     """
     unbound = [pod for pod in pods if not pod["spec"].get("nodeName")]
     placed = {(pod["metadata"]["namespace"], _gang(pod)) for pod in unbound}
@@ -165,22 +166,28 @@ def waiting(
         if (each.get("status") or {}).get("phase", "") in _WAITING
         and (each["metadata"]["namespace"], each["metadata"]["name"]) not in placed
     ]
-    asked += [(_devices(pod), pod["spec"].get("nodeSelector") or {}) for pod in unbound]
+    asked += [(_resources(pod), pod["spec"].get("nodeSelector") or {}) for pod in unbound if _has_devices(pod)]
     labels = [(_group(node), node["metadata"].get("labels") or {}) for node in nodes]
     return {
         group
         for resources, selector in asked
         for group, has in labels
-        if any(_asks(resources, device) for device in groups[group]["devices"]) and selector.items() <= has.items()
+        if _asks(resources, groups[group]["devices"]) and selector.items() <= has.items()
     }
 
 
-def _asks(resources: Iterable[str], device: str) -> bool:
-    """A PodGroup names what it needs as a quota does: ``requests.aws.amazon.com/neuron``."""
-    return any(each.removeprefix("requests.") == device for each in resources)
+def _asks(resources: Iterable[str], devices: Iterable[str]) -> bool:
+    """Whether any device is among them. A PodGroup names them as a quota does: ``requests.aws.amazon.com/neuron``."""
+    named = {each.removeprefix("requests.") for each in resources}
+    return not named.isdisjoint(devices) or not any("/" in each for each in named)
 
 
-def _devices(pod: Mapping[str, Any]) -> set[str]:
+def _has_devices(pod: Mapping[str, Any]) -> bool:
+    """Extended resources are those with a domain."""
+    return any("/" in each for each in _resources(pod))
+
+
+def _resources(pod: Mapping[str, Any]) -> set[str]:
     return {
         resource
         for container in pod["spec"]["containers"]

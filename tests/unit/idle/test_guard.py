@@ -99,6 +99,8 @@ def test_what_the_guard_noted_is_read_again() -> None:
         ([], [pod_group("Running")], False),
         ([], [pod_group("Pending", "requests.aws.amazon.com/neuron")], True),
         ([], [pod_group("Pending", "nvidia.com/gpu")], False),
+        # Volcano left out the devices, which the job's template has as limits alone.
+        ([], [pod_group("Pending", "cpu")], True),
         ([pod(None)], [], True),
         ([pod("node-1")], [], False),
         ([pod(None, nodeSelector={"node.kubernetes.io/instance-type": "trn1.32xlarge"})], [], True),
