@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainium_eks.graph.recording.process import record
+from trainium_eks.graph.recording.process import InvalidConfig, ProgramFailed, ProgramTimedOut, ProjectError, record
 from trainium_eks.security import checkov, waivers
 from trainium_eks.security.manifests import CannotRender, find_helm, manifests
 from trainium_eks.security.terraform import Unmapped, plan
@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         accepted = waivers.read(project / WAIVERS)
         environments = scanned(project, stacks)
         report = checkov.scan(program, environments)
+    except (ProjectError, InvalidConfig, ProgramFailed, ProgramTimedOut) as error:
+        sys.stderr.write(f"{error}\n`trn plan` says more.\n")
+        return 2
     except (checkov.CheckovFailed, waivers.BadWaivers, Unmapped, CannotRender) as error:
         sys.stderr.write(f"{error}\n")
         return 2

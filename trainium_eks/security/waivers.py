@@ -56,12 +56,12 @@ class Judgement:
 
 
 def read(file: Path) -> tuple[Waiver, ...]:
-    """The waivers of a file.
+    """The waivers of a file; none without one.
 
     Raises:
         BadWaivers: an entry lacks something, most of all its reason, or says the same as another.
     """
-    entries = yaml.safe_load(file.read_text()) or []
+    entries = (yaml.safe_load(file.read_text()) if file.exists() else None) or []
     faults = [f"{file.name}, entry {number}: {fault}" for number, fault in _faults(entries)]
     if faults:
         raise BadWaivers("\n".join(faults))

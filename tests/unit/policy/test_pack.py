@@ -173,9 +173,9 @@ def forgotten(value: Any, names: set[str]) -> Any:
     return UNKNOWN if value in names else value
 
 
-def test_a_first_preview_of_an_environment_breaks_no_policy() -> None:
+def test_a_first_preview_of_prod_breaks_no_policy() -> None:
     """A rule that follows ids or names must be in NEED_IDS: else every first preview under the pack fails by it."""
-    graph = without_a_cluster(record(ROOT, "dev", dry_run=True))
+    graph = without_a_cluster(record(ROOT, "prod", dry_run=True))
     seen, resources = pack(graph, preview=True), shown(graph)
     broken = set()
     for rule in judged_here():

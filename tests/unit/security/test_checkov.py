@@ -94,6 +94,16 @@ def test_without_checkov_one_sentence_says_what_to_do(
     assert "`make security` installs it" in capsys.readouterr().err
 
 
+def test_a_stack_that_cannot_be_recorded_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checkov, "find", lambda: Path("checkov"))
+    assert main(["nowhere"]) == 2
+    said = capsys.readouterr().err
+    assert "nowhere" in said
+    assert "`trn plan` says more." in said
+
+
 def test_the_pinned_version_is_the_one_that_is_installed() -> None:
     assert f"checkov=={checkov.VERSION}" in (ROOT / "requirements-security.txt").read_text().splitlines()
 

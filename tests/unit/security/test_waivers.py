@@ -43,6 +43,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert read(file) == (Waiver(("CKV_AWS_18",), ("prod/*",), "because"),)
     file.write_text("[]\n")
     assert read(file) == ()
+    assert read(tmp_path / "none.yaml") == ()
 
 
 @pytest.mark.parametrize(
