@@ -46,6 +46,7 @@ NAMESPACE = {
     "NetworkPolicy trn-dev-vision-network-default-deny",
     "NetworkPolicy trn-dev-vision-network-dns",
     "NetworkPolicy trn-dev-vision-network-https",
+    "NetworkPolicy trn-dev-vision-network-metrics",
     "NetworkPolicy trn-dev-vision-network-pod-identity",
     "NetworkPolicy trn-dev-vision-network-same-namespace",
     "PersistentVolume trn-dev-volumes-vision",

@@ -44,6 +44,7 @@ SERVICES: Mapping[str, str] = {
 REPEATED_BLOCKS: Mapping[str, str] = {
     "blockDeviceMappings": "block_device_mappings",
     "corsRules": "cors_rule",
+    "costFilters": "cost_filter",
     "egress": "egress",
     "encryptionConfigurations": "encryption_configuration",
     "grants": "grant",
@@ -53,6 +54,7 @@ REPEATED_BLOCKS: Mapping[str, str] = {
     "networkInterfaces": "network_interfaces",
     "nodeRepairConfigOverrides": "node_repair_config_overrides",
     "noncurrentVersionTransitions": "noncurrent_version_transition",
+    "notifications": "notification",
     "podIdentityAssociations": "pod_identity_association",
     "routes": "route",
     "rules": "rule",
