@@ -462,7 +462,7 @@ NETWORK = [
     ),
     fault("R37", "subnets overlap", "overlaps", put("public-az4", "cidrBlock", "10.0.0.0/20")),
     fault("R37", "a subnet outside", "outside", put("public-az4", "cidrBlock", "10.1.0.0/20")),
-    fault("R37", "more nodes than addresses", "addresses", put("base", "scalingConfig.maxSize", 2000), "R72"),
+    fault("R37", "more nodes than addresses", "addresses", put("base", "scalingConfig.maxSize", 2000), "R72", "R80"),
 ]
 
 STORAGE = [
