@@ -653,7 +653,8 @@ def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone()
 
 
 def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included() -> None:
-    config = load(text(FULL | {"nodeGroups": [GROUP, {**GROUP, "name": "new", "instanceType": "trn3.48xlarge"}]}))
+    groups = [GROUP, {**GROUP, "name": "new", "instanceType": "trn3.48xlarge"}]
+    config = load(text(FULL | {"nodeGroups": groups, "autoscaling": {}}))
     assert model.pool(config) == {"aws.amazon.com/neuron": 128, "vpc.amazonaws.com/efa": 96}
     assert model.catalogue(config).find("trn3.48xlarge").accelerator == "Trainium3"
 
