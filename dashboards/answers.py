@@ -41,12 +41,9 @@ class Server:
         found: list[dict[str, Any]] = self.ask("query", query=query)["result"]
         return found
 
-    def over(self, query: str, seconds: float, step: float) -> list[dict[str, Any]]:
-        """Series of the last seconds, each with ``metric`` and ``values``."""
-        end = time.time()
-        found: list[dict[str, Any]] = self.ask("query_range", query=query, start=end - seconds, end=end, step=step)[
-            "result"
-        ]
+    def over(self, query: str, start: float, end: float, step: float) -> list[dict[str, Any]]:
+        """Series between two times (seconds since 1970), each with ``metric`` and ``values``."""
+        found: list[dict[str, Any]] = self.ask("query_range", query=query, start=start, end=end, step=step)["result"]
         return found
 
 
@@ -100,18 +97,23 @@ def answers(server: Server, seconds: float, step: float) -> dict[str, Any]:
         seconds: how far back.
         step: seconds between two points.
     """
+    # One end for all: a panel's queries are drawn, and stacked, at the same times.
+    end = time.time()
     found: dict[str, Any] = {}
     for name, text in dashboards().items():
         dashboard = json.loads(text)
         chosen = choices(dashboard, server)
         values = {**dict.fromkeys(chosen, ALL), "__rate_interval": f"{max(4 * step, 1):g}s"}
         asked = [(query, expand(query.expression, values)) for query in queries(dashboard)]
-        found[name] = {"choices": chosen, "queries": [_answered(server, *each, seconds, step) for each in asked]}
+        found[name] = {
+            "choices": chosen,
+            "queries": [_answered(server, *each, end - seconds, end, step) for each in asked],
+        }
     return found
 
 
-def _answered(server: Server, query: Query, expression: str, seconds: float, step: float) -> dict[str, Any]:
-    result = server.now(expression) if query.is_instant else server.over(expression, seconds, step)
+def _answered(server: Server, query: Query, expression: str, start: float, end: float, step: float) -> dict[str, Any]:
+    result = server.now(expression) if query.is_instant else server.over(expression, start, end, step)
     return {"panel": query.panel, "legend": query.legend, "expression": expression, "result": result}
 
 

@@ -266,7 +266,6 @@ def _hosts(made: Dashboard) -> Dashboard:
                     {"{{node}}": f"increase(node_vmstat_oom_kill{{{_NODE}}}{_RATE})"},
                     "short",
                     "A rank among them ends its gang.",
-                    ANY,
                 )
             )
         )
@@ -295,7 +294,6 @@ def _platform(made: Dashboard) -> Dashboard:
                 {"{{namespace}}/{{daemonset}}": "kube_daemonset_status_number_unavailable"},
                 "short",
                 "A device plugin among them: its node has no devices for pods.",
-                ANY,
             )
         )
         .with_panel(

@@ -7,17 +7,20 @@ from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat,
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
     BigValueGraphMode,
+    GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
     SortOrder,
     StackingMode,
     TooltipDisplayMode,
+    VisibilityMode,
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DashboardLinkType,
     DataSourceRef,
     DataTransformerConfig,
+    FieldColorModeId,
     Threshold,
     ThresholdsMode,
     VariableRefresh,
@@ -42,6 +45,9 @@ ANY: Steps = ((1, "red"),)
 """Of a count that should be 0."""
 IDLE: Steps = ((0, "red"), (0.3, "yellow"), (0.6, "green"))
 """Of a share that should be near 1."""
+
+_SHORT_NAMES = DataTransformerConfig("renameByRegex", options={"regex": r"/\.[\w.-]+\.internal/", "renamePattern": ""})
+"""``ip-10-0-1-2`` of ``ip-10-0-1-2.us-west-2.compute.internal``: the rest is the same of all, and fills a legend."""
 
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel, table.Panel, statetimeline.Panel)
 
@@ -91,8 +97,11 @@ def lines(
     """
     panel = _panel(timeseries.Panel(), title, unit, about, steps, width=width, height=8).min(0)
     legend = common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
-    panel = panel.legend(legend.show_legend(True)).fill_opacity(25 if stacked else 5).line_width(1)
+    panel = panel.legend(legend.show_legend(True)).fill_opacity(25 if stacked else 0).line_width(1)
     panel = panel.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+    panel = panel.with_transformation(_SHORT_NAMES)
+    if steps:
+        panel = panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
     if top is not None:
         panel = panel.max(top)
     if stacked:
@@ -105,6 +114,9 @@ def lines(
 def states(title: str, query: str, shown: str, about: str, steps: Steps, *, width: int = 12) -> statetimeline.Panel:
     """What each thing was over time, as coloured bars. ``shown`` is the legend."""
     panel = _panel(statetimeline.Panel(), title, "short", about, steps, width=width, height=8)
+    # A state timeline is coloured from green to red by default, whatever its thresholds say.
+    panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
+    panel = panel.show_value(VisibilityMode.NEVER).with_transformation(_SHORT_NAMES)
     return panel.with_target(_target(query, shown)).fill_opacity(80).line_width(0)
 
 
