@@ -20,6 +20,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DashboardLinkType,
     DataSourceRef,
     DataTransformerConfig,
+    DynamicConfigValue,
     FieldColorModeId,
     Threshold,
     ThresholdsMode,
@@ -48,6 +49,9 @@ IDLE: Steps = ((0, "red"), (0.3, "yellow"), (0.6, "green"))
 
 _SHORT_NAMES = DataTransformerConfig("renameByRegex", options={"regex": r"/\.[\w.-]+\.internal/", "renamePattern": ""})
 """``ip-10-0-1-2`` of ``ip-10-0-1-2.us-west-2.compute.internal``: the rest is the same of all, and fills a legend."""
+
+_WIDTHS = {"node": 290, "key": 180, "volumename": 290}
+"""Pixels of columns whose values would be cut: Grafana makes all of a table the same width."""
 
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel, table.Panel, statetimeline.Panel)
 
@@ -133,6 +137,9 @@ def rows(title: str, query: str, columns: Mapping[str, str], unit: str, about: s
     """
     panel = _panel(table.Panel(), title, unit, about, (), width=width, height=8)
     panel = panel.with_target(_target(query, "").instant().format(PromQueryFormat.TABLE))
+    for label, heading in columns.items():
+        if label in _WIDTHS:
+            panel = panel.override_by_name(heading, [DynamicConfigValue("custom.width", _WIDTHS[label])])
     order = {name: place for place, name in enumerate(columns)}
     shown = {"include": {"names": list(columns)}}
     return panel.with_transformation(DataTransformerConfig("filterFieldsByName", options=shown)).with_transformation(

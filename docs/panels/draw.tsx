@@ -48,11 +48,16 @@ interface Answer {
   legend: string;
   result: Series[];
 }
+// Only widths of columns, by their headings.
+interface Override {
+  matcher: { options: string };
+  properties: Array<{ value: number }>;
+}
 interface Panel {
   type: string;
   title: string;
   gridPos: { x: number; y: number; w: number; h: number };
-  fieldConfig: { defaults: FieldConfig };
+  fieldConfig: { defaults: FieldConfig; overrides: Override[] };
   options: any;
   transformations?: any[];
   answers: Answer[];
@@ -167,7 +172,12 @@ function tableOf(panel: Panel): DataFrame {
       { name: 'Value', type: FieldType.number, config: configOf(panel), values: rows.map((row) => Number(row.value![1])) },
     ],
   });
-  return transformed(panel, [frame])[0];
+  const [table] = transformed(panel, [frame]);
+  for (const { matcher, properties } of panel.fieldConfig.overrides) {
+    const field = table.fields.find((each) => getFieldDisplayName(each, table) === matcher.options);
+    field!.config.custom = { width: properties[0].value };
+  }
+  return table;
 }
 
 function transformed(panel: Panel, frames: DataFrame[]): DataFrame[] {

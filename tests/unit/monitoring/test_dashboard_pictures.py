@@ -69,7 +69,10 @@ def test_answers_of_another_edition_are_refused(pictures: ModuleType) -> None:
     ("changed", "said"),
     [
         ({"type": "heatmap"}, "type heatmap"),
-        ({"fieldConfig": {"overrides": [{}]}}, "overrides"),
+        (
+            {"fieldConfig": {"overrides": [{"matcher": {"id": "byName"}, "properties": [{"id": "unit"}]}]}},
+            "an override of byName, unit",
+        ),
         ({"transformations": [{"id": "merge"}]}, "merge"),
     ],
 )
