@@ -50,8 +50,10 @@ IDLE: Steps = ((0, "red"), (0.3, "yellow"), (0.6, "green"))
 _SHORT_NAMES = DataTransformerConfig("renameByRegex", options={"regex": r"/\.[\w.-]+\.internal/", "renamePattern": ""})
 """``ip-10-0-1-2`` of ``ip-10-0-1-2.us-west-2.compute.internal``: the rest is the same of all, and fills a legend."""
 
-_WIDTHS = {"node": 290, "key": 180, "volumename": 290}
-"""Pixels of columns whose values would be cut: Grafana makes all of a table the same width."""
+_WIDTHS = {"node": 165, "key": 180, "volumename": 220}
+"""Pixels of columns whose values would be cut, of a node before its domain: Grafana makes all of the same width."""
+_LEAST_WIDTH = 90
+"""Pixels of the others; Grafana's 150 hides the last of five on a small screen."""
 
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel, table.Panel, statetimeline.Panel)
 
@@ -137,6 +139,7 @@ def rows(title: str, query: str, columns: Mapping[str, str], unit: str, about: s
     """
     panel = _panel(table.Panel(), title, unit, about, (), width=width, height=8)
     panel = panel.with_target(_target(query, "").instant().format(PromQueryFormat.TABLE))
+    panel = panel.min_width(_LEAST_WIDTH)
     for label, heading in columns.items():
         if label in _WIDTHS:
             panel = panel.override_by_name(heading, [DynamicConfigValue("custom.width", _WIDTHS[label])])

@@ -175,7 +175,7 @@ function tableOf(panel: Panel): DataFrame {
   const [table] = transformed(panel, [frame]);
   for (const { matcher, properties } of panel.fieldConfig.overrides) {
     const field = table.fields.find((each) => getFieldDisplayName(each, table) === matcher.options);
-    field!.config.custom = { width: properties[0].value };
+    field!.config.custom = { ...field!.config.custom, width: properties[0].value };
   }
   return table;
 }
@@ -216,7 +216,7 @@ function Graph({ panel, width, height }: Sized) {
 }
 
 function Rows({ panel, width, height }: Sized) {
-  return <Table {...{ data: tableOf(panel), width, height, columnMinWidth: 100, timeZone: 'utc' }} />;
+  return <Table {...{ data: tableOf(panel), width, height, timeZone: 'utc' }} />;
 }
 
 function Timeline({ panel, width, height }: Sized) {
