@@ -218,6 +218,7 @@ def _gangs() -> list[Rule]:
     """Which gangs wait, since when, and for how many devices."""
     waits = 'max by (namespace, job_name, queue) (trn_gang_phase{phase=~"Pending|Inqueue"} == 1)'
     ran = 'timestamp(trn_gang_phase{phase=~"Running|Unknown"} == 1)'
+    requests = f'kube_pod_container_resource_requests{{resource=~"{DEVICES}"}}'
     return [
         _rule("trn:gang:waits", waits),
         # Since it was made, or since it last ran: a restart makes a gang wait again.
@@ -230,7 +231,20 @@ def _gangs() -> list[Rule]:
             and trn:gang:waits
             """,
         ),
-        _rule("trn:gang:devices", "max by (namespace, job_name, queue, resource) (trn_gang_min_devices)"),
+        # Volcano sums up the requests of a job's template. TorchX names devices as limits alone, which become requests
+        # in the pods.
+        _rule(
+            "trn:gang:devices",
+            f"""
+            max by (namespace, job_name, queue, resource) (trn_gang_min_devices)
+            or sum by (namespace, job_name, queue, resource) (
+              sum by (namespace, pod, resource) (
+                max by (namespace, pod, container, resource) ({requests})
+              )
+              * on (namespace, pod) group_left (job_name, queue) {_jobs_of_pods()}
+            )
+            """,
+        ),
     ]
 
 
@@ -254,16 +268,23 @@ def _trainings() -> list[Rule]:
 
 def _pods() -> str:
     """Which nodes a training's pods are on: what devices and hosts tell carries the node alone."""
+    return f"""
+        max by (namespace, pod, node) (kube_pod_info{{node!=""}})
+          * on (namespace, pod) group_left (job_name, queue) {_jobs_of_pods()}
+    """
+
+
+def _jobs_of_pods() -> str:
+    """1 for each pod of a training, with its job and queue; whether it has a node or not."""
     jobs = [
         f'label_replace(kube_pod_labels{{{label}!=""}}, "job_name", "$1", "{label}", "(.+)")'
         for label in (f"label_{resource_label(each)}" for each in _JOB_LABELS)
     ]
     queue = f"label_{resource_label(_QUEUE_LABEL)}"
     return f"""
-        max by (namespace, pod, node) (kube_pod_info{{node!=""}})
-          * on (namespace, pod) group_left (job_name, queue) max by (namespace, pod, job_name, queue) (
-            label_replace({" or on (namespace, pod) ".join(jobs)}, "queue", "$1", "{queue}", "(.+)")
-          )
+        max by (namespace, pod, job_name, queue) (
+          label_replace({" or on (namespace, pod) ".join(jobs)}, "queue", "$1", "{queue}", "(.+)")
+        )
     """
 
 

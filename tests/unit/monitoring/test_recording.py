@@ -167,6 +167,32 @@ TRIALS = [
         ],
     ),
     Trial(
+        "a gang's devices by its pods, where Volcano does not say them",
+        {
+            **{
+                series: values
+                for name in ("a-0", "a-1")
+                for series, values in {
+                    **pod(name, ""),
+                    f'kube_pod_labels{{namespace="research",pod="{name}",label_volcano_sh_job_name="a",'
+                    'label_volcano_sh_queue_name="test"}': constant(1),
+                }.items()
+            },
+            **gang("b", {"Pending": constant(1)}, devices=48),
+        },
+        [
+            Question(
+                "trn:gang:devices",
+                "1m",
+                {
+                    f'trn:gang:devices{{namespace="research", job_name="{job}", queue="test", '
+                    'resource="aws_amazon_com_neuron"}': devices
+                    for job, devices in {"a": 32, "b": 48}.items()
+                },
+            )
+        ],
+    ),
+    Trial(
         "a gang that was restarted waits since it last ran",
         gang(
             "a",
