@@ -202,11 +202,11 @@ class IdleGuard(pulumi.ComponentResource):
         ]
 
     def _make_code(self) -> k8s.core.v1.ConfigMap:
-        """The guard's modules, and its settings; a change is read by the next run."""
+        """The guard's modules."""
         return k8s.core.v1.ConfigMap(
             f"{self._name}-code",
             metadata=self._metadata(),
-            data={**sources(), "settings": pulumi.Output.json_dumps(settings(self._args))},
+            data=sources(),
             opts=self._inside(),
         )
 
@@ -228,7 +228,7 @@ class IdleGuard(pulumi.ComponentResource):
                         # The next run comes soon enough, and reads anew what is idle.
                         backoff_limit=0,
                         active_deadline_seconds=SECONDS,
-                        template=k8s.core.v1.PodTemplateSpecArgs(spec=_pod(self._args.region)),
+                        template=k8s.core.v1.PodTemplateSpecArgs(spec=_pod(self._args)),
                     )
                 ),
             ),
@@ -281,7 +281,7 @@ def statements(region: str, cluster: str, groups: Sequence[str]) -> list[Mapping
     ]
 
 
-def _pod(region: str) -> k8s.core.v1.PodSpecArgs:
+def _pod(args: IdleGuardArgs) -> k8s.core.v1.PodSpecArgs:
     files = [k8s.core.v1.KeyToPathArgs(key=f"{module}.py", path=f"trainium_eks/idle/{module}.py") for module in MODULES]
     code = k8s.core.v1.ConfigMapVolumeSourceArgs(name=NAME, items=files)
     told = k8s.core.v1.VolumeMountArgs(name="list", mount_path=str(Path(LIST).parent))
@@ -303,12 +303,8 @@ def _pod(region: str) -> k8s.core.v1.PodSpecArgs:
                 env=[
                     k8s.core.v1.EnvVarArgs(name="PYTHONPATH", value=CODE),
                     k8s.core.v1.EnvVarArgs(name="PYTHONDONTWRITEBYTECODE", value="1"),
-                    k8s.core.v1.EnvVarArgs(
-                        name="SETTINGS",
-                        value_from=k8s.core.v1.EnvVarSourceArgs(
-                            config_map_key_ref=k8s.core.v1.ConfigMapKeySelectorArgs(name=NAME, key="settings")
-                        ),
-                    ),
+                    # Not in the ConfigMap, which Pulumi makes anew when anything in it changes.
+                    k8s.core.v1.EnvVarArgs(name="SETTINGS", value=pulumi.Output.json_dumps(settings(args))),
                 ],
                 mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path=CODE, read_only=True), told],
             )
@@ -319,7 +315,7 @@ def _pod(region: str) -> k8s.core.v1.PodSpecArgs:
                 versions.IMAGES["aws-cli"],
                 ["sh", "-c", END_INSTANCES],
                 env=[
-                    k8s.core.v1.EnvVarArgs(name="AWS_REGION", value=region),
+                    k8s.core.v1.EnvVarArgs(name="AWS_REGION", value=args.region),
                     k8s.core.v1.EnvVarArgs(name="HOME", value=str(Path(LIST).parent)),
                 ],
                 mounts=[told],

@@ -8,6 +8,7 @@ the difference.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,9 @@ from trainium_eks.graph.resource_types.replacements import replacing_values
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "golden_plans"
 ENVIRONMENTS = ("dev", "prod", "gpu")
+
+LONGEST_VALUE = 2000
+"""Characters of a value that is held as it is."""
 
 Entry = Mapping[str, Any]
 """What is held of one resource; nothing that is empty."""
@@ -66,7 +70,9 @@ def _entry(graph: Graph, resource: Resource) -> Entry:
     made_from = {name: urns for name, urns in resource.property_dependencies.items() if urns}
     inputs_wait_for = {urn for urns in made_from.values() for urn in urns}
     held = {
-        "replaces": dict(replacing_values(resource)) if resource.custom else {},
+        "replaces": {name: _short(value) for name, value in replacing_values(resource).items()}
+        if resource.custom
+        else {},
         "made from": {name: sorted(_called(graph, urn) for urn in urns) for name, urns in made_from.items()},
         "waits for": sorted(_called(graph, urn) for urn in resource.dependencies if urn not in inputs_wait_for),
         "parent": _called(graph, parent.urn) if parent and parent.type != STACK_TYPE else "",
@@ -82,6 +88,14 @@ def _entry(graph: Graph, resource: Resource) -> Entry:
         "customTimeouts": dict(options.custom_timeouts),
     }
     return {key: value for key, value in held.items() if value}
+
+
+def _short(value: object) -> object:
+    """A value, or what tells it from another one where it is long, as files are in a ConfigMap."""
+    written = json.dumps(value, sort_keys=True)
+    if len(written) <= LONGEST_VALUE:
+        return value
+    return f"{len(written)} characters, SHA-256 {hashlib.sha256(written.encode()).hexdigest()[:12]}…"
 
 
 def _called(graph: Graph, urn: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import pydantic
 
-from trainium_eks.model import formats, priorities, quotas
+from trainium_eks.model import formats, priorities, quotas, scraping
 from trainium_eks.model.lustre import DEFAULT_USER_ID
 from trainium_eks.model.problems import Problem, Severity, join, nearest, under
 from trainium_eks.model.shape import LaterText, Shape, Whole, Word
@@ -18,7 +18,7 @@ CLUSTER_AUTOSCALER = "cluster-autoscaler"
 KARPENTER = "karpenter"
 TRAINING_OPERATOR = "kubeflow"
 TRAINER = "kubeflow-system"
-MONITORING = "monitoring"
+MONITORING = scraping.NAMESPACE
 IDLE_GUARD = "idle-guard"
 LOG_SHIPPING = "log-shipping"
 STACK = (

@@ -4,8 +4,6 @@ The launcher gives them to pods, a team's network policy lets the monitoring nam
 by them.
 """
 
-from trainium_eks.model import namespaces
-
 PORT = 9600
 """Where rank 0 of a training serves them, TCP."""
 
@@ -15,5 +13,5 @@ PORT_NAME = "trn-metrics"
 LABEL = "trainium-eks/metrics"
 """Label of a pod that serves them: ``"true"``."""
 
-NAMESPACE = namespaces.MONITORING
-"""Of what scrapes."""
+NAMESPACE = "monitoring"
+"""Of what scrapes. It stands here because the launcher reads this module where pydantic is not installed."""

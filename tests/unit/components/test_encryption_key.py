@@ -90,7 +90,7 @@ def test_every_star_stays_inside_the_account() -> None:
 
 def test_services_use_it_for_their_callers_and_s3_does_not() -> None:
     services = statements()["ServicesForTheirCallers"]["Condition"]["StringEquals"]["kms:ViaService"]
-    assert services == [f"{each}.us-west-2.amazonaws.com" for each in ("ec2", "fsx", "eks", "ecr")]
+    assert services == [f"{each}.us-west-2.amazonaws.com" for each in ("ec2", "fsx", "eks", "ecr", "aps")]
 
 
 def test_china_has_its_own_partition_and_endpoints() -> None:

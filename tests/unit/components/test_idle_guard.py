@@ -27,9 +27,14 @@ def one(graph: Graph, kind: str) -> dict[str, Any]:
     return dict(found.inputs)
 
 
+def settings(graph: Graph) -> Any:
+    """What the guard is told."""
+    (decides,) = one(graph, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"]
+    return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
+
+
 def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
-    data = one(guard(record, remove_after_minutes=7), "ConfigMap")["data"]
-    assert json.loads(data["settings"]) == {
+    assert settings(guard(record, remove_after_minutes=7)) == {
         "groups": {
             "trn1-32xl-a1b2": {"minimum": 1, "devices": ["aws.amazon.com/neuron"], "removes": True},
             "p4d-c3d4": {"minimum": 0, "devices": ["nvidia.com/gpu"], "removes": False},
@@ -40,13 +45,12 @@ def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
 
 
 def test_without_an_end_nothing_is_removed(record: Record) -> None:
-    data = one(guard(record, remove_after_minutes=None), "ConfigMap")["data"]
-    assert json.loads(data["settings"])["removeSeconds"] is None
+    assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
 
 
 def test_its_pod_gets_every_module_that_the_guard_imports(record: Record) -> None:
     data = one(guard(record), "ConfigMap")["data"]
-    assert {name.removesuffix(".py") for name in data if name.endswith(".py")} == set(MODULES)
+    assert {name.removesuffix(".py") for name in data} == set(MODULES)
     for text in sources().values():
         imported = {
             line.split()[1] for line in text.splitlines() if line.startswith(("from trainium", "import trainium"))

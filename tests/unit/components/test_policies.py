@@ -83,7 +83,7 @@ KEY_TABLE: Table = [
     *_logs(False, f"arn:aws:logs:{REGION}:{OTHERS}:log-group:/aws/eks/x"),
     *_logs(False, f"arn:aws:logs:eu-west-1:{ACCOUNT}:log-group:/aws/eks/x"),
     *_logs(False, f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/eks/x", region="eu-west-1"),
-    *(row for service in ("ec2", "fsx", "eks", "ecr")
+    *(row for service in ("ec2", "fsx", "eks", "ecr", "aps")
       for row in by_service(True, service, actions=(*USE, "kms:CreateGrant", "kms:ListGrants"))),
     *by_service(False, "s3"),
     *by_service(False, "ec2", OTHERS),

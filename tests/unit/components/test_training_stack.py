@@ -281,8 +281,9 @@ def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid
     graph = record(
         lambda: TrainingStack("trn-dev", {**CONFIG, "node_groups": groups, "idle_guard": {}}) and None, dry_run=False
     )
-    code = next(each for each in graph.of_type("kubernetes:core/v1:ConfigMap") if "settings" in each.inputs["data"])
-    guarded = json.loads(code.inputs["data"]["settings"])["groups"]
+    runs = one(graph, "kubernetes:batch/v1:CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    told = next(each["value"] for each in runs["initContainers"][0]["env"] if each["name"] == "SETTINGS")
+    guarded = json.loads(told)["groups"]
     assert sorted((each["minimum"], each["removes"]) for each in guarded.values()) == [
         (0, False),
         (0, False),

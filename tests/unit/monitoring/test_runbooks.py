@@ -4,9 +4,9 @@ import re
 import shlex
 from typing import Any
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from trainium_eks.cli.app import app
 from trainium_eks.model.alerts import AlertSettings
@@ -52,16 +52,17 @@ def test_what_an_alert_tells_to_type_is_on_its_page_too(alert: Alert) -> None:
     assert any(line.split()[:2] == words for line in typed(PAGES[alert.name])), alert.command
 
 
-def parsed(command: str) -> click.Context:
+def parsed(command: str) -> typer.Context:
     """The command's own context after its words were read; nothing is run."""
     found: Any = typer.main.get_command(app)
     words = shlex.split(command)[1:]
-    context = click.Context(found)
-    while isinstance(found, click.Group):
+    context = typer.Context(found)
+    while isinstance(found, TyperGroup):
         name, found, words = found.resolve_command(context, words)
-        context = click.Context(found, info_name=name, parent=context)
+        context = typer.Context(found, info_name=name, parent=context)
     words = ["1" if word == "NODES" else word for word in words]
-    return found.make_context(found.name, words, resilient_parsing=False)
+    made: typer.Context = found.make_context(found.name, words, resilient_parsing=False)
+    return made
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -24,8 +24,11 @@ HOLDS = {
     "aws:ec2/vpc:Vpc",
     "aws:ec2/subnet:Subnet",
     "aws:ecr/repository:Repository",
+    "aws:amp/workspace:Workspace",
+    "aws:grafana/workspace:Workspace",
     "aws:cloudwatch/logGroup:LogGroup",
     "kubernetes:core/v1:PersistentVolume",
+    "kubernetes:karpenter.sh/v1:NodePool",
     "kubernetes:core/v1:PersistentVolumeClaim",
 }
 """What section 4d of the comment's design calls stateful, written out by hand: the rows must agree."""

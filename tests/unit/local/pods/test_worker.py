@@ -1,6 +1,7 @@
 """What a pod's worker does with events that come while it is busy."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -54,5 +55,7 @@ def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path: Path
         around.worker = Worker(POD, around, None)  # type: ignore[arg-type]
         await asyncio.wait_for(around.worker.run(), 5)
 
-    asyncio.run(run())
+    # Not asyncio.run: it would leave this thread without a loop, which Pulumi's mocks in other tests look for.
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(run())
     assert around.forgotten == ["u"]

@@ -83,7 +83,8 @@ def described_groups(view: View) -> Iterator[Finding]:
     """It knows of an empty group what its tags say, and of a Neuron node in use its CPU and memory only. So each
     accelerator group that it serves is tagged with its devices, EFA interfaces and taints; only empty nodes of it go;
     and it is no larger than the largest gang that a queue lets run, because pods that wait for their queue buy nodes
-    too. The region comes by value: a pod does not reach the instance metadata."""
+    too. The region comes by value: a pod does not reach the instance metadata. Independent of `model/autoscaling.py`,
+    which judges the config."""
     for release in autoscalers(view):
         values = mapping(release.inputs.get("values"))
         faults = [] if given(values.get("awsRegion")) else ["values.awsRegion is unset, wanted the region"]
