@@ -78,7 +78,8 @@ def digest(directory: Path) -> str:
     """
     sha = hashlib.sha256()
     for file in sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).as_posix()):
-        if file.is_file() and not file.name.startswith("."):
+        # Bytecode comes and goes with whoever runs a script of the chart.
+        if file.is_file() and not file.name.startswith(".") and file.parent.name != "__pycache__":
             content = file.read_bytes().replace(b"\r\n", b"\n")
             sha.update(f"{file.relative_to(directory).as_posix()}\0{len(content)}\0".encode())
             sha.update(content)

@@ -291,6 +291,9 @@ def test_an_edited_template_changes_the_digest(tmp_path: Path) -> None:
     services.write_bytes(original)
     (copy / ".DS_Store").write_bytes(b"x")
     assert _charts.digest(copy) == before
+    (copy / "__pycache__").mkdir()
+    (copy / "__pycache__" / "exporter.cpython-311.pyc").write_bytes(b"x")
+    assert _charts.digest(copy) == before, "a script that was run is the same chart"
     services.rename(services.with_name("service.yaml"))
     assert _charts.digest(copy) != before
 

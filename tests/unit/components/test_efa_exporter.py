@@ -1,6 +1,7 @@
 """The exporter of EFA's counters, on a made-up /sys."""
 
 import importlib.util
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -15,12 +16,15 @@ from components import _charts
 
 @pytest.fixture(scope="module")
 def exporter() -> ModuleType:
+    """The script as a module; no bytecode is left in the chart."""
     path = _charts.CHARTS_DIRECTORY / "efa-exporter" / "files" / "exporter.py"
     spec = importlib.util.spec_from_file_location("efa_exporter", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "dont_write_bytecode", True)
+        spec.loader.exec_module(module)
     return module
 
 
