@@ -1,4 +1,4 @@
-"""A role for the pods of a chart, by EKS Pod Identity."""
+"""A role for the pods of a service account, by EKS Pod Identity."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,20 @@ class Pods:
     cluster_name: Text
     namespace: str
     service_account: str
-    """That the chart makes."""
+
+
+@dataclass(frozen=True)
+class PodRole:
+    """A role that pods take."""
+
+    role: aws.iam.Role
+    policy: aws.iam.RolePolicy
+    association: aws.eks.PodIdentityAssociation
+
+    @property
+    def ready(self) -> tuple[pulumi.Resource, ...]:
+        """What the pods must wait for: they get credentials when they are made, or never."""
+        return self.policy, self.association
 
 
 def make_role(
@@ -27,24 +40,25 @@ def make_role(
     pods: Pods,
     statements: pulumi.Input[Iterable[Statement]],
     *,
+    role_name: str,
     boundary: Text | None,
     tags: Mapping[str, Text],
     parent: pulumi.Resource,
-) -> aws.eks.PodIdentityAssociation:
-    """The role with its one policy, and the association, which pods must wait for: they get credentials when they are
-    made or never.
+) -> PodRole:
+    """The role with its one policy, and after both the association.
 
     Args:
-        name: logical name of policy and association; the role's ends in ``-role``.
+        name: logical name of policy and association.
         pods: who takes it.
         statements: what they may do.
+        role_name: logical name of the role, from which IAM's is generated.
         boundary: ARN of the policy that bounds the role; None for no bound.
         tags: beside those of the provider.
         parent: the component it belongs to.
     """
     child = pulumi.ResourceOptions(parent=parent)
     role = _iam.make_role(
-        f"{name}-role",
+        role_name,
         description=f"Taken by {pods.service_account} in the namespace {pods.namespace}, by Pod Identity",
         trust=_iam.pod_identity_trust(),
         boundary=boundary,
@@ -53,7 +67,7 @@ def make_role(
     )
     policy = pulumi.Output.from_input(statements).apply(_iam.policy)
     allowed = aws.iam.RolePolicy(name, role=role.name, policy=policy, opts=child)
-    return aws.eks.PodIdentityAssociation(
+    association = aws.eks.PodIdentityAssociation(
         name,
         cluster_name=pods.cluster_name,
         namespace=pods.namespace,
@@ -62,3 +76,4 @@ def make_role(
         tags=dict(tags),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=[allowed]),
     )
+    return PodRole(role, allowed, association)

@@ -14,7 +14,7 @@ from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.shape import LaterText, Shape, Word
 
-from . import _iam
+from . import _iam, _pod_identity
 from ._args import Tags, Text, accept, text
 from ._charts import chart, namespace, release, spread
 from ._dicts import ClusterAutoscalerArgsDict
@@ -106,37 +106,27 @@ class ClusterAutoscaler(pulumi.ComponentResource):
             namespace=NAMESPACE,
             values=autoscaler_values(args),
             # A pod that starts before its association has no credentials until it starts again.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[home, *identity, *tags]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[home, *identity.ready, *tags]),
         )
         self.service_account = pulumi.Output.from_input(f"{NAMESPACE}/{CHART}")
-        self.role_arn = self._role.arn
+        self.role_arn = identity.role.arn
         self.register_outputs({"service_account": self.service_account, "role_arn": self.role_arn})
 
-    def _make_identity(self) -> list[pulumi.Resource]:
-        """The role of its service account, by Pod Identity."""
-        args, name = self._args, self._name
-        self._role = _iam.make_role(
-            name,
-            description="Taken by Cluster Autoscaler, by Pod Identity",
-            trust=_iam.pod_identity_trust(),
+    def _make_identity(self) -> _pod_identity.PodRole:
+        """The role of its service account."""
+        args = self._args
+        statements = pulumi.Output.from_input(args.cluster_name).apply(
+            lambda cluster: cluster_autoscaler_statements(cluster, args.region)
+        )
+        return _pod_identity.make_role(
+            self._name,
+            _pod_identity.Pods(args.cluster_name, NAMESPACE, CHART),
+            statements,
+            role_name=self._name,
             boundary=args.permissions_boundary,
             tags=args.tags,
             parent=self,
         )
-        document = pulumi.Output.from_input(args.cluster_name).apply(
-            lambda cluster: _iam.policy(cluster_autoscaler_statements(cluster, args.region))
-        )
-        policy = aws.iam.RolePolicy(name, role=self._role.name, policy=document, opts=self._child())
-        association = aws.eks.PodIdentityAssociation(
-            name,
-            cluster_name=args.cluster_name,
-            namespace=NAMESPACE,
-            service_account=CHART,
-            role_arn=self._role.arn,
-            tags=args.tags,
-            opts=self._child(),
-        )
-        return [policy, association]
 
     def _tag(self, group: AutoscaledGroup) -> Iterator[aws.autoscaling.Tag]:
         """Tags of the Auto Scaling group, which EKS makes and does not hand its own tags to."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pulumi
-import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
@@ -14,7 +13,7 @@ from trainium_eks.model.idle import IdleGuardConfig
 from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.shape import Flag, Shape, Whole
 
-from . import _iam
+from . import _iam, _pod_identity
 from ._args import Tags, Text, accept
 from ._charts import namespace
 from ._dicts import IdleGuardArgsDict
@@ -120,10 +119,10 @@ class IdleGuard(pulumi.ComponentResource):
         identity = self._make_identity()
         account = self._make_account()
         code = self._make_code()
-        self._make_cron_job(identity, account, code)
+        self._make_cron_job(identity.ready, account, code)
 
         self.namespace = self._home.metadata["name"]
-        self.role_arn = self._role.arn
+        self.role_arn = identity.role.arn
         self.register_outputs({"namespace": self.namespace, "role_arn": self.role_arn})
 
     def _inside(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
@@ -144,32 +143,22 @@ class IdleGuard(pulumi.ComponentResource):
             opts=self._inside(),
         )
 
-    def _make_identity(self) -> list[pulumi.Resource]:
-        """The role, which pods get by Pod Identity."""
-        args, child = self._args, pulumi.ResourceOptions(parent=self)
-        self._role = _iam.make_role(
+    def _make_identity(self) -> _pod_identity.PodRole:
+        """The role of its service account."""
+        args = self._args
+        names = [group.eks_name for group in args.groups.values() if group.removes]
+        allowed = pulumi.Output.all(args.cluster_name, *names).apply(
+            lambda known: statements(args.region, known[0], known[1:])
+        )
+        return _pod_identity.make_role(
             self._name,
-            description="Taken by the idle guard of the cluster, by Pod Identity",
-            trust=_iam.pod_identity_trust(),
+            _pod_identity.Pods(args.cluster_name, NAMESPACE, NAME),
+            allowed,
+            role_name=self._name,
             boundary=args.permissions_boundary,
             tags=args.tags,
             parent=self,
         )
-        names = [group.eks_name for group in args.groups.values() if group.removes]
-        document = pulumi.Output.all(args.cluster_name, *names).apply(
-            lambda known: _iam.policy(statements(args.region, known[0], known[1:]))
-        )
-        policy = aws.iam.RolePolicy(self._name, role=self._role.name, policy=document, opts=child)
-        association = aws.eks.PodIdentityAssociation(
-            self._name,
-            cluster_name=args.cluster_name,
-            namespace=NAMESPACE,
-            service_account=NAME,
-            role_arn=self._role.arn,
-            tags=dict(args.tags),
-            opts=child,
-        )
-        return [policy, association]
 
     def _make_account(self) -> list[pulumi.Resource]:
         """The service account, and what it may do in Kubernetes."""

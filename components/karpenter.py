@@ -1,6 +1,6 @@
 """Karpenter: nodes of the size that waiting pods need, without node groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pulumi
@@ -16,7 +16,7 @@ from trainium_eks.model.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoo
 from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.shape import Word
 
-from . import _iam
+from . import _iam, _pod_identity
 from . import _karpenter_objects as objects
 from ._args import Tags, Text, accept
 from ._charts import chart, namespace, release
@@ -96,11 +96,11 @@ class Karpenter(pulumi.ComponentResource):
         self._interruptions = make_interruptions(name, args.tags, self)
         self._groups, group_rules = self._make_groups()
         identity = self._make_identity()
-        controller = self._make_releases(identity)
+        controller = self._make_releases(identity.ready)
         self._make_pools([controller, *self._let_nodes_join(), *group_rules])
 
         self.node_role_arn = self._node_role.role.arn
-        self.role_arn = self._role.arn
+        self.role_arn = identity.role.arn
         self.queue_name = self._interruptions.queue.name
         self.register_outputs(
             {"node_role_arn": self.node_role_arn, "role_arn": self.role_arn, "queue_name": self.queue_name}
@@ -116,52 +116,40 @@ class Karpenter(pulumi.ComponentResource):
         )
         return [args.cluster_security_group_id, made.group.id], made.rules
 
-    def _make_identity(self) -> list[pulumi.Resource]:
-        """The role of its service account, by Pod Identity."""
-        args, name = self._args, self._name
-        self._role = _iam.make_role(
-            name,
-            description="Taken by Karpenter, by Pod Identity",
-            trust=_iam.pod_identity_trust(),
-            boundary=args.permissions_boundary,
-            tags=args.tags,
-            parent=self,
-        )
+    def _make_identity(self) -> _pod_identity.PodRole:
+        """The role of its service account."""
+        args = self._args
         reservations = [id_ for pool in args.accelerator_pools for id_ in pool.capacity_reservation_ids]
-        document = pulumi.Output.all(
+        statements = pulumi.Output.all(
             cluster=args.cluster_name,
             node_role=self._node_role.role.arn,
             queue=self._interruptions.queue.arn,
             subnets=[args.subnet_ids_by_zone[zone] for zone in self._zones()],
             groups=self._groups,
         ).apply(
-            lambda known: _iam.policy(
-                karpenter_statements(
-                    KarpenterNodes(
-                        cluster_name=known["cluster"],
-                        region=args.region,
-                        node_role_arn=known["node_role"],
-                        queue_arn=known["queue"],
-                        subnet_ids=known["subnets"],
-                        security_group_ids=known["groups"],
-                        capacity_reservation_ids=reservations,
-                    )
+            lambda known: karpenter_statements(
+                KarpenterNodes(
+                    cluster_name=known["cluster"],
+                    region=args.region,
+                    node_role_arn=known["node_role"],
+                    queue_arn=known["queue"],
+                    subnet_ids=known["subnets"],
+                    security_group_ids=known["groups"],
+                    capacity_reservation_ids=reservations,
                 )
             )
         )
-        policy = aws.iam.RolePolicy(name, role=self._role.name, policy=document, opts=self._child())
-        association = aws.eks.PodIdentityAssociation(
-            name,
-            cluster_name=args.cluster_name,
-            namespace=NAMESPACE,
-            service_account=CHART,
-            role_arn=self._role.arn,
+        return _pod_identity.make_role(
+            self._name,
+            _pod_identity.Pods(args.cluster_name, NAMESPACE, CHART),
+            statements,
+            role_name=self._name,
+            boundary=args.permissions_boundary,
             tags=args.tags,
-            opts=self._child(),
+            parent=self,
         )
-        return [policy, association]
 
-    def _make_releases(self, identity: list[pulumi.Resource]) -> k8s.helm.v3.Release:
+    def _make_releases(self, identity: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
         """The definitions by a chart of their own, which also upgrades them, and the controller."""
         home = namespace(f"{self._name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, self._child())
         definitions = release(

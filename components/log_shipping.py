@@ -97,10 +97,11 @@ class LogShipping(pulumi.ComponentResource):
             f"{self._name}-fluent-bit",
             _pod_identity.Pods(self._args.cluster_name, NAMESPACE, _fluent_bit.SERVICE_ACCOUNT),
             self._group.arn.apply(write_statements),
+            role_name=f"{self._name}-fluent-bit-role",
             boundary=self._args.permissions_boundary,
             tags=self._args.tags,
             parent=self,
-        )
+        ).association
 
     def _close_namespace(self) -> None:
         """Nobody has anything to ask of it; the kubelet's probes come from the node."""

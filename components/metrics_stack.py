@@ -201,10 +201,11 @@ class MetricsStack(pulumi.ComponentResource):
             f"{self._name}-{key}",
             _pod_identity.Pods(self._args.cluster_name, NAMESPACE, service_account),
             statements,
+            role_name=f"{self._name}-{key}-role",
             boundary=self._args.permissions_boundary,
             tags=self._args.tags,
             parent=self,
-        )
+        ).association
 
     def _ask(self) -> None:
         """Who is asked for metrics, beside what the chart asks by itself."""
