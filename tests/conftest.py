@@ -54,7 +54,7 @@ def record() -> Callable[..., Graph]:
 
 
 @pytest.fixture(scope="session")
-def binaries(request: pytest.FixtureRequest) -> Mapping[str, Path]:
+def binaries(progress: Callable[[str], None]) -> Mapping[str, Path]:
     """The programs of the control plane, kubectl and helm, by their names; without them the tests are skipped.
 
     The first time on a machine they are built, which takes minutes: progress is shown.
@@ -63,26 +63,27 @@ def binaries(request: pytest.FixtureRequest) -> Mapping[str, Path]:
     from trainium_eks.local.toolchain import Unavailable, provide
 
     try:
-        return {name: binary.path for name, binary in provide(KUBERNETES, progress=_shown(request.config)).items()}
+        return {name: binary.path for name, binary in provide(KUBERNETES, progress=progress).items()}
     except Unavailable as error:
         pytest.skip(error.summary)
 
 
 @pytest.fixture(scope="session")
-def prometheus(request: pytest.FixtureRequest) -> Mapping[str, Path]:
+def prometheus(progress: Callable[[str], None]) -> Mapping[str, Path]:
     """Prometheus and promtool, by their names, as :func:`binaries`."""
     from trainium_eks.local.toolchain import Unavailable, provide_prometheus
 
     try:
-        found = provide_prometheus(progress=_shown(request.config), patience_seconds=600)
+        found = provide_prometheus(progress=progress, patience_seconds=600)
     except Unavailable as error:
         pytest.skip(f"no Prometheus: {error.last}")
     return {name: binary.path for name, binary in found.items()}
 
 
-def _shown(config: pytest.Config) -> Callable[[str], None]:
-    """Shows progress while pytest captures what is printed."""
-    capture = config.pluginmanager.getplugin("capturemanager")
+@pytest.fixture(scope="session")
+def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Shows a line while pytest captures what is printed: what is built the first time on a machine takes minutes."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def show(line: str) -> None:
         with capture.global_and_fixture_disabled():

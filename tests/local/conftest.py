@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
@@ -42,3 +43,12 @@ def namespace(api: Api) -> Iterator[str]:
     api.request("POST", "/api/v1/namespaces", body)
     yield name
     api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def volcano_programs() -> Mapping[str, Path]:
+    """Volcano's programs, by their names; where one is missing the tests are skipped."""
+    there, missing = toolchain.find_volcano()
+    if missing:
+        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+    return {name: binary.path for name, binary in there.items()}

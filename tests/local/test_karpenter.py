@@ -155,18 +155,14 @@ class Cloud:
 
 @pytest.fixture(scope="module")
 def cloud(
-    binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    binaries: Mapping[str, Path],
+    volcano_programs: Mapping[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    progress: Callable[[str], None],
 ) -> Iterator[Cloud]:
     """A local cloud with Volcano and Karpenter. Built the first time, which takes minutes: that is shown."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def progress(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
-
-    _, missing = toolchain.find_volcano()
-    if missing:
-        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+    assert binaries
+    assert volcano_programs
     try:
         toolchain.provide_part(toolchain.SCALER, progress=progress)
     except toolchain.Unavailable as error:

@@ -19,7 +19,6 @@ import psutil
 import pytest
 
 from components.volcano_stack import VolcanoStackArgs, volcano_values
-from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
@@ -548,12 +547,11 @@ def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place: Pla
     assert place.api.get(configuration)
 
 
-def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(place: Place) -> None:
+def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(
+    place: Place, volcano_programs: Mapping[str, Path]
+) -> None:
     """With the real programs and the real chart, where a machine has them."""
-    there, missing = toolchain.find_volcano()
-    if missing:
-        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
-    volcano = Programs({name: binary.path for name, binary in there.items()})
+    volcano = Programs(volcano_programs)
     inputs = {
         "name": "volcano",
         "repositoryOpts": {"repo": CHARTS["volcano"].repository},

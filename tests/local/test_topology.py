@@ -88,10 +88,11 @@ def until(done: Callable[[], object], what: str, seconds: float = SECONDS) -> No
 
 
 @pytest.fixture(scope="module")
-def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    _, missing = toolchain.find_volcano()
-    if missing:
-        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+def cloud(
+    binaries: Mapping[str, Path], volcano_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cloud]:
+    assert binaries
+    assert volcano_programs
     project = LocalProject.of_the_repository(tmp_path_factory.mktemp("topology"))
     project = LocalProject(project.path, {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", "")})
     project.configure("local")

@@ -86,18 +86,14 @@ class Team:
 
 @pytest.fixture(scope="module")
 def team(
-    binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    binaries: Mapping[str, Path],
+    volcano_programs: Mapping[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    progress: Callable[[str], None],
 ) -> Iterator[Team]:
     """A local cloud with Volcano and the operator. Built the first time, which takes a minute or two: that is shown."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def progress(line: str) -> None:
-        with capture.global_and_fixture_disabled():
-            print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
-
-    _, missing = toolchain.find_volcano()
-    if missing:
-        pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
+    assert binaries
+    assert volcano_programs
     try:
         toolchain.provide_part(toolchain.OPERATOR, progress=progress)
     except toolchain.Unavailable as error:
