@@ -1,4 +1,4 @@
-"""What is done about idle nodes. Pure functions of the standard library: the guard's pod has no other.
+"""What is done about idle nodes. Pure functions; they need Python alone, for the guard's pod has nothing else.
 
 A node is idle when nothing but DaemonSets runs on it. Its group waits when a gang is pending that could use it; then
 nothing of the group is taken away, however long it has been idle.

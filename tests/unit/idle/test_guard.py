@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainium_eks.checks.cluster import GROUP_LABEL
 from trainium_eks.idle import guard
 
 GROUPS = {"trn1-a1b2": {"minimum": 0, "removes": True, "devices": ["aws.amazon.com/neuron"]}}
@@ -61,6 +62,10 @@ class Cluster(guard.Api):
     def create(self, path: str, made: Mapping[str, Any]) -> None:
         assert path == "/api/v1/namespaces/default/events"
         self.events.append(made)
+
+
+def test_the_label_of_a_group_is_the_librarys() -> None:
+    assert guard.GROUP_LABEL == GROUP_LABEL
 
 
 @pytest.fixture(autouse=True)
