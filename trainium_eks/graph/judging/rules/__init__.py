@@ -31,6 +31,7 @@ from trainium_eks.graph.judging.rules import (
     storage,
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, Severity
+from trainium_eks.graph.judging.rules._view import View
 
 __all__ = [
     "NOT_JUDGED",
@@ -112,7 +113,8 @@ def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verd
     """
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
-    return tuple(_verdict(rule, tuple(rule.check(graph)), own) for rule in RULES)
+    view = View(graph)
+    return tuple(_verdict(rule, tuple(rule.check(view)), own) for rule in RULES)
 
 
 def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._view import View
 
 Severity = Literal["high", "medium", "low"]
@@ -31,7 +31,7 @@ class Rule:
     severity: Severity
     source: str
     """Ids of the same demand elsewhere (Checkov, Trivy, CIS, Security Hub), or where it was learned."""
-    check: Callable[[Graph], Iterable[Finding]]
+    check: Callable[[View], Iterable[Finding]]
 
     @property
     def explanation(self) -> str:
@@ -44,14 +44,7 @@ def rule(
 ) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
     """Makes a :class:`Rule` of a function over a :class:`View`; its docstring is the rule's explanation."""
 
-    def make(judge: Callable[[View], Iterator[Finding]]) -> Rule:
-        @functools.wraps(judge)
-        def check(graph: Graph) -> Iterable[Finding]:
-            return tuple(judge(View(graph)))
-
-        return Rule(id_, title, severity, source, check)
-
-    return make
+    return functools.partial(Rule, id_, title, severity, source)
 
 
 def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Finding]:
