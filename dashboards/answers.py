@@ -33,7 +33,7 @@ class Server:
     def ask(self, path: str, **parameters: object) -> Any:
         """The ``data`` of an answer; raises urllib's ``HTTPError`` with Prometheus' words as its body."""
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=120) as answer:
             return json.load(answer)["data"]
 
     def now(self, query: str) -> list[dict[str, Any]]:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.objects.api import Api
+from trainium_eks.local.objects.api import Api, ObjectReference
 from trainium_eks.local.paths import Paths
 
 
@@ -37,10 +38,12 @@ def api(control_plane: ControlPlane, paths: Paths) -> Api:
 
 @pytest.fixture
 def namespace(api: Api) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """A namespace of the test's own, in which pods can be made."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     api.request("POST", "/api/v1/namespaces", body)
+    account = ObjectReference("v1", "ServiceAccount", name, "default")
+    until(lambda: api.get(account), "Kubernetes makes the default account")
     yield name
     api.request("DELETE", f"/api/v1/namespaces/{name}")
 

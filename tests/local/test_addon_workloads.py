@@ -18,7 +18,7 @@ from trainium_eks.model.versions import KUBERNETES
 REGION = "us-west-2"
 ADDONS = addon_records.pinned(KUBERNETES)
 WORKLOADS = [workload for addon in addon_records.installed() for workload in addon.workloads]
-TIMEOUT_SECONDS = 90.0
+TIMEOUT_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,16 @@ import stat
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from local_project import ROOT
+from waiting import until
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
@@ -28,6 +29,8 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.programs import NETWORK
 
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent")
+SECONDS = 600
+"""A process that starts it ends within, however busy the machine is."""
 STOPPED = ["trn-pod-agent", "kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"]
 
 START = """
@@ -62,13 +65,6 @@ def pids(paths: Paths) -> dict[str, int]:
 
 def stopped(plane: ControlPlane) -> list[str]:
     return [name for name in plane.stop() if name != NETWORK]
-
-
-def until(done: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
 
 
 def configmap(name: str) -> dict[str, Any]:
@@ -111,8 +107,17 @@ def trainium_node(api: Api) -> Iterator[str]:
 
 
 def test_it_says_the_version_that_was_asked_for(control_plane, api):
-    assert control_plane.healthy()
+    until(control_plane.healthy)
     assert api.request("GET", "/version")["gitVersion"].startswith("v1.35.")
+
+
+def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_is_not(control_plane, monkeypatch):
+    late = iter([False, False])
+    monkeypatch.setattr(control_plane_module, "_is_ready", lambda *_: next(late, True))
+    assert control_plane.healthy()
+    monkeypatch.setattr(control_plane_module, "_UNREADY_SECONDS", 0.2)
+    monkeypatch.setattr(control_plane_module, "_is_ready", lambda *_: False)
+    assert not control_plane.healthy()
 
 
 def test_nothing_listens_but_on_loopback_and_etcd_lets_in_only_its_client(control_plane, paths):
@@ -126,7 +131,7 @@ def test_nothing_listens_but_on_loopback_and_etcd_lets_in_only_its_client(contro
     ]
     assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
     assert {connection.laddr.port for connection in listening} == set(Settings.load(paths).ports.values())
-    assert _etcd_answers(paths, "etcd-client")
+    until(lambda: _etcd_answers(paths, "etcd-client"), "etcd is well")
     assert not _etcd_answers(paths, "kube-scheduler")
 
 
@@ -139,10 +144,12 @@ def _etcd_answers(paths: Paths, client: str) -> bool:
     context = ssl.create_default_context(cafile=str(pki.certificate(paths, "etcd-ca")))
     context.load_cert_chain(pki.certificate(paths, client), pki.key(paths, client))
     port = Settings.load(paths).ports["etcd"]
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=context)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200
+    except TimeoutError:
+        raise  # that is no refusal
     except OSError:
         return False
     finally:
@@ -192,7 +199,11 @@ def test_a_simulated_node_is_ready_with_what_its_maker_gave_it(api, trainium_nod
     status = api.request("GET", path)["status"]
     assert status["capacity"]["aws.amazon.com/neuron"] == "16"
     assert status["allocatable"]["cpu"] == "128"
-    assert _exists(api, f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{trainium_node}")
+    until(lambda: _exists(api, lease(trainium_node)))
+
+
+def lease(node_name: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node_name}"
 
 
 def _condition(api: Api, path: str, kind: str) -> list[str]:
@@ -203,7 +214,6 @@ def _condition(api: Api, path: str, kind: str) -> list[str]:
 def test_a_pod_that_asks_for_a_device_tolerates_its_taint_and_runs(api, namespace, trainium_node):
     """ExtendedResourceToleration, which EKS has and upstream's defaults do not."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
     inits = [{"name": "once", "image": "example"}, {"name": "aside", "image": "example", "restartPolicy": "Always"}]
     body = {"metadata": {"name": "p"}, "spec": pod_spec(trainium_node, initContainers=inits)}
     api.request("POST", path, {"apiVersion": "v1", "kind": "Pod", **body})
@@ -214,14 +224,16 @@ def test_a_pod_that_asks_for_a_device_tolerates_its_taint_and_runs(api, namespac
     assert [list(each["state"]) for each in pod["status"]["initContainerStatuses"]] == [["terminated"], ["running"]]
 
 
-def test_a_jobs_pods_succeed_and_a_volcano_jobs_pods_go_on(api, namespace, trainium_node):
-    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespace, trainium_node):
+    """Volcano's is called Job, too. Here it is of a group that nobody serves: of one that is served, Kubernetes would
+    look for the owner, and collect the pod as garbage."""
     pods, jobs = f"/api/v1/namespaces/{namespace}/pods", f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
+    owner = {"apiVersion": "batch.example.com/v1alpha1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
     metadata = {"name": "trainer-0", "ownerReferences": [owner]}
     api.request(
         "POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(trainium_node)}
     )
+    until(lambda: "True" in _condition(api, f"{pods}/trainer-0", "Ready"))
     template = {"spec": pod_spec(trainium_node, restartPolicy="Never")}
     spec = {"completions": 2, "parallelism": 2, "template": template}
     api.request("POST", jobs, {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec})
@@ -232,14 +244,13 @@ def test_a_jobs_pods_succeed_and_a_volcano_jobs_pods_go_on(api, namespace, train
 
 def test_a_deleted_pod_is_gone_whatever_holds_it(api, namespace, trainium_node):
     path = f"/api/v1/namespaces/{namespace}/pods"
-    until(lambda: _exists(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
     metadata = {"name": "p", "finalizers": ["example.com/held"]}
     api.request(
         "POST", path, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(trainium_node)}
     )
     until(lambda: "True" in _condition(api, f"{path}/p", "Ready"))
     api.request("DELETE", f"{path}/p")
-    until(lambda: not _exists(api, f"{path}/p"), 10)
+    until(lambda: not _exists(api, f"{path}/p"))
 
 
 # --- starting again ---
@@ -251,8 +262,9 @@ def test_a_second_start_starts_nothing(control_plane, paths):
     assert started.started == ()
     assert started.moved_ports == ()
     assert started.server == control_plane.server
-    assert pids(paths) == before
-    assert set(before) == set(ALL)
+    # Beside them may be what another test's pods leave behind.
+    after = pids(paths)
+    assert {name: after[name] for name in ALL} == {name: before[name] for name in ALL}
 
 
 def test_its_life_from_nothing_to_nothing(own, binaries):
@@ -281,7 +293,7 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
         after = pids(own)
         assert after.pop(name) != before.pop(name)
         assert after == before
-    assert plane.healthy()
+    until(plane.healthy)
     assert _exists(api, f"{CONFIGMAPS}/kept")
 
     assert stopped(plane) == STOPPED
@@ -308,12 +320,15 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
     api = Api.connect(own.kubeconfig)
     api.request("POST", "/api/v1/nodes", node("n", **{"aws.amazon.com/neuron": "16"}))
     until(lambda: "True" in _condition(api, "/api/v1/nodes/n", "Ready"))
+    held = api.request("GET", lease("n"))["metadata"]["uid"]
     os.kill(pids(own)["kwok"], signal.SIGKILL)
     until(lambda: "kwok" not in pids(own))
     plane.start()
     path = "/api/v1/namespaces/default/pods"
     api.request("POST", path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod_spec("n")})
-    until(lambda: "True" in _condition(api, f"{path}/p", "Ready"), 20)
+    until(lambda: "True" in _condition(api, f"{path}/p", "Ready"))
+    # One that had waited for its end would have gone on with the same lease.
+    assert api.request("GET", lease("n"))["metadata"]["uid"] != held
 
 
 @pytest.mark.parametrize("spawned", [1, 4])
@@ -332,11 +347,11 @@ def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned
         "processes.start = killing\n"
     )
     with start_elsewhere(own, binaries, prelude) as killed:
-        assert killed.wait(120) == -signal.SIGKILL
+        assert killed.wait(SECONDS) == -signal.SIGKILL
     assert len(pids(own)) == spawned
     plane = ControlPlane(own, binaries)
     assert len(plane.start().started) == len(ALL) - spawned
-    assert plane.healthy()
+    until(plane.healthy)
 
 
 def test_data_of_a_first_start_that_was_cut_off_is_begun_anew(own, binaries):
@@ -400,7 +415,7 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
         Api.connect(one.kubeconfig).request("POST", CONFIGMAPS, configmap("only-here"))
         assert not _exists(Api.connect(two.kubeconfig), f"{CONFIGMAPS}/only-here")
         assert len(stopped(planes[0])) == len(ALL)
-        assert planes[1].healthy()
+        until(planes[1].healthy)
         assert planes[1].start().started == ()
     finally:
         for plane in planes:
@@ -462,7 +477,7 @@ def test_a_disk_that_is_full_for_etcd_is_said_in_etcds_words(own, binaries):
     """A limit on files' size fails as a full disk does, and for root, too: etcd asks for 64 MB in advance."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
     with start_elsewhere(own, binaries, limit) as limited:
-        _, told = limited.communicate(timeout=120)
+        _, told = limited.communicate(timeout=SECONDS)
     assert limited.returncode == 1
     assert "LocalError: etcd ended while starting" in told
     assert "etcd.log:" in told
@@ -473,6 +488,6 @@ def test_a_disk_that_is_full_for_etcd_is_said_in_etcds_words(own, binaries):
 def test_a_disk_that_is_full_for_certificates_is_said_with_the_path(own, binaries):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     with start_elsewhere(own, binaries, limit) as limited:
-        _, told = limited.communicate(timeout=120)
+        _, told = limited.communicate(timeout=SECONDS)
     assert re.search(r"LocalError: .*cannot be written: .*/pki.*: File too large", told)
     assert pids(own) == {}

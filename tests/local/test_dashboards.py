@@ -6,13 +6,14 @@ What is real of it, and what is not: tests/monitored_cloud.py.
 import functools
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import monitored_cloud
+import prometheus_server
 import pytest
+from waiting import until
 
 from dashboards.answers import ALL, Query, Server, choices, queries
 from dashboards.answers import main as keep_answers
@@ -23,10 +24,8 @@ from trainium_eks.monitoring.exporters import DCGM, EFA, KUBELET, NEURON
 from trainium_eks.monitoring.metrics import METRICS
 from trainium_eks.monitoring.queries import expand, selectors
 
-SECONDS = 120.0
-"""On a machine that does much else; some seconds otherwise."""
-WINDOW = "20s"
-"""What ``$__rate_interval`` is when each target is asked every other second."""
+WINDOW = f"{15 * prometheus_server.INTERVAL_SECONDS}s"
+"""What ``$__rate_interval`` is: on a busy machine, some answers come too late."""
 
 _OF_SOME = (
     "trn-job: Progress, Throughput: {{job_name}} tokens a second",
@@ -60,13 +59,6 @@ def server(
         yield server
 
 
-def _until(done: Callable[[], object], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not done():
-        assert time.monotonic() < deadline, what()
-        time.sleep(1)
-
-
 def _without_data(server: Server, **chosen: str) -> list[Query]:
     """Queries without a sample where everything is chosen, but for what is given."""
     values = {**_ANYTHING, **chosen}
@@ -74,17 +66,18 @@ def _without_data(server: Server, **chosen: str) -> list[Query]:
 
 
 def test_every_query_finds_data(server: Server) -> None:
-    _until(lambda: not _without_data(server), lambda: f"no data: {_without_data(server)}")
+    until(lambda: not _without_data(server), lambda: f"data for {_without_data(server)}")
 
 
 def test_so_does_each_choice(server: Server) -> None:
     for dashboard in DASHBOARDS.values():
-        for variable, values in choices(dashboard, server).items():
-            assert values, f"nothing to choose: {variable} of {dashboard['title']}"
+        offered = functools.partial(choices, dashboard, server)
+        until(lambda asked=offered: all(asked().values()), lambda asked=offered: f"something to choose: {asked()}")
+        for variable, values in offered().items():
             for value in values:
                 empty = functools.partial(_empty_panels, server, dashboard["uid"], {variable: value})
                 # On a busy machine a scrape may come too late, and its series are gone until the next.
-                _until(lambda asked=empty: not asked(), lambda asked=empty: f"no data: {asked()}")
+                until(lambda asked=empty: not asked(), lambda asked=empty: f"data for {asked()}")
 
 
 def _empty_panels(server: Server, uid: str, chosen: Mapping[str, str]) -> list[str]:
@@ -123,8 +116,10 @@ def _names(tree: object) -> Iterator[str]:
 
 
 def test_answers_are_kept_for_pictures(server: Server, tmp_path: Path) -> None:
+    until(lambda: not _without_data(server), lambda: f"data for {_without_data(server)}")
     file = tmp_path / "answers.json"
-    keep_answers([server.url, str(file), "--minutes", "1", "--step", "2"])
+    step = prometheus_server.INTERVAL_SECONDS
+    keep_answers([server.url, str(file), "--minutes", "1", "--step", str(step)])
     kept = json.loads(file.read_text())
     assert {name: len(each["queries"]) for name, each in kept.items()} == {
         name: sum(1 for _ in queries(dashboard)) for name, dashboard in DASHBOARDS.items()

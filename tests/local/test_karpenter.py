@@ -1,11 +1,14 @@
 """The real Karpenter with the real Volcano: CPU nodes up and down, gangs from zero nodes, and what goes wrong.
 
-The times that these tests print are those in docs/decisions/0064-karpenter-on-the-local-cloud.md.
+The times that these tests print are those in docs/decisions/0064-karpenter-on-the-local-cloud.md, and up to ten seconds
+more where Karpenter may buy only when all pods wait: so often it looks.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,13 @@ from local_project import ROOT, LocalProject
 
 from trainium_eks.local import toolchain
 
-SECONDS = 180.0
+SECONDS = 600.0
 """On a machine that does much else; some seconds otherwise."""
 STACK = "local"
 GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 0}
 NODE = {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 8}
+LIMITS = {"cpu": {"cpu": "64"}, "trn1": {"aws.amazon.com/neuron": "64"}}
+"""What each pool may have in all."""
 POD_SELECTOR = "karpenter-test"
 
 PROGRAM = """
@@ -58,7 +63,7 @@ pool(
     "cpu",
     {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-family": ["m7i"]},
     [],
-    {"cpu": "64"},
+    LIMITS["cpu"],
     {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"},
 )
 pool(
@@ -69,7 +74,7 @@ pool(
         "topology.k8s.aws/zone-id": [config.node_groups[0].zone_id or "usw2-az4"],
     },
     [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}],
-    {"aws.amazon.com/neuron": "64"},
+    LIMITS["trn1"],
     {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5s", "budgets": [{"nodes": "100%"}]},
 )
 """
@@ -149,6 +154,23 @@ class Cloud:
         self.kubectl("delete", "nodeclaims", "--all", "--wait=false")
         self.without_nodes()
 
+    def change(self, pool: str, **spec: object) -> None:
+        """Of a node pool."""
+        self.kubectl("patch", "nodepool", pool, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    @contextmanager
+    def closed(self, pool: str) -> Iterator[None]:
+        """Karpenter buys nothing until the end.
+
+        It buys for those pods that it finds at one look, and a busy machine shows it one at a time.
+        """
+        self.change(pool, limits=dict.fromkeys(LIMITS[pool], "0"))
+        yield
+        self.change(pool, limits=LIMITS[pool])
+
+    def until_waiting(self, app: str, pods: int) -> None:
+        self.until(lambda: self.reasons(app) == ["Unschedulable"] * pods, f"{pods} pods wait")
+
     def without_nodes(self) -> None:
         self.until(lambda: not self.claims("trn1") and not self.nodes("trn1"), "the nodes are gone")
 
@@ -171,7 +193,7 @@ def cloud(
     project = LocalProject.of_the_repository(path)
     project = LocalProject(path, {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_KARPENTER": ""})
     (path / "__main__.py").unlink()
-    (path / "__main__.py").write_text((ROOT / "__main__.py").read_text() + PROGRAM)
+    (path / "__main__.py").write_text(f"{(ROOT / '__main__.py').read_text()}\nLIMITS = {LIMITS}\n{PROGRAM}")
     project.configure(STACK, nodeGroups=[GROUP], queues=[{"name": "test"}, {"name": "small", "capability": NODE}])
     try:
         up = project.trn("local", "up")
@@ -189,18 +211,19 @@ def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
     pod = {"nodeSelector": {"karpenter.sh/nodepool": "cpu"}, "containers": [container]}
     labels = {POD_SELECTOR: "burst"}
-    cloud.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "burst", "namespace": "default"},
-            "spec": {
-                "replicas": 10,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-        }
-    )
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "burst", "namespace": "default"},
+        "spec": {
+            "replicas": 10,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    with cloud.closed("cpu"):
+        cloud.create(deployment)
+        cloud.until_waiting("burst", 10)
     cloud.until(lambda: cloud.running("burst") == 10, "10 pods of 3 CPU run")
     [node] = cloud.nodes("cpu")
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "m7i.8xlarge"
@@ -210,14 +233,16 @@ def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud
         return [each["metadata"]["labels"]["node.kubernetes.io/instance-type"] for each in cloud.nodes("cpu")]
 
     cloud.until(lambda: types() == ["m7i.xlarge"], "the one pod that is left is on the smallest node")
-    assert cloud.running("burst") == 1
+    cloud.until(lambda: cloud.running("burst") == 1, "it runs there")
     cloud.kubectl("delete", "deployment/burst", "-n", "default")
     cloud.until(lambda: not cloud.nodes("cpu"), "no CPU node without pods")
 
 
 def test_a_gang_gets_its_nodes_from_zero_and_they_go_after_it(cloud: Cloud) -> None:
     assert cloud.nodes("trn1") == []
-    cloud.gang("whole", 2)
+    with cloud.closed("trn1"):
+        cloud.gang("whole", 2)
+        cloud.until_waiting("whole", 2)
     cloud.until(lambda: cloud.running("whole") == 2, "a gang of 2 runs from zero nodes")
     nodes = cloud.nodes("trn1")
     assert len(nodes) == 2
@@ -232,23 +257,28 @@ def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(c
     the other pod to that node, again and again, and never takes the node away."""
     cloud.gang("first", 1)
     cloud.until(lambda: cloud.running("first") == 1, "a gang of 1 runs")
+    # However long it takes until the second gang is there, its node is not yet gone.
+    cloud.change("trn1", disruption={"consolidateAfter": "1h"})
     cloud.kubectl("delete", "vcjob", "-n", "default", "first")
     cloud.gang("second", 2)
     cloud.until(lambda: cloud.reasons("second") == ["Schedulable", "Unschedulable"], "one pod of two has a place")
+    cloud.change("trn1", disruption={"consolidateAfter": "5s"})
     [left] = cloud.claims("trn1")
     cloud.holds(lambda: cloud.running("second") == 0 and len(cloud.claims("trn1")) == 1, 25)
-    cloud.kubectl("delete", "nodeclaim", left["metadata"]["name"], "--wait=false")
+    with cloud.closed("trn1"):
+        cloud.kubectl("delete", "nodeclaim", left["metadata"]["name"], "--wait=false")
+        cloud.without_nodes()
+        cloud.until_waiting("second", 2)
     cloud.until(lambda: cloud.running("second") == 2, "the gang of 2 runs after the node was taken away")
     cloud.end("second")
 
 
 def test_a_limit_for_one_node_of_two_holds_that_node_idle(cloud: Cloud) -> None:
-    limit = '{"spec":{"limits":{"aws.amazon.com/neuron":"%d"}}}'
-    cloud.kubectl("patch", "nodepool", "trn1", "--type=merge", "-p", limit % 16)
+    cloud.change("trn1", limits={"aws.amazon.com/neuron": "16"})
     cloud.gang("half", 2)
     cloud.until(lambda: len(cloud.nodes("trn1")) == 1, "one node is bought")
     cloud.holds(lambda: cloud.running("half") == 0 and len(cloud.claims("trn1")) == 1, 25)
-    cloud.kubectl("patch", "nodepool", "trn1", "--type=merge", "-p", limit % 64)
+    cloud.change("trn1", limits=LIMITS["trn1"])
     # The limit is no longer what stops it, and it waits on.
     cloud.holds(lambda: cloud.running("half") == 0 and len(cloud.claims("trn1")) == 1, 25)
     cloud.end("half")

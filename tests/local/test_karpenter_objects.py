@@ -27,11 +27,11 @@ def _definitions(api: Api) -> Iterator[None]:
     makes = Objects(api, lambda _line: None)
     definitions = karpenter_definitions()
     for definition in definitions:
-        makes.apply(definition, timeout_seconds=60)
+        makes.apply(definition, timeout_seconds=300)
     yield
     for definition in definitions:
         name = definition["metadata"]["name"]
-        makes.delete(ObjectReference(definition["apiVersion"], definition["kind"], "", name), timeout_seconds=60)
+        makes.delete(ObjectReference(definition["apiVersion"], definition["kind"], "", name), timeout_seconds=300)
 
 
 def written(api: Api, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

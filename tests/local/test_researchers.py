@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from waiting import until
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import researchers
@@ -35,12 +36,23 @@ def whoami(api: Api) -> Mapping[str, Any]:
     return user
 
 
+def may_list(api: Api, namespace: str) -> bool:
+    try:
+        api.list("v1", "Pod", namespace=namespace)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
+
+
 def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api: Api, paths: Paths, namespace: str) -> None:
     bind(api, namespace, [group("team:researchers"), group("system:masters")])
     researcher = Api.connect(researchers.kubeconfig(paths, namespace))
     user = whoami(researcher)
     assert user["username"] == f"researcher@{namespace}"
     assert user["groups"] == ["team:researchers", "system:authenticated"]
+    until(lambda: may_list(researcher, namespace), "the role is in force, which takes a moment")
     assert researcher.list("v1", "Pod", namespace=namespace) == []
     for forbidden in ("default", ""):
         with pytest.raises(ApiError, match="cannot list resource"):

@@ -1,13 +1,13 @@
 """Two teams on a real API server: what a researcher of one tries against the other, and what they do every day."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from kubernetes.client.api_client import ApiClient
 from quota_cases import REFUSED, TAKEN, USELESS
+from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
@@ -60,23 +60,24 @@ def administrator(api: Api, record: Callable[..., Graph]) -> Iterator[Api]:
     made = [dict(each.inputs) for kind in MADE for each in graph.of_type(f"kubernetes:{kind}")]
     manifests = [*definitions, *json.loads(json.dumps(made))]
     for manifest in manifests:
-        objects.apply(manifest, timeout_seconds=60)
+        objects.apply(manifest, timeout_seconds=300)
     # A policy is in force a moment after it is there, each by itself.
     for kind in (
         *(_pod(nodeName="n"), _job(queue="no"), _command("Queue", "ears"), _batch_job(nodeName="n")),
         *(_deployment(nodeName="n"), _service(externalIPs=["10.0.0.1"])),
     ):
-        _until(lambda kind=kind: _is_refused(api, kind))  # type: ignore[misc]
+        until(lambda kind=kind: _is_refused(api, kind), f"the policy for {kind['kind']} is in force")  # type: ignore[misc]
     yield api
     for manifest in reversed(manifests):
-        objects.delete(api.reference(manifest), timeout_seconds=60)
+        objects.delete(api.reference(manifest), timeout_seconds=300)
 
 
 @pytest.fixture(scope="module")
 def researcher(administrator: Api) -> Api:
     """The API as a researcher of the team."""
-    configuration = administrator._client.configuration
-    return Api(Impersonating(configuration), administrator._kubeconfig)
+    api = Api(Impersonating(administrator._client.configuration), administrator._kubeconfig)
+    until(lambda: _is_taken(api, _pod()), "the role is in force, and the team's default account there")
+    return api
 
 
 def _program() -> None:
@@ -178,18 +179,20 @@ def _ephemeral(**claim: Any) -> Json:
 
 
 def _is_refused(api: Api, manifest: Json) -> bool:
+    """By a policy: a pod is also refused where its namespace has no default account yet."""
     try:
         api.create(manifest, dry_run=True)
     except ApiError as error:
-        return error.status == 403
+        return "denied request" in error.message
     return False
 
 
-def _until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.2)
+def _is_taken(api: Api, manifest: Json) -> bool:
+    try:
+        api.create(manifest, dry_run=True)
+    except ApiError:
+        return False
+    return True
 
 
 def refusal(api: Api, manifest: Json) -> str:

@@ -7,7 +7,6 @@ the zone is tier 3.
 import json
 import os
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from local_project import LocalProject
 from training_jobs import job
+from waiting import until
 
 from trainium_eks.checks.topology import shared_members
 from trainium_eks.launch import volcano_job
@@ -27,7 +27,6 @@ from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 
 NODES, A_LEAF = 40, 8
 ZONE, SPINE, LEAF = EC2_TOPOLOGY_LABELS
-SECONDS = 90.0
 
 
 class Cloud:
@@ -75,16 +74,9 @@ class Cloud:
 
     def _run(self, *arguments: str, given: str = "") -> str:
         command = [self._kubectl, f"--kubeconfig={self._kubeconfig}", "-n", "training", *arguments]
-        shown = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+        shown = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300, check=False)
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
-
-
-def until(done: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, f"within {seconds:.0f} s not: {what}"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """``trn verify`` against a real API server, with nodes that kwok keeps Ready and volumes that Kubernetes binds."""
 
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
+from waiting import until
 
 from trainium_eks.cli.verify import VerifyOptions, run
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
@@ -126,11 +126,12 @@ def test_nodes_that_the_stack_does_not_have_fail(trn_verify: Verify, pool: NodeP
 
 def test_a_claim_that_kubernetes_bound_passes_and_only_for_its_own_file_system(trn_verify: Verify, claim: str) -> None:
     team = {"name": claim, "queues": ["test"], "serviceAccount": "default", "claim": "fsx-claim"}
-    for _ in range(30):  # Kubernetes binds within moments
-        _, found = trn_verify(namespaces=[team])
-        if _status(found, f"storage/claim/{claim}") == ["pass"]:
-            break
-        time.sleep(0.5)
+
+    def is_bound() -> bool:
+        return _status(trn_verify(namespaces=[team])[1], f"storage/claim/{claim}") == ["pass"]
+
+    until(is_bound, "Kubernetes binds it, within moments as a rule")
+    _, found = trn_verify(namespaces=[team])
     assert _status(found, f"storage/claim/{claim}", f"namespaces/{claim}") == ["pass", "pass"], found
     other = outputs().model_dump(by_alias=True)["sharedVolume"] | {"fileSystemId": "fs-other"}
     _, found = trn_verify(namespaces=[team], sharedVolume=other)

@@ -17,16 +17,19 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import kubelet, pki, processes
 from trainium_eks.local.control_plane.flags import HOST, PROGRAMS, SERVICE_RANGE, commands
 from trainium_eks.local.control_plane.loopback import Loopback
-from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_free
+from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import programs
 from trainium_eks.model.versions import KUBERNETES, step_refusal
 
-READY_WITHIN_SECONDS = 120.0
+READY_WITHIN_SECONDS = 300.0
 """How long a start may take: 10 s on two idle cores, much more where they are shared."""
 
 _LOOK_SECONDS = 0.05
+
+# /readyz fails for a moment where etcd answers its check late (kube-apiserver's --etcd-readycheck-timeout, 2 s).
+_UNREADY_SECONDS = 10.0
 
 # A port can be taken between the look and the start; not three times by chance.
 _ATTEMPTS = 3
@@ -141,13 +144,19 @@ class ControlPlane:
         return processes.stop(self._paths)
 
     def healthy(self) -> bool:
-        """Whether all processes run and the API server says that it is ready."""
+        """Whether all processes run and the API server says that it is ready, at once or within some seconds."""
         settings = Settings.load(self._paths)
         if not settings.is_complete:
             return False
         wanted = commands(self._paths, self._binaries, settings.ports, settings.service_range)
-        found = {each.name for each in processes.running(self._paths)}
-        return found.issuperset(wanted) and _is_ready(self._paths, settings.ports["kube-apiserver"])
+        deadline = time.monotonic() + _UNREADY_SECONDS
+        while {each.name for each in processes.running(self._paths)}.issuperset(wanted):
+            if _is_ready(self._paths, settings.ports["kube-apiserver"]):
+                return True
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_SECONDS)
+        return False
 
     def _check_service_range(self) -> None:
         settings = Settings.load(self._paths)
@@ -244,7 +253,7 @@ class _Start:
             lambda: _api(self._paths, self._port).has(_DEFAULT_ACCOUNT) and time.monotonic() >= settled,
             settings,
         )
-        self._wait("the pods' agent to listen", lambda: not is_free(settings.ports[kubelet.PORT]), settings)
+        self._wait("the pods' agent to listen", lambda: is_answered(settings.ports[kubelet.PORT]), settings)
 
     def undo(self) -> None:
         """Ends what this attempt started, last first."""

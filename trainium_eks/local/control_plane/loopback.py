@@ -11,7 +11,10 @@ from typing import Any
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.flags import HOST
 
-_TIMEOUT_SECONDS = 10.0
+_LOOK_SECONDS = 10.0
+"""For a look, which is repeated."""
+_REQUEST_SECONDS = 65.0
+"""A little more than the API server's own limit (``--request-timeout``, 60 s)."""
 
 
 class Loopback:
@@ -25,7 +28,7 @@ class Loopback:
     def has(self, path: str) -> bool:
         """Whether it answers that path with success; an API server that cannot be reached does not."""
         try:
-            return self._request("GET", path)[0] == http.HTTPStatus.OK
+            return self._request("GET", path, _LOOK_SECONDS)[0] == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):
             return False
 
@@ -48,7 +51,7 @@ class Loopback:
 
     def _successful(self, method: str, path: str) -> bytes:
         try:
-            status, body = self._request(method, path)
+            status, body = self._request(method, path, _REQUEST_SECONDS)
         except (OSError, http.client.HTTPException) as error:
             raise LocalError(
                 f"The API server at {HOST}:{self._port} does not answer {method} {path}: {error}"
@@ -57,8 +60,8 @@ class Loopback:
             raise LocalError(f"The API server refuses {method} {path}: {status} {body.decode(errors='replace')[:400]}")
         return body
 
-    def _request(self, method: str, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPSConnection(HOST, self._port, timeout=_TIMEOUT_SECONDS, context=self._tls)
+    def _request(self, method: str, path: str, timeout_seconds: float) -> tuple[int, bytes]:
+        connection = http.client.HTTPSConnection(HOST, self._port, timeout=timeout_seconds, context=self._tls)
         try:
             connection.request(method, path)
             answer = connection.getresponse()

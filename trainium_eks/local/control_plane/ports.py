@@ -19,9 +19,10 @@ _RANGE = range(20000, 32768)
 
 _TRIES = 200
 
-# A process that was killed is gone from the process table a moment before its port is free.
-_FREE_WITHIN_SECONDS = 1.0
+# A process that was killed is gone from the process table a moment before its port is free; on a busy machine seconds.
+_FREE_WITHIN_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
+_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Settings:
 
 
 def is_free(port: int) -> bool:
-    """Whether a program could listen there."""
+    """Whether a program could listen there. It listens itself for a moment: not where one is about to."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         # As Go's net.Listen does: connections of a former listener that still time out do not matter.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -121,6 +122,15 @@ def is_free(port: int) -> bool:
             listener.listen(1)
         except OSError:
             return False
+    return True
+
+
+def is_answered(port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection((HOST, port), timeout=_ANSWER_SECONDS).close()
+    except OSError:
+        return False
     return True
 
 

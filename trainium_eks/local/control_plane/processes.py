@@ -45,7 +45,8 @@ LOG_LIMIT_BYTES = 50 * 2**20
 # What a daemon may see of the caller's environment. Not the rest: etcd reads ETCD_*, Go programs GO* and proxies.
 _ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "USER")
 
-_KILLED_WITHIN_SECONDS = 10.0
+# One that is killed first ends its reads and writes: on a busy disk they take seconds.
+_KILLED_WITHIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 
 
@@ -123,7 +124,11 @@ def _inherited() -> list[int]:
 
 def running(paths: Paths) -> list[Running]:
     """This user's processes of the stack, oldest first."""
-    return sorted((each for each, _ in _found(paths)), key=lambda each: (each.started, each.pid))
+    found = _found(paths)
+    commands = {each.pid: each.command for each, _ in found}
+    # A process that starts another one is there twice for a moment: its child is still called as it is.
+    own = [each for each, process in found if commands.get(_parent(process)) != each.command]
+    return sorted(own, key=lambda each: (each.started, each.pid))
 
 
 def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: float = 10) -> list[str]:
@@ -259,6 +264,14 @@ def _names(argument: str, root: str) -> bool:
     """Whether an argument is a path in the directory, or ``--flag=`` such a path."""
     value = argument.partition("=")[2] if argument.startswith("-") else argument
     return value == root or value.startswith(f"{root}/")
+
+
+def _parent(process: psutil.Process) -> int:
+    """The number of its parent; 0 where it has ended."""
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return 0
 
 
 def _is_mine(process: psutil.Process) -> bool:

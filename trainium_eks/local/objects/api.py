@@ -30,13 +30,15 @@ FIELD_MANAGER = "trn"
 """Who owns the fields that are applied (``metadata.managedFields``)."""
 REQUEST_SECONDS = 65
 """A little more than the API server's own limit (``--request-timeout``, 60 s): its answer says more than ours."""
+CONNECT_SECONDS = 10.0
+"""How long a connection, TLS included, may take to a server elsewhere; one on this machine may only be busy."""
 UNREACHABLE_SECONDS = 3.0
 """How long a server that refuses connections is tried."""
 BUSY_SECONDS = 60.0
 """How long a server that answers "later" (429, 503, etcd electing a leader) is tried."""
 CONFLICTS = 5
 """How often an apply is repeated after "the object has been modified"."""
-DISCOVERY_SECONDS = 15.0
+DISCOVERY_SECONDS = 60.0
 """How long a kind may stay unserved after its CustomResourceDefinition is there."""
 PAGE = 500
 """Objects in one answer of a list, as kubectl has it."""
@@ -191,7 +193,7 @@ class Api:
                 fields=dict(query or {}),
                 headers=headers,
                 preload_content=False,
-                timeout=urllib3.Timeout(connect=10.0, read=quiet_seconds),
+                timeout=urllib3.Timeout(connect=self._connect_seconds(quiet_seconds), read=quiet_seconds),
                 retries=False,
             )
             try:
@@ -246,9 +248,12 @@ class Api:
             query_params=list(query.items()),
             headers=headers,
             body=body,
-            _request_timeout=(min(10.0, timeout_seconds), timeout_seconds),
+            _request_timeout=(self._connect_seconds(timeout_seconds), timeout_seconds),
         )
         return _decoded(answer.data)
+
+    def _connect_seconds(self, timeout_seconds: float) -> float:
+        return timeout_seconds if _is_loopback(self.server) else min(CONNECT_SECONDS, timeout_seconds)
 
     def _unreachable(self, why: str) -> LocalError:
         todo = (

@@ -22,7 +22,7 @@ LOOK_SECONDS = 2.0
 GRACE_SECONDS = 30.0
 """Beyond Helm's own limits, for one that hangs."""
 
-_QUICK_SECONDS = 60.0
+_QUICK_SECONDS = 180.0
 _END_SECONDS = 10.0
 
 

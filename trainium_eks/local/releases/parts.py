@@ -19,7 +19,7 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import go_command, store
 from trainium_eks.local.toolchain.supply import is_offline
 
-READY_SECONDS = 90.0
+READY_SECONDS = 300.0
 """How long a part may take to answer: seconds on an idle machine."""
 
 _LOOK_SECONDS = 0.2

@@ -44,7 +44,7 @@ others' own queues go through the webhooks."""
 OWN_QUEUES = ("root", "default")
 """Queues that the scheduler makes when it starts; all others have ``root`` above them."""
 
-READY_SECONDS = 90.0
+READY_SECONDS = 300.0
 """How long the processes may take: seconds on an idle machine."""
 
 # The environment variable by which a running process tells what it was started with.

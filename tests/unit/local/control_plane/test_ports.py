@@ -10,7 +10,7 @@ import pytest
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.flags import PORTS, commands
-from trainium_eks.local.control_plane.ports import Settings, is_free
+from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.programs import AGENT
 
@@ -78,6 +78,29 @@ def test_a_port_of_a_closed_listener_is_free_again(settings):
         client.close()
         assert not is_free(port)
     assert is_free(port)
+
+
+def test_a_listener_answers_and_nobody_does_not(settings, taken):
+    assert is_answered(taken)
+    assert not is_answered(settings.ports["kube-apiserver"])
+
+
+def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
+    """The pods' agent begins to listen while it is waited for."""
+    port, over = settings.ports["etcd"], threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            is_answered(port)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for _ in range(300):
+            socket.create_server(("127.0.0.1", port)).close()
+    finally:
+        over.set()
+        asking.join()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}'])

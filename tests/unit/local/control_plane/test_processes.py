@@ -78,6 +78,15 @@ def test_a_started_process_holds_nothing_that_this_one_was_started_with(paths, c
     os.close(read_end)
 
 
+def test_a_child_that_is_not_yet_another_program_is_not_found_beside_its_parent(paths, command):
+    """Between fork and exec it has its parent's command line."""
+    started = processes.start(paths, "etcd", command("etcd", f"import os; os.fork(); {SLEEP}"))
+    ready(paths, "etcd", 2)
+    assert [each.pid for each in processes.running(paths)] == [started.pid]
+    assert processes.stop(paths) == ["etcd"]
+    assert processes.running(paths) == []
+
+
 def test_processes_of_stacks_with_similar_names_are_kept_apart(tmp_path, paths, command):
     other = Paths.of(tmp_path, "dev2")
     below = Paths.of(tmp_path / "deeper" / str(paths.root)[1:], "dev")
