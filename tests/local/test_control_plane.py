@@ -67,6 +67,11 @@ def stopped(plane: ControlPlane) -> list[str]:
     return [name for name in plane.stop() if name != NETWORK]
 
 
+def remove(root: Path) -> None:
+    """A directory that is written to meanwhile."""
+    until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
+
+
 def configmap(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
@@ -309,7 +314,7 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
     assert moved.server != first.server
     assert _exists(Api.connect(own.kubeconfig), f"{CONFIGMAPS}/kept")
 
-    shutil.rmtree(own.root)
+    remove(own.root)
     assert stopped(plane) == STOPPED
 
 
@@ -383,7 +388,7 @@ def test_lost_certificates_and_a_lost_state_directory_are_made_again_and_nothing
     assert _exists(Api.connect(own.kubeconfig), f"{CONFIGMAPS}/kept")
 
     before = set(pids(own).values())
-    shutil.rmtree(own.root)
+    remove(own.root)
     assert plane.start().started == ALL
     running = pids(own)
     assert len(running) == len(ALL)

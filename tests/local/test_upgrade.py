@@ -27,8 +27,6 @@ from trainium_eks.local.toolchain.tools import CONTROL_PLANE
 OLDER, NEWER = "1.34", "1.35"
 GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "maxSize": 2, "desiredSize": 2}
 STEP_SECONDS = 0.1
-STANDARD_SUPPORT = "1795219200"
-"""2026-11-21: both versions are in standard support, so the config needs no waiver."""
 
 _WHO = pki.ADMINISTRATOR
 
@@ -106,8 +104,7 @@ def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFacto
     if missing_of_volcano:
         pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing_of_volcano)} where it can")
     made = LocalProject.of_the_repository(tmp_path_factory.mktemp("upgrade"))
-    environment = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "SOURCE_DATE_EPOCH": STANDARD_SUPPORT}
-    made = LocalProject(made.path, environment)
+    made = LocalProject(made.path, {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", "")})
     try:
         up(made, OLDER)
         yield made

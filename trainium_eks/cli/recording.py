@@ -12,7 +12,7 @@ from trainium_eks.graph.recording.assumptions import Assumptions, AssumptionsErr
 from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, StackSettings, load_project
 from trainium_eks.model.problems import config_path, config_set
 
-TIMEOUT_SECONDS = 120.0
+TIMEOUT_SECONDS = 300.0
 """After which a program is stopped."""
 
 

@@ -79,7 +79,7 @@ def record(
     stack: str,
     *,
     dry_run: bool = False,
-    timeout_seconds: float = 120,
+    timeout_seconds: float = 300,
     python: str = sys.executable,
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
     live: Live | None = None,

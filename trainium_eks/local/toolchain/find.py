@@ -16,7 +16,7 @@ from typing import Any
 from trainium_eks.local.toolchain import store
 from trainium_eks.local.toolchain.tools import OPERATOR, SCALER, VOLCANO_TOOLS, Binary, Origin, Release
 
-_ASK_SECONDS = 10.0
+_ASK_SECONDS = 60.0
 
 _QUESTIONS = {"kubectl": ("version", "--client"), "helm": ("version", "--short")}
 """How a tool is asked for its version, where it is not ``--version``."""
