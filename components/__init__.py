@@ -10,6 +10,7 @@ from trainium_eks.model.problems import snake
 
 if TYPE_CHECKING:
     from ._args import ArgumentError
+    from ._stack_config import default_tags, read_config
     from .cluster import TrainiumCluster, TrainiumClusterArgs
     from .cluster_autoscaler import ClusterAutoscaler, ClusterAutoscalerArgs
     from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .neuron_addons import NeuronAddons, NeuronAddonsArgs
     from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs
     from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
-    from .training_stack import TrainingStack, default_tags, read_config
+    from .training_stack import TrainingStack
     from .volcano_stack import VolcanoStack, VolcanoStackArgs
 
 __all__ = [
@@ -78,8 +79,8 @@ _ELSEWHERE = {
     "ArgumentError": "_args",
     "ExistingNetwork": "network",
     "TrainiumCluster": "cluster",
-    "default_tags": "training_stack",
-    "read_config": "training_stack",
+    "default_tags": "_stack_config",
+    "read_config": "_stack_config",
 }
 
 

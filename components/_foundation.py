@@ -1,0 +1,104 @@
+"""The foundation of a stack: key, network and cluster, which all its other components stand on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from trainium_eks.model import config as model
+from trainium_eks.model.config import StackConfig
+from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.shape import judged
+
+from ._args import extend, waivers_of
+from ._stack_config import default_tags
+from .cluster import TrainiumCluster, TrainiumClusterArgs
+from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """What a stack's components have in common: the config they are cut from, and where they are made."""
+
+    stack: pulumi.Resource
+    """The component that they belong to."""
+    name: str
+    """Its logical name, which theirs start with."""
+    config: StackConfig
+    catalogue: Catalogue
+    """The config's: with its own entries."""
+    tags: dict[str, str]
+    """Those of the AWS provider, for what they do not reach by themselves."""
+    key: EncryptionKey
+    network: Network | ExistingNetwork
+    cluster: TrainiumCluster
+
+    def child(self) -> pulumi.ResourceOptions:
+        """For what is in AWS alone."""
+        return pulumi.ResourceOptions(parent=self.stack)
+
+    def in_cluster(self, *also: pulumi.Resource) -> pulumi.ResourceOptions:
+        """For what lives in Kubernetes: the cluster's own provider, once system nodes and DNS are there."""
+        wait_for = [*self.cluster.ready, *also]
+        return pulumi.ResourceOptions(parent=self.stack, providers=[self.cluster.provider], depends_on=wait_for)
+
+    @property
+    def for_aws_callers(self) -> dict[str, Any]:
+        """Args of each component whose pods call AWS, under roles that are made for them."""
+        return {
+            "region": self.config.region,
+            "cluster_name": self.cluster.cluster_name,
+            "permissions_boundary": self.config.permissions_boundary,
+            "tags": self.tags,
+        }
+
+
+def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> Foundation:
+    """Makes key, network and cluster.
+
+    Args:
+        name: the stack's logical name.
+        config: the whole stack's, judged.
+        stack: the component that they belong to.
+    """
+    child = pulumi.ResourceOptions(parent=stack)
+    catalogue, tags = model.catalogue(config), default_tags(config)
+    key = EncryptionKey(f"{name}-key", EncryptionKeyArgs(region=config.region), child)
+    network = _make_network(f"{name}-network", config, key, child)
+    args = extend(
+        TrainiumClusterArgs,
+        config.cluster,
+        region=config.region,
+        vpc_id=network.vpc_id,
+        vpc_cidr_block=network.cidr_block,
+        subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
+        egress=tuple(network.egress),
+        node_groups=config.node_groups,
+        catalogue=catalogue,
+        kms_key_arn=key.key_arn,
+        permissions_boundary=config.permissions_boundary,
+        file_systems_on_demand=config.file_system is not None and config.file_system.on_demand,
+        production=config.production,
+        tags=tags,
+        waivers=waivers_of(config),
+    )
+    cluster = TrainiumCluster(f"{name}-cluster", judged(args), child)
+    return Foundation(stack, name, config, catalogue, tags, key, network, cluster)
+
+
+def _make_network(
+    name: str, config: StackConfig, key: EncryptionKey, child: pulumi.ResourceOptions
+) -> Network | ExistingNetwork:
+    if config.existing_network is not None:
+        wiring = extend(ExistingNetworkArgs, config.existing_network, region=config.region)
+        return ExistingNetwork(name, judged(wiring), child)
+    args = extend(
+        NetworkArgs,
+        config.network,
+        zone_ids=model.zone_ids(config),
+        region=config.region,
+        kms_key_arn=key.key_arn,
+        permissions_boundary=config.permissions_boundary,
+    )
+    return Network(name, judged(args), child)

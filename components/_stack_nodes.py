@@ -1,0 +1,128 @@
+"""What a stack has for its nodes: device plugins, autoscalers, and the guard of idle ones."""
+
+from trainium_eks.model import autoscaling, idle, karpenter, node_templates
+from trainium_eks.model.karpenter import KarpenterConfig
+from trainium_eks.model.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.shape import judged
+
+from ._args import extend
+from ._foundation import Foundation
+from .cluster_autoscaler import AutoscaledGroup, ClusterAutoscaler, ClusterAutoscalerArgs
+from .gpu_addons import GpuAddons, GpuAddonsArgs
+from .idle_guard import GuardedGroup, IdleGuard, IdleGuardArgs
+from .karpenter import Karpenter, KarpenterArgs
+from .neuron_addons import NeuronAddons, NeuronAddonsArgs
+from .volcano_stack import VolcanoStack
+
+
+def accelerator_types(base: Foundation) -> tuple[str, ...]:
+    """Types of accelerator nodes, of groups and of Karpenter's pools; each once."""
+    groups = (*base.config.node_groups, *karpenter.as_groups(base.config))
+    return tuple(dict.fromkeys(group.instance_type for group in groups))
+
+
+def types_with_efa(base: Foundation) -> tuple[str, ...]:
+    """Types of nodes that have EFA."""
+    types = dict.fromkeys(group.instance_type for group in base.config.node_groups)
+    return tuple(each for each in types if base.catalogue.find(each).has_efa)
+
+
+def make_device_addons(base: Foundation, volcano: VolcanoStack) -> None:
+    """Device plugins for the families in use; the EFA plugin is installed once, whatever the mix."""
+    config, types = base.config, accelerator_types(base)
+    neuron = tuple(each for each in types if base.catalogue.find(each).family == "neuron")
+    gpu = tuple(each for each in types if base.catalogue.find(each).family == "nvidia")
+    efa = types_with_efa(base)
+    common = {"region": config.region, "catalogue": base.catalogue}
+    if neuron:
+        args = extend(NeuronAddonsArgs, config.neuron_addons, instance_types=neuron, efa_instance_types=efa, **common)
+        NeuronAddons(f"{base.name}-neuron", args, base.in_cluster())
+    if gpu:
+        gpu_args = extend(
+            GpuAddonsArgs,
+            config.gpu_addons,
+            instance_types=gpu,
+            efa_instance_types=() if neuron else efa,
+            volcano=volcano.admission,
+            **common,
+        )
+        GpuAddons(f"{base.name}-gpu", gpu_args, base.in_cluster())
+
+
+def make_autoscaling(base: Foundation) -> None:
+    """Both run on the system nodes, which nobody removes."""
+    config = base.config
+    if config.autoscaling.karpenter is not None:
+        _make_karpenter(base, config.autoscaling.karpenter)
+    if config.autoscaling.cluster_autoscaler is None:
+        return
+    args = extend(
+        ClusterAutoscalerArgs,
+        config.autoscaling.cluster_autoscaler,
+        groups=_autoscaled_groups(base),
+        kubernetes_version=config.cluster.kubernetes_version,
+        node_selector={POOL_LABEL: "system"},
+        catalogue=base.catalogue,
+        **base.for_aws_callers,
+    )
+    ClusterAutoscaler(f"{base.name}-autoscaler", judged(args), base.in_cluster())
+
+
+def _make_karpenter(base: Foundation, section: KarpenterConfig) -> None:
+    network = base.network
+    args = extend(
+        KarpenterArgs,
+        section,
+        cluster_security_group_id=base.cluster.cluster_security_group_id,
+        vpc_id=network.vpc_id,
+        subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
+        kms_key_arn=base.key.key_arn,
+        kubernetes_version=base.config.cluster.kubernetes_version,
+        node_selector={POOL_LABEL: "system"},
+        catalogue=base.catalogue,
+        **base.for_aws_callers,
+    )
+    Karpenter(f"{base.name}-karpenter", args, base.in_cluster())
+
+
+def _autoscaled_groups(base: Foundation) -> tuple[AutoscaledGroup, ...]:
+    """The CPU pool and the accelerator groups that the config names, as an empty one of each would be."""
+    config, cluster = base.config, base.cluster
+    cpu = config.cluster.cpu_nodes
+    pool = AutoscaledGroup(
+        name="cpu",
+        instance_type=cpu.instance_type,
+        autoscaling_group=cluster.autoscaling_group("cpu"),
+        labels={POOL_LABEL: "cpu"},
+        resources=node_templates.of_cpu_nodes(cpu),
+    )
+    accelerated = (
+        AutoscaledGroup(
+            name=group.name,
+            instance_type=group.instance_type,
+            autoscaling_group=cluster.autoscaling_group(group.name),
+            labels=cluster.groups[group.name].labels,
+            resources=node_templates.of_group(group, base.catalogue),
+        )
+        for group in autoscaling.served_groups(config)
+    )
+    return (pool, *accelerated)
+
+
+def make_idle_guard(base: Foundation) -> None:
+    """The guard, where it is asked for and has something to guard."""
+    guarded = idle.guarded(base.config)
+    if base.config.idle_guard is None or not guarded:
+        return
+    groups = {group.name: _guarded(base, group) for group in guarded}
+    args = extend(IdleGuardArgs, base.config.idle_guard, groups=groups, **base.for_aws_callers)
+    IdleGuard(f"{base.name}-idle", judged(args), base.in_cluster())
+
+
+def _guarded(base: Foundation, group: NodeGroupConfig) -> GuardedGroup:
+    return GuardedGroup(
+        eks_name=base.cluster.groups[group.name].node_group_name,
+        devices=tuple(base.catalogue.device_resources(group.instance_type)),
+        minimum=group.min_size,
+        removes=idle.removes_from(group),
+    )

@@ -1,0 +1,62 @@
+"""What a stack has to see what goes on: metrics, Grafana, and the logs of containers."""
+
+from trainium_eks.model.shape import judged
+
+from ._args import extend, waivers_of
+from ._foundation import Foundation
+from ._stack_nodes import types_with_efa
+from ._stack_storage import SharedStorage
+from .log_shipping import LogShipping, LogShippingArgs
+from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
+from .metrics_stack import MetricsStack, MetricsStackArgs
+
+
+def make_metrics(base: Foundation, shared: SharedStorage | None) -> None:
+    """Prometheus with its exporters, and Grafana, in the cluster or as a service."""
+    observability = base.config.observability
+    if observability.metrics is None:
+        return
+    args = extend(
+        MetricsStackArgs,
+        observability.metrics,
+        grafana=observability.grafana,
+        catalogue=base.catalogue,
+        instance_types=_types_of_nodes(base),
+        efa_instance_types=types_with_efa(base),
+        file_system_id=shared.file_system.file_system_id if shared else None,
+        exports_to_s3=shared is not None and shared.exports_to_s3,
+        kms_key_arn=base.key.key_arn,
+        **base.for_aws_callers,
+    )
+    metrics = MetricsStack(f"{base.name}-metrics", judged(args), base.in_cluster())
+    if observability.grafana is not None and observability.grafana.managed is not None:
+        managed = extend(
+            ManagedGrafanaArgs,
+            observability.grafana.managed,
+            workspace_arn=metrics.workspace_arn,
+            permissions_boundary=base.config.permissions_boundary,
+            tags=base.tags,
+        )
+        ManagedGrafana(f"{base.name}-grafana", judged(managed), base.child())
+
+
+def _types_of_nodes(base: Foundation) -> tuple[str, ...]:
+    cluster = base.config.cluster
+    of_groups = [group.instance_type for group in base.config.node_groups]
+    return tuple(dict.fromkeys([*of_groups, cluster.system_nodes.instance_type, cluster.cpu_nodes.instance_type]))
+
+
+def make_logs(base: Foundation) -> LogShipping | None:
+    """What containers write, in CloudWatch, where the config wants that."""
+    config = base.config
+    if config.observability.logs is None:
+        return None
+    args = extend(
+        LogShippingArgs,
+        config.observability.logs,
+        kms_key_arn=base.key.key_arn,
+        production=config.production,
+        waivers=waivers_of(config),
+        **base.for_aws_callers,
+    )
+    return LogShipping(f"{base.name}-logs", judged(args), base.in_cluster())

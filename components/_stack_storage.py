@@ -1,0 +1,101 @@
+"""A stack's shared storage: its file system, the volumes of its teams, and the bucket behind it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from trainium_eks.model import config as model
+from trainium_eks.model import storage
+from trainium_eks.model.shape import judged
+from trainium_eks.model.storage import FileSystemConfig, S3Durability
+
+from . import _iam
+from ._args import extend, text, waivers_of
+from ._foundation import Foundation
+from .fsx_lustre import FsxLustre, FsxLustreArgs
+from .lustre_volumes import LustreVolumes, LustreVolumesArgs
+
+
+@dataclass(frozen=True)
+class SharedStorage:
+    """The file system of a stack, before its volumes: these wait for the cluster, and it waits for nothing there."""
+
+    config: FileSystemConfig
+    file_system: FsxLustre
+
+    @property
+    def root(self) -> str:
+        """Where the teams' directories are: in what is linked to S3, or a part of them would never be exported."""
+        durability = self.config.durability
+        return durability.file_system_path if isinstance(durability, S3Durability) else "/"
+
+    @property
+    def exports_to_s3(self) -> bool:
+        """Whether what is written comes into a bucket by itself."""
+        return isinstance(self.config.durability, S3Durability)
+
+    def linked_bucket(self, region: str) -> dict[str, Any]:
+        """The bucket behind the file system, as a namespace's role is told of it."""
+        durability = self.config.durability
+        if not isinstance(durability, S3Durability):
+            return {}
+        given = durability.bucket
+        arn = self.file_system.bucket_arn if given is None else _iam.bucket_arn(region, text(given))
+        return {"bucket_arn": arn, "bucket_prefix": durability.prefix}
+
+    def output(self) -> dict[str, pulumi.Input[Any]]:
+        """The stack's output ``sharedVolume``."""
+        return {
+            "fileSystemId": self.file_system.file_system_id,
+            "dnsName": self.file_system.dns_name,
+            "mountName": self.file_system.mount_name,
+            "root": self.root,
+            "capacityGib": self.config.storage_capacity_gib,
+            "bucket": self.file_system.bucket_name,
+            "writeMegabytesPerSecond": storage.write_megabytes_per_second(self.config),
+        }
+
+
+def make_storage(base: Foundation) -> SharedStorage | None:
+    """The file system, where the config has one."""
+    config, section = base.config, base.config.file_system
+    if section is None:
+        return None
+    args = extend(
+        FsxLustreArgs,
+        section,
+        region=config.region,
+        vpc_id=base.network.vpc_id,
+        subnet_id=_subnet_id(base, section),
+        kms_key_arn=base.key.key_arn,
+        client_security_group_ids={"cluster": base.cluster.cluster_security_group_id},
+        production=config.production,
+        tags=base.tags,
+        waivers=waivers_of(config),
+    )
+    return SharedStorage(section, FsxLustre(f"{base.name}-fsx", judged(args), base.child()))
+
+
+def make_volumes(base: Foundation, shared: SharedStorage | None) -> LustreVolumes | None:
+    """A volume for each namespace, where there is a file system."""
+    if shared is None:
+        return None
+    section, file_system = shared.config, shared.file_system
+    args = LustreVolumesArgs(
+        file_system_id=file_system.file_system_id,
+        dns_name=file_system.dns_name,
+        mount_name=file_system.mount_name,
+        storage_capacity_gib=section.storage_capacity_gib,
+        subnet_id=_subnet_id(base, section),
+        security_group_id=file_system.security_group_id,
+        kms_key_arn=base.key.key_arn,
+        root=shared.root,
+        on_demand=section.on_demand,
+        namespaces={each.name: each.training_user_id for each in base.config.namespaces},
+    )
+    return LustreVolumes(f"{base.name}-volumes", args, base.in_cluster(*file_system.client_access))
+
+
+def _subnet_id(base: Foundation, section: FileSystemConfig) -> pulumi.Output[str]:
+    return base.network.private_subnet_id(section.zone_id or model.accelerator_zone(base.config))
