@@ -22,9 +22,8 @@ def accelerator_types(base: Foundation) -> tuple[str, ...]:
 
 
 def types_with_efa(base: Foundation) -> tuple[str, ...]:
-    """Types of nodes that have EFA."""
-    types = dict.fromkeys(group.instance_type for group in base.config.node_groups)
-    return tuple(each for each in types if base.catalogue.find(each).has_efa)
+    """Those of them that have EFA."""
+    return tuple(each for each in accelerator_types(base) if base.catalogue.find(each).has_efa)
 
 
 def make_device_addons(base: Foundation, volcano: VolcanoStack) -> None:

@@ -4,7 +4,7 @@ from trainium_eks.model.shape import judged
 
 from ._args import extend, waivers_of
 from ._foundation import Foundation
-from ._stack_nodes import types_with_efa
+from ._stack_nodes import accelerator_types, types_with_efa
 from ._stack_storage import SharedStorage
 from .log_shipping import LogShipping, LogShippingArgs
 from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
@@ -42,8 +42,8 @@ def make_metrics(base: Foundation, shared: SharedStorage | None) -> None:
 
 def _types_of_nodes(base: Foundation) -> tuple[str, ...]:
     cluster = base.config.cluster
-    of_groups = [group.instance_type for group in base.config.node_groups]
-    return tuple(dict.fromkeys([*of_groups, cluster.system_nodes.instance_type, cluster.cpu_nodes.instance_type]))
+    others = cluster.system_nodes.instance_type, cluster.cpu_nodes.instance_type
+    return tuple(dict.fromkeys([*accelerator_types(base), *others]))
 
 
 def make_logs(base: Foundation) -> LogShipping | None:

@@ -22,6 +22,7 @@ Record = Callable[..., Graph]
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+RULES = "kubernetes:monitoring.coreos.com/v1:PrometheusRule"
 POLICY = "aws:iam/rolePolicy:RolePolicy"
 ARGS: Mapping[str, Any] = {
     "region": "us-west-2",
@@ -231,6 +232,19 @@ def test_a_stack_installs_the_plugins_that_its_pools_need(record: Record) -> Non
     assert releases(graph)["karpenter"].inputs["values"]["nodeSelector"] == {"trainium-eks/pool": "system"}
     [queue] = graph.of_type("kubernetes:scheduling.volcano.sh/v1beta1:Queue")
     assert queue.inputs["spec"]["capability"] == {"aws.amazon.com/neuron": 64}
+
+
+def test_nodes_of_pools_show_their_efa_and_are_measured_and_priced(record: Record) -> None:
+    """A type that no node group has: without the plugin no pod that asks for EFA would ever start there."""
+    config = {**CONFIG, "observability": {"metrics": {}}}
+    graph = record(lambda: TrainingStack("trn-dev", config))
+    plugin = releases(graph)["aws-efa-k8s-device-plugin"].inputs["values"]
+    assert plugin["supportedInstanceLabels"]["values"] == ["trn1.32xlarge"]
+    assert releases(graph)["efa-exporter"].inputs["values"]["instanceTypes"] == ["trn1.32xlarge"]
+    [recorded] = [each for each in graph.of_type(RULES) if each.inputs["metadata"]["name"] == "trn-recording"]
+    rules = [rule for group in recorded.inputs["spec"]["groups"] for rule in group["rules"]]
+    priced = {rule["labels"]["instance_type"] for rule in rules if rule["record"] == "trn:instance_usd_per_hour"}
+    assert "trn1.32xlarge" in priced
 
 
 def test_a_pool_counts_for_queues_as_a_group_that_rests_at_zero() -> None:
