@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import pulumi
+import pydantic
 
+from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
 from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, is_judged, judged, read
 from trainium_eks.model.waivers import reasons
@@ -21,6 +23,28 @@ Tags = dict[str, Word | pulumi.Output[str]]
 def text(value: LaterText) -> Text:
     """A value of the model, which knows no Pulumi, as resources take it."""
     return value if isinstance(value, str) else cast(pulumi.Output[str], value)
+
+
+class AwsCallerArgs(Shape):
+    """The wiring of a component that runs in the cluster and calls AWS, under roles that it makes."""
+
+    region: str
+    """AWS region."""
+    cluster_name: Text
+    """EKS cluster."""
+    permissions_boundary: Text | None = None
+    """ARN of the IAM policy that bounds the roles made here; None for no bound."""
+    tags: Tags = pydantic.Field(default_factory=dict)
+    """Tags of its AWS resources, beside those of the provider."""
+
+
+class AutoscalerArgs(AwsCallerArgs):
+    """The wiring of an autoscaler."""
+
+    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Labels of the nodes that it runs on itself; nodes that it takes away must not be among them."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """What the types have."""
 
 
 class ArgumentError(pulumi.RunError, ValueError):

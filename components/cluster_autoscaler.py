@@ -10,12 +10,11 @@ import pydantic
 from trainium_eks.model import autoscaling, formats, namespaces, node_templates, versions
 from trainium_eks.model.autoscaling import ClusterAutoscalerConfig
 from trainium_eks.model.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
-from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.shape import LaterText, Shape, Word
 
 from . import _iam, _pod_identity
-from ._args import Tags, Text, accept, text
+from ._args import AutoscalerArgs, accept, text
 from ._charts import chart, namespace, release, spread
 from ._dicts import ClusterAutoscalerArgsDict
 from .node_group import name_problems
@@ -47,25 +46,13 @@ class AutoscaledGroup(Shape):
     pages. An empty group never grows for a pod that asks for something else."""
 
 
-class ClusterAutoscalerArgs(ClusterAutoscalerConfig):
+class ClusterAutoscalerArgs(AutoscalerArgs, ClusterAutoscalerConfig):
     """The config section, and what the stack connects."""
 
-    region: str
-    """AWS region."""
-    cluster_name: Text
-    """EKS cluster."""
     groups: tuple[AutoscaledGroup, ...]
     """The groups that it serves."""
     kubernetes_version: str = versions.KUBERNETES
     """Minor version of the cluster: the autoscaler of the same one is run."""
-    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
-    """Labels of the nodes that it runs on; nodes that it removes must not be among them."""
-    permissions_boundary: Text | None = None
-    """ARN of the IAM policy that bounds its role; None for no bound."""
-    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """What the types have."""
-    tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags for its role and its Pod Identity association."""
 
 
 class ClusterAutoscaler(pulumi.ComponentResource):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as k8s
-import pydantic
 
 from trainium_eks import idle as guard_package
 from trainium_eks.model import formats, idle, namespaces, regions, versions
@@ -14,7 +13,7 @@ from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _iam, _pod_identity
-from ._args import Tags, Text, accept
+from ._args import AwsCallerArgs, Text, accept
 from ._charts import namespace
 from ._dicts import IdleGuardArgsDict
 from ._team_policies import READ, role_rules
@@ -67,19 +66,11 @@ class GuardedGroup(Shape):
     """False only warns."""
 
 
-class IdleGuardArgs(IdleGuardConfig):
+class IdleGuardArgs(AwsCallerArgs, IdleGuardConfig):
     """Args of :class:`IdleGuard`: the config's section, and its wiring."""
 
-    region: str
-    """AWS region."""
-    cluster_name: Text
-    """EKS cluster."""
     groups: dict[str, GuardedGroup]
     """Key that stays the same to the group; the name that the stack has for it."""
-    permissions_boundary: Text | None = None
-    """ARN of the IAM policy that bounds the guard's role; None for no bound."""
-    tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags of its AWS resources, beside those of the provider."""
 
 
 def problems(args: IdleGuardArgs) -> list[Problem]:

@@ -11,14 +11,12 @@ import pydantic
 from trainium_eks.model import formats, namespaces, versions
 from trainium_eks.model import karpenter as judge
 from trainium_eks.model.autoscaling_policies import KarpenterNodes, karpenter_statements
-from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
 from trainium_eks.model.problems import Problem, join
-from trainium_eks.model.shape import Word
 
 from . import _iam, _pod_identity
 from . import _karpenter_objects as objects
-from ._args import Tags, Text, accept
+from ._args import AutoscalerArgs, Tags, Text, accept
 from ._charts import chart, namespace, release
 from ._dicts import KarpenterArgsDict
 from ._efa_group import make_efa_group
@@ -35,13 +33,9 @@ LONGEST_NAME = 42
 """SQS takes 80 characters for a queue's name, IAM 64 for a role's: what is added, and Pulumi's suffix, are the rest."""
 
 
-class KarpenterArgs(KarpenterConfig):
+class KarpenterArgs(AutoscalerArgs, KarpenterConfig):
     """The config section, and what the stack connects."""
 
-    region: str
-    """AWS region."""
-    cluster_name: Text
-    """EKS cluster."""
     cluster_security_group_id: Text
     """The security group that EKS made for the cluster."""
     vpc_id: Text
@@ -52,12 +46,6 @@ class KarpenterArgs(KarpenterConfig):
     """Key for root volumes; None for the account's default EBS key."""
     kubernetes_version: str = versions.KUBERNETES
     """Minor version of the cluster, which decides the AMI release."""
-    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
-    """Labels of the nodes that Karpenter itself runs on; its own nodes must not be among them."""
-    permissions_boundary: Text | None = None
-    """ARN of the IAM policy that bounds its roles; None for no bound."""
-    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """What the types have."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags for everything, and for the instances, volumes and interfaces that Karpenter starts."""
 

@@ -12,7 +12,7 @@ from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag
 
 from . import _charts, _fluent_bit, _iam, _pod_identity
-from ._args import Tags, Text, accept, waivers_of
+from ._args import AwsCallerArgs, Text, accept, waivers_of
 from ._dicts import LogShippingArgsDict
 
 NAMESPACE = namespaces.LOG_SHIPPING
@@ -21,11 +21,9 @@ NAMESPACE_REASON = "Fluent Bit reads its node's /var/log, whose files are root's
 WRITE_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
-class LogShippingArgs(LogsConfig):
+class LogShippingArgs(AwsCallerArgs, LogsConfig):
     """The config section, and what the stack connects."""
 
-    region: str
-    """AWS region."""
     cluster_name: Text
     """EKS cluster; the log group is named after it."""
     kms_key_arn: Text | None = None
@@ -33,10 +31,6 @@ class LogShippingArgs(LogsConfig):
     that of ``EncryptionKey`` does."""
     production: Flag = False
     """Holds the retention to the production rules."""
-    permissions_boundary: Text | None = None
-    """ARN of the IAM policy that bounds the role made here; None for no bound."""
-    tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags of its AWS resources, beside those of the provider."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason: ``R84`` for logs that production keeps for less than a month."""
 

@@ -18,7 +18,7 @@ from trainium_eks.monitoring.dashboards import dashboards
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
-from ._args import Tags, Text, accept
+from ._args import AwsCallerArgs, Text, accept
 from ._dicts import MetricsStackArgsDict
 from ._efa_plugin import efa_problems
 
@@ -35,13 +35,9 @@ QUERY_ACTIONS = ("aps:QueryMetrics", "aps:GetSeries", "aps:GetLabels", "aps:GetM
 """What writing to and reading from a workspace takes (AMP user guide, IAM permissions)."""
 
 
-class MetricsStackArgs(MetricsConfig):
+class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
     """The config section, and what the stack connects."""
 
-    region: str
-    """AWS region."""
-    cluster_name: Text
-    """EKS cluster."""
     grafana: GrafanaConfig | None = None
     """Grafana; None for none."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
@@ -57,10 +53,6 @@ class MetricsStackArgs(MetricsConfig):
     kms_key_arn: Text | None = None
     """Key of the workspace of Amazon Managed Prometheus; None for a key of AWS' own. Its policy must let the service
     use it for its callers, as that of ``EncryptionKey`` does. Another key is another workspace."""
-    permissions_boundary: Text | None = None
-    """ARN of the IAM policy that bounds the roles made here; None for no bound."""
-    tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags of its AWS resources, beside those of the provider."""
 
 
 def problems(args: MetricsStackArgs) -> list[Problem]:

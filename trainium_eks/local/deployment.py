@@ -26,8 +26,10 @@ from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.isolation import Chosen
-from trainium_eks.local.releases import karpenter, training_operator
+from trainium_eks.local.releases import karpenter
+from trainium_eks.local.releases.karpenter import Karpenter
 from trainium_eks.local.releases.parts import Provided
+from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.addon_records import ADDONS
@@ -187,8 +189,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     binaries = toolchain.provide(minor, progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, paths, reporter.phase)
-    operator = training_operator.provided(plan, paths, reporter.phase, os.environ)
-    scaler = karpenter.provided(plan, paths, reporter.phase, os.environ)
+    operator = TrainingOperator.provided(plan, paths, reporter.phase, os.environ)
+    scaler = Karpenter.provided(plan, paths, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -212,8 +214,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         karpenter.prepare(paths, scaler, reporter.phase)
         graph = _run_program(asked, adjust, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
-        tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
-        tally.notes += karpenter.settle(graph, paths, scaler, reporter.phase)
+        tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
+        tally.notes += Karpenter.settle(graph, paths, scaler, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         if isolation := Chosen.load(paths.pods):
             tally.notes += isolation.sentences()

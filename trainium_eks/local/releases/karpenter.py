@@ -24,7 +24,7 @@ from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
-from trainium_eks.local.releases.parts import Provided
+from trainium_eks.local.releases.parts import PartOfStack, Provided
 from trainium_eks.local.toolchain import sources
 from trainium_eks.model.instances import CATALOGUE
 
@@ -46,39 +46,12 @@ _OURS = {"trainium-eks/local": NAME}
 _TYPES_FLAG = "instance-types-file-path"
 
 
-def is_wanted(graph: Graph) -> bool:
-    """Whether a stack installs it, by whichever path its chart has."""
-    releases = graph.of_type("kubernetes:helm.sh/v3:Release")
-    return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
-
-
-def provided(graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
-    """What a stack that installs it needs to run it; see :func:`.parts.provided`."""
-    if not is_wanted(graph):
-        return Provided()
-    return parts.provided(toolchain.SCALER, _definitions, paths, progress, environment)
-
-
 def prepare(paths: Paths, found: Provided, waiting: Callable[[str], None]) -> None:
     """Makes Karpenter's definitions, which the program's node pools need."""
     if found.manifests:
         objects = Objects(Api.connect(paths.kubeconfig), waiting)
         for manifest in found.manifests:
             objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
-
-
-def settle(graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
-    """Brings it to what the program says: it runs, or is gone.
-
-    Returns:
-        What to tell the user.
-    """
-    if is_wanted(graph):
-        phase("Starting Karpenter")
-        return [Karpenter(paths, phase).run(found, offered(graph))]
-    if parts.running(paths, NAME):
-        Karpenter(paths, phase).remove()
-    return []
 
 
 def localised(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,43 +75,31 @@ def offered(graph: Graph) -> list[dict[str, Any]]:
     return instance_types(catalogue, str(graph.config.get("region") or DEFAULT_REGION), zone_ids - {""})
 
 
-class Karpenter:
-    """The Karpenter of a stack. One thread at a time.
+class Karpenter(PartOfStack):
+    """The Karpenter of a stack."""
 
-    Args:
-        paths: the stack's files.
-        waiting: told, in a line, what takes longer than a moment.
-    """
+    part = toolchain.SCALER
 
-    def __init__(self, paths: Paths, waiting: Callable[[str], None]) -> None:
-        self._paths = paths
-        self._api = Api.connect(paths.kubeconfig)
-        self._objects = Objects(self._api, waiting)
-        self._waiting = waiting
-        self._types = paths.root / NAME / "instance-types.json"
+    @staticmethod
+    def is_wanted(graph: Graph) -> bool:
+        """Whether a stack installs it, by whichever path its chart has."""
+        releases = graph.of_type("kubernetes:helm.sh/v3:Release")
+        return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
 
-    def run(self, found: Provided, types: list[dict[str, Any]]) -> str:
-        """Starts it where it does not run as it should, and waits until it answers.
+    @staticmethod
+    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+        """The definitions of its objects, those of its kwok provider included."""
+        return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
 
-        Args:
-            found: its program.
-            types: what it may buy.
-
-        Returns:
-            What to tell the user.
-
-        Raises:
-            LocalError: it ends or does not answer in time, with the end of its log.
-        """
+    def run(self, found: Provided) -> str:
+        """As :meth:`.PartOfStack.run`."""
         if found.program is None:
             self.remove()
             return f"Nodes are not scaled: {found.missing}"
         self._make_node_classes()
-        changed = self._write(types)
-        before = parts.running(self._paths, NAME)
-        if before is not None and (changed or not parts.is_current(before, found.program)):
+        if self._write(offered(self._graph)):
             processes.stop(self._paths, [NAME])
-            before = None
+        before = self._kept(found.program)
         health = parts.port(before, "health-probe-port") if before else free_port(set())
         process = before or self._start(found.program, health)
         parts.await_ready(self._paths, process, lambda: _not_ready(health), self._waiting)
@@ -171,13 +132,18 @@ class Karpenter:
             if each["metadata"]["name"] not in wanted:
                 self._api.delete(ObjectReference(version, KWOK_KIND, "", each["metadata"]["name"]))
 
+    @property
+    def _types(self) -> Path:
+        """The file that says what it may buy."""
+        return self._home / "instance-types.json"
+
     def _write(self, types: list[dict[str, Any]]) -> bool:
         """Whether the file says something else now."""
         text = json.dumps(types, indent=1)
         try:
             if self._types.exists() and self._types.read_text(encoding="utf-8") == text:
                 return False
-            self._types.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._types.write_text(text, encoding="utf-8")
         except OSError as error:
             raise unwritable(error, self._types) from error
@@ -192,10 +158,6 @@ class Karpenter:
             f"--metrics-port={free_port({health})}",
         ]
         return processes.start(self._paths, NAME, [program, *arguments], {"KUBECONFIG": str(self._paths.kubeconfig)})
-
-
-def _definitions(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-    return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
 
 
 def _not_ready(health: int) -> str:

@@ -3,18 +3,22 @@
 import re
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import yaml
 
+from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.processes import Running
+from trainium_eks.local.objects.api import Api
+from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import go_command, store
 from trainium_eks.local.toolchain.supply import is_offline
@@ -37,6 +41,86 @@ class Provided:
     manifests: tuple[Mapping[str, Any], ...] = ()
     """Those of its module's manifests that are made here, as they are there."""
     missing: str = ""
+
+
+class PartOfStack(ABC):
+    """A part in a stack whose control plane runs. One thread at a time.
+
+    Args:
+        graph: what the stack's program asks for.
+        paths: the stack's files.
+        waiting: told, in a line, what takes longer than a moment.
+    """
+
+    part: ClassVar[toolchain.Part]
+    """How its program is had, and what its process is called."""
+
+    def __init__(self, graph: Graph, paths: Paths, waiting: Callable[[str], None]) -> None:
+        self._graph = graph
+        self._paths = paths
+        self._waiting = waiting
+        self._api = Api.connect(paths.kubeconfig)
+        self._objects = Objects(self._api, waiting)
+        self._home = paths.root / self.part.tool
+
+    @staticmethod
+    @abstractmethod
+    def is_wanted(graph: Graph) -> bool:
+        """Whether a stack installs it."""
+
+    @staticmethod
+    @abstractmethod
+    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+        """Those of its module's manifests that are made here; see :func:`read_manifests`."""
+
+    @abstractmethod
+    def run(self, found: Provided) -> str:
+        """Starts it where it does not run as it should, and waits until it answers.
+
+        Args:
+            found: its program, or why it cannot be had.
+
+        Returns:
+            What to tell the user.
+
+        Raises:
+            LocalError: it ends or does not answer in time, with the end of its log.
+        """
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Ends it, and takes away what was made for it."""
+
+    def _kept(self, program: Path) -> Running | None:
+        """The process that goes on; one of another program is ended."""
+        before = running(self._paths, self.part.tool)
+        if before is None or is_current(before, program):
+            return before
+        processes.stop(self._paths, [self.part.tool])
+        return None
+
+    @classmethod
+    def provided(
+        cls, graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]
+    ) -> Provided:
+        """What a stack that installs it needs to run it; see :func:`provided`."""
+        if not cls.is_wanted(graph):
+            return Provided()
+        return provided(cls.part, cls.manifests, paths, progress, environment)
+
+    @classmethod
+    def settle(cls, graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
+        """Brings it to what the stack's program says: it runs, or is gone.
+
+        Returns:
+            What to tell the user.
+        """
+        if cls.is_wanted(graph):
+            phase(f"Starting {cls.part.tool}")
+            return [cls(graph, paths, phase).run(found)]
+        if running(paths, cls.part.tool):
+            cls(graph, paths, phase).remove()
+        return []
 
 
 def provided(

@@ -7,7 +7,7 @@ they are put where it reads them, as the kubelet would.
 
 import base64
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,9 @@ from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, unwritable
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
-from trainium_eks.local.objects.apply import Objects
-from trainium_eks.local.paths import Paths
+from trainium_eks.local.objects.api import ApiError, ObjectReference
 from trainium_eks.local.releases import parts
-from trainium_eks.local.releases.parts import Provided
+from trainium_eks.local.releases.parts import PartOfStack, Provided
 from trainium_eks.local.toolchain import sources
 from trainium_eks.model import namespaces
 
@@ -35,75 +33,34 @@ _OURS = {"trainium-eks/local": NAME}
 _CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
 
 
-def is_wanted(graph: Graph) -> bool:
-    """Whether a stack installs it."""
-    return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
+class TrainingOperator(PartOfStack):
+    """The operator of a stack."""
 
+    part = toolchain.OPERATOR
 
-def provided(graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
-    """What a stack that installs it needs to run it; see :func:`.parts.provided`."""
-    if not is_wanted(graph):
-        return Provided()
-    return parts.provided(toolchain.OPERATOR, manifests, paths, progress, environment)
+    @staticmethod
+    def is_wanted(graph: Graph) -> bool:
+        """Whether a stack installs it."""
+        return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
 
+    @staticmethod
+    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+        """The definition of PyTorchJobs, and the webhooks as upstream has them."""
+        base = "manifests/base"
+        files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
+        return parts.read_manifests(sources.operator_source, files, environment)
 
-def settle(graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
-    """Brings it to what the program says: it runs, or is gone.
-
-    Returns:
-        What to tell the user.
-    """
-    if is_wanted(graph):
-        phase("Starting the Training Operator")
-        return [TrainingOperator(paths, phase).run(found)]
-    if parts.running(paths, NAME):
-        TrainingOperator(paths, phase).remove()
-    return []
-
-
-def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-    """The definition of PyTorchJobs, and the webhooks as upstream has them; see :func:`.parts.read_manifests`."""
-    base = "manifests/base"
-    files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
-    return parts.read_manifests(sources.operator_source, files, environment)
-
-
-class TrainingOperator:
-    """The operator of a stack. One thread at a time.
-
-    Args:
-        paths: the stack's files.
-        waiting: told, in a line, what takes longer than a moment.
-    """
-
-    def __init__(self, paths: Paths, waiting: Callable[[str], None]) -> None:
-        self._paths = paths
-        self._api = Api.connect(paths.kubeconfig)
-        self._waiting = waiting
-        self._home = paths.root / NAME
-
-    def run(self, operator: Provided) -> str:
-        """Makes what it needs, starts it where it does not run as it should, and waits until it answers.
-
-        Returns:
-            What to tell the user.
-
-        Raises:
-            LocalError: it ends or does not answer in time, with the end of its log.
-        """
-        if operator.program is None:
+    def run(self, found: Provided) -> str:
+        """As :meth:`.PartOfStack.run`."""
+        if found.program is None:
             self.remove()
-            return f"PyTorchJobs are not run: {operator.missing}"
-        before = parts.running(self._paths, NAME)
-        if before is not None and not parts.is_current(before, operator.program):
-            processes.stop(self._paths, [NAME])
-            before = None
+            return f"PyTorchJobs are not run: {found.missing}"
+        before = self._kept(found.program)
         webhook = parts.port(before, "webhook-server-port") if before else free_port(set())
         health = parts.port(before, "health-probe-bind-address") if before else free_port({webhook})
-        objects = Objects(self._api, self._waiting)
-        for manifest in _objects(operator.manifests, webhook):
-            objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
-        process = before or self._start(operator.program, webhook, health)
+        for manifest in _objects(found.manifests, webhook):
+            self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
+        process = before or self._start(found.program, webhook, health)
         parts.await_ready(self._paths, process, lambda: self._not_ready(health), self._waiting)
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
@@ -117,9 +74,8 @@ class TrainingOperator:
         webhooks = "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"
         self._api.delete(ObjectReference(*webhooks, "", _WEBHOOKS))
         definition = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
-        objects = Objects(self._api, self._waiting)
         for each in (ObjectReference(*definition, "", f"{_RESOURCE}.kubeflow.org"), home):
-            objects.delete(each, timeout_seconds=parts.READY_SECONDS)
+            self._objects.delete(each, timeout_seconds=parts.READY_SECONDS)
 
     def _start(self, program: Path, webhook: int, health: int) -> Running:
         arguments = [

@@ -1,7 +1,8 @@
 """Sources that go.mod files expect beside them, because they are changed or completed before they are built."""
 
+import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trainium_eks.local.toolchain import go_command, store
@@ -44,11 +45,9 @@ def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, 
         store.Unwritable: the directories cannot be written.
     """
     source = go_command.source("volcano.sh/apis", f"v{VOLCANO_APIS}", scratch, environment)
-    try:
+    with _writing(scratch):
         _copy(source, place)
         (place / _ADDED_FILE).write_text(_ADDED)
-    except OSError as error:
-        raise store.unwritable(scratch, error) from error
 
 
 def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
@@ -67,17 +66,12 @@ def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]
         store.Unwritable: the directories cannot be written.
     """
     source = operator_source(scratch, environment)
-    try:
+    with _writing(scratch):
         for part in ("cmd", "pkg"):
             _copy(source / part, place / part)
         shutil.copyfile(source / "go.mod", place / "go.mod")
-        changed = place / _CERTIFICATES_FILE
-        text = changed.read_text(encoding="utf-8")
-        if text.count(_CERTIFICATES_LINE) != 1:
-            raise go_command.GoFailed(f"{source / _CERTIFICATES_FILE} is not the file that was to be changed")
-        changed.write_text(text.replace(_CERTIFICATES_LINE, "") + _CERTIFICATES_VARIABLE, encoding="utf-8")
-    except OSError as error:
-        raise store.unwritable(scratch, error) from error
+        text = _replaced(source / _CERTIFICATES_FILE, _CERTIFICATES_LINE, "", times=1)
+        (place / _CERTIFICATES_FILE).write_text(text + _CERTIFICATES_VARIABLE, encoding="utf-8")
 
 
 def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
@@ -96,17 +90,29 @@ def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str
         store.Unwritable: the directories cannot be written.
     """
     source = karpenter_source(scratch, environment)
-    try:
+    with _writing(scratch):
         for part in ("kwok", "pkg"):
             _copy(source / part, place / part)
         (place / "go.mod").write_text(f"module {_KARPENTER}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
-        changed = place / _ADDRESSES_FILE
-        text = changed.read_text(encoding="utf-8")
-        if text.count(_ADDRESS) != 2:
-            raise go_command.GoFailed(f"{source / _ADDRESSES_FILE} is not the file that was to be changed")
-        changed.write_text(text.replace(_ADDRESS, _LOOPBACK_ADDRESS), encoding="utf-8")
+        text = _replaced(source / _ADDRESSES_FILE, _ADDRESS, _LOOPBACK_ADDRESS, times=2)
+        (place / _ADDRESSES_FILE).write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _writing(scratch: Path) -> Iterator[None]:
+    """Says it as the toolchain does when there is no room, or no right."""
+    try:
+        yield
     except OSError as error:
         raise store.unwritable(scratch, error) from error
+
+
+def _replaced(file: Path, old: str, new: str, *, times: int) -> str:
+    """The text of a module's file with something replaced, which stands there so many times in the pinned release."""
+    text = file.read_text(encoding="utf-8")
+    if text.count(old) != times:
+        raise go_command.GoFailed(f"{file} is not the file that was to be changed")
+    return text.replace(old, new)
 
 
 def _copy(source: Path, place: Path) -> None:

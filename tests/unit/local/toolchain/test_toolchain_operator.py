@@ -10,7 +10,7 @@ from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
-from trainium_eks.local.releases.training_operator import _objects, is_wanted, manifests
+from trainium_eks.local.releases.training_operator import TrainingOperator, _objects
 from trainium_eks.local.toolchain import find, go_command, sources, tools
 from trainium_eks.model import versions
 
@@ -108,9 +108,9 @@ def test_one_on_path_that_fits_is_taken(tmp_path: Path) -> None:
 def test_it_can_be_left_out(tmp_path: Path) -> None:
     paths = Paths.of(tmp_path, "local")
     off = {"TRN_TRAINING_OPERATOR": "off", "PATH": ""}
-    found = parts.provided(toolchain.OPERATOR, manifests, paths, lambda _: None, off)
+    found = parts.provided(toolchain.OPERATOR, TrainingOperator.manifests, paths, lambda _: None, off)
     assert (found.program, found.missing) == (None, "TRN_TRAINING_OPERATOR is off")
-    assert not is_wanted(Graph(project="p", stack="s", resources=(), outputs={}))
+    assert not TrainingOperator.is_wanted(Graph(project="p", stack="s", resources=(), outputs={}))
 
 
 def test_what_is_missing_is_told_with_what_helps(tmp_path: Path) -> None:
