@@ -45,7 +45,7 @@ class Foundation:
 
     @property
     def for_aws_callers(self) -> dict[str, Any]:
-        """Args of each component whose pods call AWS, under roles that are made for them."""
+        """What the stack connects of every :class:`~components._args.AwsCallerArgs`."""
         return {
             "region": self.config.region,
             "cluster_name": self.cluster.cluster_name,

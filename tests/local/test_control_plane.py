@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.programs import NETWORK
+from trainium_eks.local.toolchain.tools import CONTROL_PLANE
 
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent")
 SECONDS = 600
@@ -70,6 +72,17 @@ def stopped(plane: ControlPlane) -> list[str]:
 def remove(root: Path) -> None:
     """A directory that is written to meanwhile."""
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
+
+
+def elsewhere(
+    binaries: Mapping[str, Path], directory: Path, instead: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Path]:
+    """The control plane's programs in another place, as those of another version are; some are others of that name."""
+    directory.mkdir()
+    links = {name: directory / name for name in CONTROL_PLANE}
+    for name, link in links.items():
+        link.symlink_to(binaries[instead.get(name, name)])
+    return {**binaries, **links}
 
 
 def configmap(name: str) -> dict[str, Any]:
@@ -434,6 +447,51 @@ def test_a_server_of_another_minor_is_refused(own, binaries):
     with pytest.raises(LocalError, match=r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.34"):
         ControlPlane(own, binaries, kubernetes_minor="1.34").start()
     assert pids(own) == {}
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ({"kube-apiserver": "kube-scheduler"}, "kube-apiserver ended while starting"),
+        ({"kube-controller-manager": "kube-scheduler"}, "kube-controller-manager ended while starting"),
+        ({}, r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.36"),
+    ],
+    ids=["no API server", "no controller manager", "another version"],
+)
+def test_an_upgrade_that_fails_brings_back_what_ran_before(own, binaries, tmp_path, instead, said):
+    """EKS goes back by itself, too. A program under another's name knows none of its flags."""
+    plane = ControlPlane(own, binaries)
+    plane.start()
+    api = Api.connect(own.kubeconfig)
+    api.request("POST", CONFIGMAPS, configmap("kept"))
+    before = pids(own)
+    newer = elsewhere(binaries, tmp_path / "newer", instead)
+    told: list[str] = []
+    with pytest.raises(LocalError, match=said) as failure:
+        ControlPlane(own, newer, kubernetes_minor="1.36").start(told.append)
+    assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)
+    assert "Going back to Kubernetes 1.35" in told
+    assert plane.healthy()
+    after = pids(own)
+    assert {name for name in ALL if after[name] == before[name]} >= {"etcd", "kwok", "trn-pod-agent"}
+    assert after["kube-apiserver"] != before["kube-apiserver"]
+    assert _exists(api, f"{CONFIGMAPS}/kept")
+    assert plane.start().started == ()
+    assert pids(own) == after
+
+
+def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
+    """The programs that ran were removed meanwhile."""
+    older = elsewhere(binaries, tmp_path / "older")
+    ControlPlane(own, older).start()
+    older["kube-apiserver"].unlink()
+    newer = elsewhere(binaries, tmp_path / "newer", {"kube-apiserver": "kube-scheduler"})
+    with pytest.raises(LocalError, match="kube-apiserver ended while starting") as failure:
+        ControlPlane(own, newer, kubernetes_minor="1.36").start()
+    message = str(failure.value)
+    assert "\nKubernetes 1.35 could not be started again with the programs from before:\n" in message
+    assert f"kube-apiserver cannot be started: {older['kube-apiserver']}: No such file" in message
+    assert ControlPlane(own, binaries).start().started == CONTROL_PLANE, "as after any failed start"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,255 @@
+"""One attempt to start a control plane, from whatever state it is in."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import kubelet, pki, processes
+from trainium_eks.local.control_plane.flags import HOST, commands
+from trainium_eks.local.control_plane.loopback import Loopback
+from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free
+from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import programs
+
+_LOOK_SECONDS = 0.05
+
+# A program that does not know a flag says so and ends: within that. A cluster that was there before says nothing of it.
+_SETTLED_AFTER_SECONDS = 0.5
+
+# On a busy machine a program may take seconds to its first line, whatever it says.
+_SPEAKS_WITHIN_SECONDS = 30.0
+_SPEAKING = ("kube-controller-manager", "kube-scheduler", "kwok")
+
+# The others are clients of the API server, and wait for it while it is replaced.
+_SERVERS = ("etcd", "kube-apiserver")
+
+# An API server does not end while clients watch: for ten seconds and more nobody would be served. It holds no state.
+_WATCHED_SECONDS = 1.0
+
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+
+
+class PortTakenError(LocalError):
+    """Somebody else was faster."""
+
+
+class Attempt:
+    """One attempt to start.
+
+    Args:
+        paths: the stack's files.
+        binaries: each of :data:`~trainium_eks.local.control_plane.flags.PROGRAMS`.
+        service_range: addresses of services, ``172.20.0.0/16``.
+        deadline: when to give up waiting, by ``time.monotonic()``.
+        progress: told what is being done, a line each.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        binaries: Mapping[str, Path],
+        service_range: str,
+        deadline: float,
+        progress: Callable[[str], None],
+    ) -> None:
+        self.started: dict[str, Running] = {}
+        """Processes that were started, by their names."""
+        self._paths = paths
+        self._binaries = binaries
+        self._service_range = service_range
+        self._deadline = deadline
+        self._progress = progress
+        self._log_sizes: dict[str, int] = {}
+        self._silent_at = 0.0
+
+    def run(self, moved: list[MovedPort]) -> None:
+        """Starts what does not run, and waits until the API server serves and pods can be made.
+
+        Args:
+            moved: gets the ports that others had taken.
+
+        Raises:
+            PortTakenError: a port was taken by somebody else meanwhile; the next attempt takes another one.
+            LocalError: a process ends at its start, it takes too long, or the state cannot be written.
+        """
+        self._prepare_directory()
+        if pki.ensure(self._paths, self._service_range):
+            # They trust, and are trusted by, authorities that are no more.
+            processes.stop(self._paths)
+        settings = self._settle_ports(moved)
+        self._port = settings.ports["kube-apiserver"]
+        pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
+        wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
+        kept, wrong = self._looked_over(wanted)
+        servers = [each for each in wrong if each.name in _SERVERS]
+        processes.stop_these(servers, timeout_seconds=_WATCHED_SECONDS)
+        if not settings.is_complete and "etcd" not in kept:
+            # A first start that was cut off: nothing in there is anybody's, and it may be half-made.
+            self._remove_data()
+        missing = [name for name in wanted if name not in kept]
+        if missing:
+            self._progress(f"Starting {', '.join(missing)}")
+        # The API server waits for etcd by itself; the others give up where there is none.
+        for name in _SERVERS:
+            if name in missing:
+                self._spawn(name, wanted[name])
+        self._wait("the API server to be ready", lambda: is_ready(self._paths, self._port), settings)
+        for name in (each for each in wanted if each not in _SERVERS):
+            processes.stop_these(each for each in wrong if each.name == name)
+            if name in missing:
+                if name == "kwok":
+                    self._release_nodes()
+                self._spawn(name, wanted[name])
+        speak_until = min(time.monotonic() + _SPEAKS_WITHIN_SECONDS, self._deadline)
+        self._wait("the new processes to settle", lambda: self._has_settled(speak_until), settings)
+        self._wait(
+            "the default service account",
+            lambda: api_server(self._paths, self._port).has(_DEFAULT_ACCOUNT),
+            settings,
+        )
+        self._wait("the pods' agent to listen", lambda: is_answered(settings.ports[kubelet.PORT]), settings)
+
+    def undo(self) -> None:
+        """Ends what this attempt started, last first."""
+        processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
+        if programs.AGENT in self.started and not any(
+            each.name == programs.SHIM for each in processes.running(self._paths)
+        ):
+            # The agent's own, and nobody's without it.
+            processes.stop(self._paths, [programs.NETWORK])
+
+    def _prepare_directory(self) -> None:
+        try:
+            self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._paths.root.chmod(0o700)
+            programs.link(self._paths)
+        except OSError as error:
+            raise unwritable(error, self._paths.root) from error
+        processes.trim_logs(self._paths)
+
+    def _settle_ports(self, moved: list[MovedPort]) -> Settings:
+        """Keeps the ports of last time but for those that others have taken meanwhile."""
+        before = replace(Settings.load(self._paths), service_range=self._service_range)
+        ours = {argument for each in processes.running(self._paths) for argument in each.command}
+        settings, changes = before.settled(lambda name, port: _listens(ours, name, port))
+        moved += changes
+        for change in changes:
+            self._progress(f"Port {change}")
+        if settings != Settings.load(self._paths):
+            settings.save(self._paths)
+        return settings
+
+    def _looked_over(self, wanted: Mapping[str, list[str]]) -> tuple[set[str], list[Running]]:
+        """Names of the processes of the control plane that run as they should, and those that do not, in the order in
+        which to end them."""
+        kept: dict[str, Running] = {}
+        wrong = []
+        for each in processes.running(self._paths):
+            if each.name not in wanted:
+                continue  # somebody else's: Volcano's
+            if list(each.command) == wanted[each.name] and each.name not in kept:
+                kept[each.name] = each
+            else:
+                wrong.append(each)
+        return set(kept), sorted(wrong, key=lambda each: processes.NAMES.index(each.name))
+
+    def _remove_data(self) -> None:
+        try:
+            if self._paths.etcd.exists():
+                shutil.rmtree(self._paths.etcd)
+        except OSError as error:
+            raise unwritable(error, self._paths.etcd) from error
+
+    def _spawn(self, name: str, command: list[str]) -> None:
+        self._log_sizes[name] = processes.log_size(self._paths, name)
+        self._silent_at = time.monotonic()
+        if name == programs.AGENT:
+            self.started[name] = processes.start(self._paths, name, command, programs.python_environment())
+            return
+        # kwok reads ~/.kwok/kwok.yaml first if there is one; it is not meant for this cluster.
+        # Collecting garbage a quarter as often costs memory, which is there, and saves processor time, which is what
+        # bringing up many nodes waits for. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
+        environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": "1500MiB"}
+        self.started[name] = processes.start(self._paths, name, command, environment)
+
+    def _release_nodes(self) -> None:
+        """Deletes nodes' leases: a kwok that was killed cannot give them back, and a new one would wait 160 s."""
+        api_server(self._paths, self._port).delete(_LEASES)
+
+    def _has_settled(self, speak_until: float) -> bool:
+        """Whether what was started went on after its first line, which is about a flag that it does not know, if any.
+
+        One that says nothing is believed to run after ``speak_until``.
+        """
+        now = time.monotonic()
+        started = [name for name in _SPEAKING if name in self.started]
+        if now < speak_until and any(
+            processes.log_size(self._paths, name) <= self._log_sizes[name] for name in started
+        ):
+            self._silent_at = now
+        return not started or now >= self._silent_at + _SETTLED_AFTER_SECONDS
+
+    def _wait(self, what: str, done: Callable[[], bool], settings: Settings) -> None:
+        while True:
+            self._check_alive(settings)
+            if done():
+                return
+            if time.monotonic() > self._deadline:
+                self._give_up(what)
+            time.sleep(_LOOK_SECONDS)
+
+    def _check_alive(self, settings: Settings) -> None:
+        for name, process in self.started.items():
+            code = processes.exit_code(process)
+            if code is None:
+                continue
+            told = processes.last_lines(self._paths, name, since_bytes=self._log_sizes[name])
+            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            log = processes.log_file(self._paths, name)
+            message = f"{name} ended while starting ({how}). The end of {log}:\n{told}"
+            if name == "etcd" and settings.is_complete:
+                message += (
+                    "\nIf its data is damaged: `trn local down` removes it, and the next `up` makes the stack again."
+                )
+            taken = any(not is_free(port) for each, port in settings.ports.items() if each.startswith(name))
+            raise (PortTakenError if taken and "address already in use" in told else LocalError)(message)
+
+    def _give_up(self, what: str) -> None:
+        running = {each.name for each in processes.running(self._paths)}
+        parts = [f"Timed out waiting for {what}."]
+        for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
+            state = "runs" if name in running else "does not run"
+            parts.append(f"{name} {state}; the end of {processes.log_file(self._paths, name)}:")
+            parts.append(processes.last_lines(self._paths, name, 5, since_bytes=self._log_sizes.get(name, 0)))
+        parts.append(
+            "If this machine is only busy, run the command again; otherwise start again after `trn local down`."
+        )
+        raise LocalError("\n".join(parts))
+
+
+def _listens(ours: set[str], name: str, port: int) -> bool:
+    """Whether a process of ours has that port on its command line."""
+    flags = {
+        "etcd": f"--listen-client-urls=https://{HOST}:{port}",
+        "etcd-peer": f"--listen-peer-urls=https://{HOST}:{port}",
+        "kube-apiserver": f"--secure-port={port}",
+        kubelet.PORT: f"--listen={HOST}:{port}",
+    }
+    return flags[name] in ours
+
+
+def api_server(paths: Paths, port: int) -> Loopback:
+    """The API server at that port, asked as its administrator."""
+    return Loopback(
+        port, pki.certificate(paths, "ca"), pki.certificate(paths, pki.ADMINISTRATOR), pki.key(paths, pki.ADMINISTRATOR)
+    )
+
+
+def is_ready(paths: Paths, port: int) -> bool:
+    """Whether the API server at that port says so of itself."""
+    return api_server(paths, port).has("/readyz")
