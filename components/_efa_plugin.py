@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import pulumi
-import pulumi_kubernetes as k8s
+import pydantic
 
 from trainium_eks.model import regions
-from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, Catalogue
+from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL, Catalogue
 from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.shape import Shape
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
 from ._charts import chart, release, tolerations
@@ -17,17 +18,18 @@ RELEASE_NAME = "aws-efa-k8s-device-plugin"
 """The same wherever it is made, so that a second one in a cluster fails at once instead of fighting the first."""
 
 
-def efa_types(given: Sequence[str] | None, instance_types: Sequence[str], catalogue: Catalogue) -> tuple[str, ...]:
-    """The types whose nodes get the plugin, sorted.
+class DevicePluginArgs(Shape):
+    """The wiring of device plugins, of which that of EFA is one."""
 
-    Args:
-        given: the types to use, empty for no plugin here; None for those of ``instance_types`` that have EFA.
-        instance_types: the types of the add-on's node groups.
-        catalogue: where EFA is looked up.
-    """
-    if given is not None:
-        return tuple(sorted(set(given)))
-    return tuple(sorted({name for name in instance_types if catalogue.find(name).has_efa}))
+    region: str
+    """AWS region; decides which registry the EFA plugin's image comes from."""
+    instance_types: tuple[str, ...]
+    """Types of the nodes that get a device plugin."""
+    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
+    """What the types have."""
+    efa_instance_types: tuple[str, ...] | None = None
+    """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
+    because another component of the cluster installs it; a cluster has exactly one."""
 
 
 def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Problem]:
@@ -45,32 +47,34 @@ def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Prob
     return found
 
 
-def efa_plugin(
-    logical_name: str, *, region: str, instance_types: Sequence[str], catalogue: Catalogue, parent: pulumi.Resource
-) -> k8s.helm.v3.Release:
-    """The plugin's release, for nodes of these types.
+def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Resource) -> dict[str, str]:
+    """The plugin's release, where there are nodes with EFA.
 
     It is the one device plugin that runs privileged, as its chart sets it (eks-charts#1245): it opens
     ``/dev/infiniband`` of a node before any pod asks for it.
 
     Args:
         logical_name: Pulumi's name of the release.
-        region: whose registry the image comes from; the chart names us-west-2's.
-        instance_types: types with EFA; the chart's own list lags behind EC2's.
-        catalogue: where the taints are looked up.
+        args: which nodes, and where its image comes from.
         parent: the component that owns it.
+
+    Returns:
+        Name of the release to the version of its chart; empty without one.
     """
-    return release(
+    types = _types(args)
+    if not types:
+        return {}
+    release(
         logical_name,
         chart(CHART),
         release_name=RELEASE_NAME,
         namespace=SYSTEM_NAMESPACE,
         values={
             # Its tag stays the chart's: plugin and chart are released together.
-            "image": {"repository": f"{regions.eks_image_registry(region)}/eks/{CHART}"},
+            "image": {"repository": f"{regions.eks_image_registry(args.region)}/eks/{CHART}"},
             # Each further key would be a term of its own, and only the last would leave out Auto Mode's nodes.
-            "supportedInstanceLabels": {"keys": [INSTANCE_TYPE_LABEL], "values": sorted(instance_types)},
-            "tolerations": tolerations(instance_types, catalogue),
+            "supportedInstanceLabels": {"keys": [INSTANCE_TYPE_LABEL], "values": list(types)},
+            "tolerations": tolerations(types, args.catalogue),
             "resources": {
                 "requests": {"cpu": "10m", "memory": "20Mi"},
                 "limits": {"cpu": "100m", "memory": "128Mi"},
@@ -80,3 +84,11 @@ def efa_plugin(
         opts=pulumi.ResourceOptions(parent=parent),
         on_failure="keep",
     )
+    return {RELEASE_NAME: chart(CHART).version}
+
+
+def _types(args: DevicePluginArgs) -> tuple[str, ...]:
+    """The types whose nodes get the plugin, sorted. The chart's own list lags behind EC2's."""
+    if args.efa_instance_types is not None:
+        return tuple(sorted(set(args.efa_instance_types)))
+    return tuple(sorted({name for name in args.instance_types if args.catalogue.find(name).has_efa}))

@@ -5,12 +5,10 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-import pydantic
 
 from trainium_eks.fetched import Unfetched
 from trainium_eks.model import namespaces, versions
 from trainium_eks.model.device_addons import GpuAddonsConfig
-from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
@@ -28,9 +26,7 @@ from ._charts import (
     tolerations,
 )
 from ._dicts import GpuAddonsArgsDict
-from ._efa_plugin import CHART as EFA_CHART
-from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
-from ._efa_plugin import efa_plugin, efa_problems, efa_types
+from ._efa_plugin import DevicePluginArgs, efa_problems, make_efa_plugin
 from ._training_operator import MIRROR_VARIABLE, kustomization
 
 PLUGIN_CHART = "nvidia-device-plugin"
@@ -42,20 +38,13 @@ TRAINER_CHART = "kubeflow-trainer"
 TRAINER_REASON = "the chart's Job that installs the runtimes runs as root and does not restrict its privileges"
 
 
-class GpuAddonsArgs(GpuAddonsConfig):
+class GpuAddonsArgs(DevicePluginArgs, GpuAddonsConfig):
     """The config section, and what the stack connects."""
 
-    region: str
-    """AWS region; decides which registry the EFA plugin's image comes from."""
     instance_types: tuple[str, ...]
     """Types of the GPU node groups: the nodes that get device plugin and exporter. On nodes that no
     ``AcceleratorNodeGroup`` made, NVIDIA's runtime must accept device lists as volume mounts, or ``nvidia_values`` must
     name another ``deviceListStrategy``."""
-    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """What the types have."""
-    efa_instance_types: tuple[str, ...] | None = None
-    """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
-    because another component of the cluster installs it; a cluster has exactly one."""
     volcano: pulumi.Resource | None = None
     """What installs Volcano (``VolcanoStack.admission``). With it the Training Operator starts jobs as gangs, in the
     queue that ``runPolicy.schedulingPolicy.queue`` names; None leaves their pods to Kubernetes' own scheduler."""
@@ -84,16 +73,7 @@ class GpuAddons(pulumi.ComponentResource):
         installed = {PLUGIN_CHART: chart(PLUGIN_CHART).version}
 
         self._device_plugin()
-        efa = efa_types(args.efa_instance_types, args.instance_types, args.catalogue)
-        if efa:
-            efa_plugin(
-                f"{name}-efa-device-plugin",
-                region=args.region,
-                instance_types=efa,
-                catalogue=args.catalogue,
-                parent=self,
-            )
-            installed[EFA_RELEASE] = chart(EFA_CHART).version
+        installed |= make_efa_plugin(f"{name}-efa-device-plugin", args, self)
         if args.dcgm_exporter:
             self._exporter()
             installed[EXPORTER_CHART] = chart(EXPORTER_CHART).version

@@ -5,11 +5,10 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-import pydantic
 
 from trainium_eks.model import namespaces, versions
 from trainium_eks.model.device_addons import NeuronAddonsConfig
-from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.instances import Catalogue
 from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
@@ -27,9 +26,7 @@ from ._charts import (
     tolerations,
 )
 from ._dicts import NeuronAddonsArgsDict
-from ._efa_plugin import CHART as EFA_CHART
-from ._efa_plugin import RELEASE_NAME as EFA_RELEASE
-from ._efa_plugin import efa_plugin, efa_problems, efa_types
+from ._efa_plugin import DevicePluginArgs, efa_problems, make_efa_plugin
 
 NEURON_CHART = "neuron-helm-chart"
 NEURON_RELEASE = "neuron"
@@ -38,18 +35,11 @@ MONITOR_NAMESPACE = namespaces.NEURON_MONITOR
 MONITOR_REASON = "reads every /dev/neuron* of its node, on the host network"
 
 
-class NeuronAddonsArgs(NeuronAddonsConfig):
+class NeuronAddonsArgs(DevicePluginArgs, NeuronAddonsConfig):
     """The config section, and what the stack connects."""
 
-    region: str
-    """AWS region; decides which registry the EFA plugin's image comes from."""
     instance_types: tuple[str, ...]
     """Types of the Neuron node groups: the nodes that get the device plugin."""
-    catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """What the types have."""
-    efa_instance_types: tuple[str, ...] | None = None
-    """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
-    because another component of the cluster installs it; a cluster has exactly one."""
 
 
 class NeuronAddons(pulumi.ComponentResource):
@@ -76,16 +66,7 @@ class NeuronAddons(pulumi.ComponentResource):
         installed = {NEURON_RELEASE: chart(NEURON_CHART).version}
 
         self._device_plugin()
-        efa = efa_types(args.efa_instance_types, args.instance_types, args.catalogue)
-        if efa:
-            efa_plugin(
-                f"{name}-efa-device-plugin",
-                region=args.region,
-                instance_types=efa,
-                catalogue=args.catalogue,
-                parent=self,
-            )
-            installed[EFA_RELEASE] = chart(EFA_CHART).version
+        installed |= make_efa_plugin(f"{name}-efa-device-plugin", args, self)
         if args.monitor:
             installed[MONITOR_CHART] = self._monitor()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainium_eks.cli.seat import Seat
-from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack, seated
+from trainium_eks.cli.seat_options import Directory, Json, Outputs, Stack, seated
 
 if TYPE_CHECKING:
     from trainium_eks.cli.image import ImageOptions
@@ -58,11 +58,12 @@ def build(
     """
     from trainium_eks.cli import image as command
 
-    options = _options(target, base, requirements, file, context, tag, engine, stack, outputs, as_json, directory)
-    raise typer.Exit(command.build(options))
+    seat = Seat(stack, outputs=outputs, directory=directory, as_json=as_json)
+    raise typer.Exit(command.build(_options(seat, target, base, requirements, file, context, tag, engine)))
 
 
 @app.command()
+@seated
 def push(
     target: Target = None,
     base: Base = None,
@@ -72,25 +73,17 @@ def push(
     tag: Tag = None,
     engine: Engine = None,
     in_cluster: InCluster = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Bring the training image to the stack's repository; built first if need be, and nothing if it is there.
 
     Exit code: 0; 1 when it cannot be built or pushed; 2 for wrong usage.
     """
-    from dataclasses import replace
-
     from trainium_eks.cli import image as command
 
-    options = _options(target, base, requirements, file, context, tag, engine, stack, outputs, as_json, directory)
-    seat = replace(options.seat, namespace=namespace, kubeconfig=kubeconfig, no_color=no_color)
-    raise typer.Exit(command.push(replace(options, seat=seat), in_cluster=in_cluster))
+    options = _options(seat, target, base, requirements, file, context, tag, engine)
+    raise typer.Exit(command.push(options, in_cluster=in_cluster))
 
 
 @app.command()
@@ -119,6 +112,7 @@ def mirror(
 
 
 def _options(
+    seat: Seat,
     target: str | None,
     base: str | None,
     requirements: Path | None,
@@ -126,15 +120,11 @@ def _options(
     context: Path | None,
     tag: str | None,
     engine: str | None,
-    stack: str,
-    outputs: Path | None,
-    as_json: bool,
-    directory: Path | None,
 ) -> "ImageOptions":
     from trainium_eks.cli.image import ImageOptions
 
     return ImageOptions(
-        Seat(stack, outputs=outputs, directory=directory, as_json=as_json),
+        seat,
         target=target,
         base=base,
         requirements=requirements,

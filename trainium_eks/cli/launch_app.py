@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, Namespace, NoColor, Outputs, Stack
+from trainium_eks.cli.seat import Seat
+from trainium_eks.cli.seat_options import Directory, Json, Namespace, Outputs, Stack, seated
 
 if TYPE_CHECKING:
-    from trainium_eks.cli.seat import Seat
     from trainium_eks.launch.job import Kind
 
 app = typer.Typer(add_completion=False)
@@ -209,6 +209,7 @@ Torchx = Annotated[bool, typer.Option("--torchx", help="Submit by the torchx on 
 
 
 @app.command()
+@seated
 def train(
     arguments: Arguments = None,
     script: Script = "",
@@ -250,13 +251,8 @@ def train(
     wait: Wait = False,
     dry_run: DryRun = False,
     torchx: Torchx = False,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Train on a gang of whole nodes: all start together, restart together, end together.
 
@@ -267,7 +263,7 @@ def train(
     _submit("compile" if precompile else "train", dict(locals()))
 
 
-def compile_(**given: Any) -> None:
+def _compile(**given: Any) -> None:
     """Fill a compile cache by a short run of the training (give the script few steps); `trn train` then finds it whole.
 
     Exit code: as of `trn train`.
@@ -275,23 +271,19 @@ def compile_(**given: Any) -> None:
     _submit("compile", given)
 
 
-_options = inspect.signature(train).parameters.values()
-compile_.__signature__ = inspect.Signature([each for each in _options if each.name != "precompile"])  # type: ignore[attr-defined]
-app.command(name="compile")(compile_)
+_options = inspect.signature(inspect.unwrap(train)).parameters.values()
+_compile.__signature__ = inspect.Signature([each for each in _options if each.name != "precompile"])  # type: ignore[attr-defined]
+app.command(name="compile")(seated(_compile))
 
 
 @app.command()
+@seated
 def scale(
     group: Annotated[str, typer.Argument(help="Node group, by its name in the stack.")],
     nodes: Annotated[int, typer.Argument(min=0, help="Nodes that it is to have.")],
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are Ready.")] = True,
-    stack: Stack = "local",
-    namespace: Namespace = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    *,
+    seat: Seat,
 ) -> None:
     """Give a node group another number of nodes, within its limits, and say what that costs an hour.
 
@@ -299,7 +291,6 @@ def scale(
     """
     from trainium_eks.cli import scale as command
 
-    seat = _seat(locals())
     raise typer.Exit(command.run(group, nodes, wait=wait, seat=seat))
 
 
@@ -313,7 +304,6 @@ def kubeconfig(
 ) -> None:
     """Print a kubeconfig whose context is in your namespace: trn kubeconfig > kubeconfig.yaml."""
     from trainium_eks.cli import kubeconfig as command
-    from trainium_eks.cli.seat import Seat
 
     raise typer.Exit(command.run(Seat(stack, namespace, outputs, None, directory, as_json=as_json)))
 
@@ -323,23 +313,15 @@ def _submit(kind: "Kind", given: dict[str, Any]) -> None:
 
     Args:
         kind: of the job.
-        given: the command's arguments, by the names of :class:`~.train_options.Asked`.
+        given: the command's arguments: the seat, and others by the names of :class:`~.train_options.Asked`.
     """
     from trainium_eks.cli import train as command
     from trainium_eks.cli.train_options import Asked
 
-    seat = _seat(given)
     bf16 = given.pop("bf16")
     if bf16 is not None:
         given["precision"] = "bf16" if bf16 else "fp32"
     lists = {name: tuple(given[name] or ()) for name in ("arguments", "data", "env")}
     names = Asked.__dataclass_fields__.keys() - {"kind"}
     asked = Asked(kind=kind, **{name: value for name, value in {**given, **lists}.items() if name in names})
-    raise typer.Exit(command.run(asked, seat))
-
-
-def _seat(given: dict[str, Any]) -> "Seat":
-    from trainium_eks.cli.seat import Seat
-
-    names = ("stack", "namespace", "outputs", "kubeconfig", "directory", "as_json", "no_color")
-    return Seat(**{name: given[name] for name in names})
+    raise typer.Exit(command.run(asked, given["seat"]))
