@@ -15,6 +15,7 @@ from kubernetes.client.exceptions import ApiException
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.objects import api as api_module
+from trainium_eks.local.objects import requests as requests_module
 from trainium_eks.local.objects.api import Api, ApiError, Kind, NoSuchKind, ObjectReference, in_parallel
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
@@ -57,7 +58,8 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Api, Played]]:
     """An API over answers; pauses take no time, but the clock goes on by them."""
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
-    monkeypatch.setattr(api_module, "time", clock)
+    for module in (api_module, requests_module):
+        monkeypatch.setattr(module, "time", clock)
 
     def played(*answers: object, host: str = "https://127.0.0.1:6443") -> tuple[Api, Played]:
         client = Played(answers, host)
