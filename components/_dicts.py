@@ -133,12 +133,12 @@ class ClusterAutoscalerArgsDict(TypedDict):
     replicas: NotRequired[int]
     region: str
     cluster_name: str | pulumi.Output[str]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    node_selector: NotRequired[Mapping[str, str]]
+    catalogue: NotRequired[Catalogue]
     groups: Sequence[AutoscaledGroup | AutoscaledGroupDict]
     kubernetes_version: NotRequired[str]
-    node_selector: NotRequired[Mapping[str, str]]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    catalogue: NotRequired[Catalogue]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class EncryptionKeyArgsDict(TypedDict):
@@ -246,9 +246,9 @@ class IdleGuardArgsDict(TypedDict):
     remove_after_minutes: NotRequired[float | None]
     region: str
     cluster_name: str | pulumi.Output[str]
-    groups: Mapping[str, GuardedGroup | GuardedGroupDict]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    groups: Mapping[str, GuardedGroup | GuardedGroupDict]
 
 
 class ImageRepositoryArgsDict(TypedDict):
@@ -287,15 +287,15 @@ class KarpenterArgsDict(TypedDict):
     replicas: NotRequired[int]
     region: str
     cluster_name: str | pulumi.Output[str]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    node_selector: NotRequired[Mapping[str, str]]
+    catalogue: NotRequired[Catalogue]
     cluster_security_group_id: str | pulumi.Output[str]
     vpc_id: str | pulumi.Output[str]
     subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     kubernetes_version: NotRequired[str]
-    node_selector: NotRequired[Mapping[str, str]]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    catalogue: NotRequired[Catalogue]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class LogShippingArgsDict(TypedDict):
@@ -305,10 +305,10 @@ class LogShippingArgsDict(TypedDict):
     system: NotRequired[bool]
     region: str
     cluster_name: str | pulumi.Output[str]
-    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
-    production: NotRequired[bool]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    production: NotRequired[bool]
     waivers: NotRequired[Mapping[str, str]]
 
 
@@ -396,6 +396,8 @@ class MetricsStackArgsDict(TypedDict):
     values: NotRequired[Mapping[str, Any]]
     region: str
     cluster_name: str | pulumi.Output[str]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     grafana: NotRequired[GrafanaConfig | GrafanaConfigDict | None]
     catalogue: NotRequired[Catalogue]
     instance_types: NotRequired[Sequence[str]]
@@ -403,8 +405,6 @@ class MetricsStackArgsDict(TypedDict):
     file_system_id: NotRequired[str | pulumi.Output[str] | None]
     exports_to_s3: NotRequired[bool]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class NetworkArgsDict(TypedDict):
