@@ -30,7 +30,10 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def main() -> None:
     """A post-renderer: manifest from stdin, manifest to stdout."""
-    sys.stdout.write(rewritten(sys.stdin.read(), json.loads(sys.argv[1])))
+    manifest = rewritten(sys.stdin.read(), json.loads(sys.argv[1]))
+    # With PYTHONUNBUFFERED, sys.stdout drops the rest when a signal cuts a write short, and Helm installs half a chart.
+    with open(1, "w", encoding="utf-8", closefd=False) as helm:
+        helm.write(manifest)
 
 
 def rewritten(manifest: str, answering: Answering) -> str:

@@ -1,7 +1,13 @@
 """What a chart's webhooks become before Helm installs them."""
 
+import fcntl
 import json
+import os
+import signal
 import subprocess
+import sys
+import termios
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +109,26 @@ def test_the_file_is_a_post_renderer_of_its_own() -> None:
     text = manifest(configuration("ns/svc"))
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout == webhooks.rewritten(text, {"ns/svc": PROCESS})
+
+
+def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(tmp_path: Path) -> None:
+    """As by Ctrl-Z: a signal cuts the write to a full pipe short, and Python without buffers takes that for the end."""
+    given = tmp_path / "manifest.yaml"
+    given.write_text(f"---\nkind: ConfigMap\ndata: {'x' * 500_000}\n")
+    command = python_file(Path(webhooks.__file__), "{}")
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with (
+        given.open("rb") as stdin,
+        subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, env=environment) as writing,
+    ):
+        assert writing.stdout is not None
+        while int.from_bytes(fcntl.ioctl(writing.stdout, termios.FIONREAD, bytes(4)), sys.byteorder) < 65_536:
+            assert writing.poll() is None
+            time.sleep(0.01)
+        writing.send_signal(signal.SIGSTOP)
+        writing.send_signal(signal.SIGCONT)
+        time.sleep(0.1)  # it must meet the signals before there is room
+        assert writing.stdout.read() == given.read_bytes()
 
 
 @pytest.mark.parametrize(
