@@ -121,7 +121,11 @@ def trainium_ddp(
         max_retries=app.retries,
         retry_policy=specs.RetryPolicy.APPLICATION,
         resource=specs.Resource(
-            cpu=app.cpu, gpu=0, memMB=app.memory_mb, devices=dict(app.devices), capabilities=dict(app.capabilities)
+            cpu=app.cpu,
+            gpu=app.gpus,
+            memMB=app.memory_mb,
+            devices=dict(app.devices),
+            capabilities=dict(app.capabilities),
         ),
         port_map=dict(app.ports),
         mounts=[specs.VolumeMount(src=source, dst_path=target) for source, target in app.mounts.items()],

@@ -22,11 +22,13 @@ from trainium_eks.checks.topology import shared_members
 from trainium_eks.launch import volcano_job
 from trainium_eks.launch.job import Topology
 from trainium_eks.local import toolchain
+from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.versions import KUBERNETES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 
 NODES, A_LEAF = 40, 8
 ZONE, SPINE, LEAF = EC2_TOPOLOGY_LABELS
+DEVICES = CATALOGUE.device_resources("trn1.32xlarge")
 
 
 class Cloud:
@@ -114,6 +116,20 @@ def submit(cloud: Cloud) -> Iterator[Callable[..., str]]:
     yield submitted
     for name in names:
         cloud.cancel(name)
+
+
+def test_what_a_gang_needs_stands_in_its_pod_group(cloud: Cloud, submit: Callable[..., str]) -> None:
+    """By it queues admit gangs and idle nodes are kept for them, before there are pods."""
+    name = submit(2)
+
+    def found() -> list[dict[str, Any]]:
+        groups = cloud.get("podgroups.scheduling.volcano.sh")
+        return [each["spec"] for each in groups if each["metadata"]["ownerReferences"][0]["name"] == name]
+
+    until(found, f"Volcano makes a PodGroup for {name}")
+    [spec] = found()
+    asked = {resource: amount for resource, amount in spec["minResources"].items() if resource in DEVICES}
+    assert asked == {resource: str(2 * count) for resource, count in DEVICES.items()}
 
 
 def test_hard_tier_1_takes_one_leaf_with_all_its_nodes(cloud: Cloud, submit: Callable[..., str]) -> None:

@@ -157,7 +157,8 @@ def waiting(
     """Groups whose nodes a pending gang, or a pending pod, could use.
 
     A gang that has no pods yet counts for every group with the devices it asks for; for every group where it names no
-    devices, as PodGroups of jobs whose devices are limits alone (Volcano reads the requests of the job's template).
+    devices, as the PodGroups of plain TorchX's jobs, where devices are limits alone (Volcano reads the requests of the
+    job's template).
     """
     unbound = [pod for pod in pods if not pod["spec"].get("nodeName")]
     placed = {(pod["metadata"]["namespace"], _gang(pod)) for pod in unbound}

@@ -73,11 +73,6 @@ def schedule(spec: dict[str, Any], job: TrainingJob) -> None:
     spec["schedulerName"] = SCHEDULER
     if job.priority_class:
         spec["priorityClassName"] = job.priority_class
-    # The API server makes requests of limits in pods alone. What the PodGroup needs is summed up from the template's
-    # requests, and without its devices a gang would be let into a queue that has none for it.
-    resources = spec["containers"][0]["resources"]
-    devices = {name: resources["limits"][name] for name in job.resources.devices}
-    resources["requests"] = {**resources["requests"], **devices}
 
 
 def from_label(variable: str, label: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from trainium_eks.launch.job import (
 from trainium_eks.launch.resources import Resources
 from trainium_eks.launch.volcano_job import pod_overlay
 from trainium_eks.model import scraping
-from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL, UnknownInstanceType
+from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE, UnknownInstanceType
 
 # TorchX' macros (torchx.specs.api.macros), and marks that stand for them until all other `$` are escaped.
 _NAME, _NODE, _RANK0 = "\x01", "\x02", "\x03"
@@ -47,7 +47,10 @@ class Application:
     retries: int
     cpu: int
     memory_mb: int
+    gpus: int
+    """Apart from the other devices, because TorchX requests them, too."""
     devices: Mapping[str, int]
+    """The others: limits alone."""
     capabilities: Mapping[str, str]
     ports: Mapping[str, int]
     mounts: Mapping[str, str]
@@ -192,7 +195,8 @@ def _application(job: TrainingJob) -> Application:
         retries=job.retries,
         cpu=job.resources.cpu,
         memory_mb=job.resources.memory_mb,
-        devices=job.resources.devices,
+        gpus=job.resources.devices.get(NVIDIA_RESOURCE, 0),
+        devices={name: count for name, count in job.resources.devices.items() if name != NVIDIA_RESOURCE},
         capabilities={INSTANCE_TYPE_LABEL: job.instance.name},
         ports={"c10d": PORT, **({scraping.PORT_NAME: job.metrics_port} if job.metrics_port else {})},
         mounts={job.claim: DATA} if job.claim else {},

@@ -17,7 +17,7 @@ from trainium_eks.launch.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU,
 from trainium_eks.launch.token_reference import token_variable
 from trainium_eks.model import scraping
 from trainium_eks.model.admission import SCHEDULER
-from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE
 
 TORCHX_VERSION = "0.7.0"
 """The TorchX whose object this is."""
@@ -35,6 +35,7 @@ BEYOND_TORCHX = (
     "template.spec.initContainers",
     "template.spec.volumes: dshm.sizeLimit, workspace, workspace-archive",
     "container.securityContext",
+    "container.resources.requests: devices but GPUs",
     "container.terminationMessagePolicy",
     "container.env: TRN_ATTEMPT, HF_TOKEN",
     "container.workingDir",
@@ -185,14 +186,20 @@ def plain_pod(
 
 
 def _requirements(resources: Resources) -> dict[str, dict[str, str]]:
-    devices = {name: str(amount) for name, amount in resources.devices.items()}
+    """As TorchX makes them: of all devices it requests GPUs alone, the others are limits."""
+    devices = _devices(resources)
     return {
         "limits": {"cpu": f"{resources.cpu * 1000}m", "memory": f"{resources.memory_mb}M", **devices},
         "requests": {
             "cpu": f"{resources.cpu * 1000 - RESERVED_MILLICPU}m",
             "memory": f"{resources.memory_mb - RESERVED_MEMORY_MB}M",
+            **{name: amount for name, amount in devices.items() if name == NVIDIA_RESOURCE},
         },
     }
+
+
+def _devices(resources: Resources) -> dict[str, str]:
+    return {name: str(amount) for name, amount in resources.devices.items()}
 
 
 def _shared_memory(resources: Resources, *, limited: bool = False) -> dict[str, Any]:
@@ -243,6 +250,10 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     spec |= _pod_spec(job)
     spec["volumes"][0] = _shared_memory(job.resources, limited=True)
     container = spec["containers"][0]
+    # The API server makes requests of limits in pods alone. What a gang needs is summed up from its template's requests
+    # (Volcano, pkg/controllers/util; Kubeflow's operators, too): without the devices it would be let into a queue that
+    # has none for it, and while it has no pods nobody could say what it waits for (decision 76).
+    container["resources"]["requests"] |= _devices(job.resources)
     container["securityContext"] = dict(_CONTAINER_SECURITY)
     # The last lines of a failed container stand in the pod's status, where they outlive the log.
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"

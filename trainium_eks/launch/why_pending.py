@@ -46,6 +46,7 @@ def _reasons(scene: Scene) -> Iterator[Reason]:
     if not _is_judged(scene):
         yield from _nobody_looks(scene)
     yield from why_no_room.reasons(scene, wanted)
+    yield from _kept_back(scene)
 
 
 def _leaving(scene: Scene) -> Iterator[Reason]:
@@ -117,7 +118,7 @@ def _is_judged(scene: Scene) -> bool:
     if scene.podgroup is None:
         return False
     status = scene.podgroup.get("status") or {}
-    if any(each.get("type") == "Unschedulable" for each in status.get("conditions") or ()):
+    if _is_kept_back(scene) or any(each.get("type") == "Unschedulable" for each in status.get("conditions") or ()):
         return True
     return any(condition(pod, "PodScheduled") for pod in scene.pods)
 
@@ -149,6 +150,23 @@ def _nobody_looks(scene: Scene) -> Iterator[Reason]:
         )
 
 
+def _is_kept_back(scene: Scene) -> bool:
+    """Whether the scheduler lets no pods be made for it: its action `enqueue` has looked, and left it ``Pending``."""
+    phase = ((scene.podgroup or {}).get("status") or {}).get("phase")
+    return phase == "Pending" and not scene.pods and not scene.unscheduled
+
+
+def _kept_back(scene: Scene) -> Iterator[Reason]:
+    """It would fit beside what runs. Volcano reserves room for whole gangs in the order it has let them in, for those
+    too that no node is good for (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
+    if _is_kept_back(scene) and scene.nodes is not None and scene.queues is not None:
+        yield Reason(
+            Cause.QUEUE,
+            "there is room for it, which Volcano keeps for jobs that it has let in before and that still wait",
+            "wait for those, or end one that cannot start: trn jobs",
+        )
+
+
 def _unknown(scene: Scene) -> Reason:
     """Volcano's own words, when nothing better is known."""
     words = _words(scene)
@@ -163,7 +181,7 @@ def _words(scene: Scene) -> str:
     texts += [
         event.get("message", "")
         for event in sorted(scene.events, key=when, reverse=True)
-        if event.get("reason") == "FailedScheduling"
+        if event.get("reason") in ("FailedScheduling", "Unschedulable")
     ]
     # A pod's own troubles say more than what is said of the gang.
     telling = [text for text in texts if text and "pod group is not ready" not in text and "can possibly" not in text]

@@ -231,8 +231,8 @@ def _gangs() -> list[Rule]:
             and trn:gang:waits
             """,
         ),
-        # Volcano sums up the requests of a job's template. TorchX names devices as limits alone, which become requests
-        # in the pods.
+        # Volcano sums up the requests of a job's template. Plain TorchX names Neuron devices as limits alone, which
+        # become requests in the pods.
         _rule(
             "trn:gang:devices",
             f"""

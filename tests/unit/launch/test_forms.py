@@ -35,11 +35,9 @@ def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
     container, theirs = pod["spec"]["containers"][0], volcanos["spec"]["containers"][0]
     same = ("image", "volumeMounts", "securityContext", "workingDir", "terminationMessagePolicy")
     assert [container[field] for field in same] == [theirs[field] for field in same]
-    assert container["resources"]["limits"] == theirs["resources"]["limits"]
-    # With those alone that the API server would fill in, in pods: by them the PodGroup is reckoned.
-    devices = {name: theirs["resources"]["limits"][name] for name in wanted.resources.devices}
-    assert devices["nvidia.com/gpu"] == "8"
-    assert container["resources"]["requests"] == {**theirs["resources"]["requests"], **devices}
+    assert container["resources"] == theirs["resources"]
+    # The PodGroup is reckoned by them.
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == "8"
     same = ("volumes", "initContainers", "nodeSelector", "serviceAccountName", "securityContext")
     assert [pod["spec"][field] for field in same] == [volcanos["spec"][field] for field in same]
     assert pod["spec"]["terminationGracePeriodSeconds"] == wanted.grace_seconds

@@ -96,6 +96,18 @@ def test_the_device_is_the_one_that_the_plugin_offers() -> None:
     assert not [name for name in limits if "neurondevice" in name]
 
 
+@pytest.mark.parametrize("nodes", [2, 500])
+@pytest.mark.parametrize("name", TRAINING_TYPES)
+def test_what_the_gang_needs_is_said_before_it_has_pods(name: str, nodes: int) -> None:
+    """The API server makes requests of limits in pods alone, and a PodGroup sums up what templates request."""
+    for pod in _pods(volcano_job.manifest(job(name, nodes=nodes))):
+        asked = pod["spec"]["containers"][0]["resources"]
+        devices = {resource: str(count) for resource, count in resources.whole_node(CATALOGUE[name]).devices.items()}
+        assert asked["requests"].keys() == {"cpu", "memory", *devices}
+        assert devices.items() <= asked["requests"].items()
+        assert devices.items() <= asked["limits"].items(), "extended resources and huge pages take no other limit"
+
+
 def test_a_job_of_the_local_cloud_takes_the_devices_and_little_else() -> None:
     share = resources.local_share(CATALOGUE.find("p5.48xlarge"))
     assert dict(share.devices) == CATALOGUE.device_resources("p5.48xlarge")
@@ -140,9 +152,10 @@ def test_beyond_torchx_is_all_that_differs() -> None:
             ".workingDir",
         ),
         *(".volumes", ".volumeMounts", ".env", ".terminationMessagePolicy"),
+        *(f".resources.requests.{device}" for device in (NEURON_RESOURCE, EFA_RESOURCE)),
     )
     assert [path for path in sorted(added) if not any(part in path for part in known)] == []
-    assert len(volcano_job.BEYOND_TORCHX) == 16
+    assert len(volcano_job.BEYOND_TORCHX) == 17
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 64, 99, 256, 1000])

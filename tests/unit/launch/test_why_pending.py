@@ -74,6 +74,27 @@ def test_what_may_not_be_read_is_left_to_volcanos_own_words() -> None:
     assert reason.sentence.startswith("Volcano says: 0/7 nodes are unavailable: 3 Insufficient aws.amazon.com/neuron")
 
 
+def test_who_may_not_read_nodes_is_not_told_that_there_is_room() -> None:
+    def unread(found: Snapshot) -> None:
+        found["Node"] = None
+
+    reason = why(of("kept_back_behind", "chi", unread))
+    assert reason is not None
+    assert reason.sentence.startswith("Volcano says: resource in cluster is overused: overused cpu, overused memory")
+
+
+def test_a_job_that_is_kept_back_has_been_looked_at() -> None:
+    """Without pods nothing but its PodGroup's phase tells."""
+
+    def at_once(found: Snapshot) -> None:
+        [job] = found["Job"]
+        found["now"] = job["metadata"]["creationTimestamp"]
+
+    reason = why(of("kept_back_by_queue", "upsilon", at_once))
+    assert reason is not None
+    assert reason.cause is Cause.QUEUE
+
+
 def test_a_group_at_its_most_is_not_told_to_grow() -> None:
     groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
     reason = why(of("capacity_never", "epsilon", groups=groups))
