@@ -131,10 +131,10 @@ def test_it_says_the_version_that_was_asked_for(control_plane, api):
 
 def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_is_not(control_plane, monkeypatch):
     late = iter([False, False])
-    monkeypatch.setattr(control_plane_module, "_is_ready", lambda *_: next(late, True))
+    monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: next(late, True))
     assert control_plane.healthy()
     monkeypatch.setattr(control_plane_module, "_UNREADY_SECONDS", 0.2)
-    monkeypatch.setattr(control_plane_module, "_is_ready", lambda *_: False)
+    monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: False)
     assert not control_plane.healthy()
 
 

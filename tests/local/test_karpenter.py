@@ -30,7 +30,7 @@ POD_SELECTOR = "karpenter-test"
 PROGRAM = """
 import pulumi_kubernetes as k8s
 
-inside = pulumi.ResourceOptions(provider=stack._cluster.provider, depends_on=[stack])
+inside = pulumi.ResourceOptions(provider=stack._base.cluster.provider, depends_on=[stack])
 chart = k8s.helm.v3.Release(
     "karpenter",
     chart="oci://public.ecr.aws/karpenter/karpenter",
@@ -41,7 +41,7 @@ chart = k8s.helm.v3.Release(
 
 
 def made(kind, name, spec, version="karpenter.sh/v1"):
-    options = pulumi.ResourceOptions(provider=stack._cluster.provider, depends_on=[chart])
+    options = pulumi.ResourceOptions(provider=stack._base.cluster.provider, depends_on=[chart])
     k8s.apiextensions.CustomResource(
         name + kind.lower(), api_version=version, kind=kind, metadata={"name": name}, spec=spec, opts=options
     )
