@@ -9,7 +9,6 @@ import socket
 import subprocess
 import tarfile
 import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from waiting import until
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -177,11 +178,8 @@ def docker_registry(directory: Path) -> Iterator[str]:
         process = subprocess.Popen([program, "serve", str(configuration)], stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 10
-        while not _is_up(url):
-            assert time.monotonic() < deadline, (directory / "log").read_text()
-            assert process.poll() is None, (directory / "log").read_text()
-            time.sleep(0.05)
+        until(lambda: process.poll() is not None or _is_up(url), "it does not answer")
+        assert process.poll() is None, (directory / "log").read_text()
         yield url
     finally:
         process.kill()
@@ -202,7 +200,7 @@ def push(url: str, name: str, pushed: Pushed) -> None:
 
 def _ask(method: str, url: str, content: bytes = b"", media_type: str = "") -> Any:
     headers = {"Content-Type": media_type} if media_type else {}
-    return urllib.request.urlopen(urllib.request.Request(url, data=content, method=method, headers=headers), timeout=10)
+    return urllib.request.urlopen(urllib.request.Request(url, data=content, method=method, headers=headers))
 
 
 def _is_up(url: str) -> bool:

@@ -135,11 +135,13 @@ class StubApi:
         uid = (self.named("Pod", pod) or {"metadata": {}})["metadata"].get("uid")
         while True:
             found = self.named("Pod", pod)
-            for line in self.logs.get(pod, [])[at:] if found and found["metadata"].get("uid") == uid else ():
+            is_there = found is not None and found["metadata"].get("uid") == uid
+            # First whether it has ended, then what it said: nobody says anything after that.
+            has_ended = not is_there or found["status"]["phase"] != "Running"  # type: ignore[index]
+            for line in self.logs.get(pod, [])[at:] if is_there else ():
                 yield line
                 at += 1
-            ended = not found or found["metadata"].get("uid") != uid or found["status"]["phase"] != "Running"
-            if not follow or ended:
+            if not follow or has_ended:
                 return
             time.sleep(0.02)
 

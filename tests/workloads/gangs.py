@@ -37,8 +37,12 @@ _PRELOADED = (
     "torch.utils.tensorboard",
 )
 _LOOK_SECONDS = 0.005
+_BY_THEMSELVES_SECONDS = 60.0
+"""For the others once a rank failed: they were told the same, or miss it in their next reduction."""
 _GRACE_SECONDS = 2.0
-"""For the others once a rank failed. They wait for it in a reduction, where nobody hears SIGTERM."""
+"""For those that do not. They wait in a reduction, where nobody hears SIGTERM."""
+_END_SECONDS = 60.0
+"""For one that was killed."""
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 StepLine = dict[str, Any]
@@ -85,7 +89,7 @@ class Gang:
         kill_signal: signal.Signals = signal.SIGKILL,
         environment: Mapping[str, str] | None = None,
         fresh: bool = False,
-        seconds: float = 60.0,
+        seconds: float = 900.0,
     ) -> Ended:
         """Runs a gang to its end; no process of it is left.
 
@@ -94,17 +98,18 @@ class Gang:
             arguments: its arguments.
             ranks: how many; 1 still is a gang, with torchrun's variables.
             code: what it must end with; None for whatever it does. Where something is killed it is not asked.
-            kill_at: when rank 0 has printed the line of this step, or of a later one, a signal is sent.
+            kill_at: when rank 0 has printed the line of this step, a signal is sent; after the next it waits for that.
             kill_rank: to this rank; None for all.
             kill_signal: which.
             environment: variables beside torchrun's.
             fresh: whether each rank is an interpreter of its own, 6 seconds slower.
-            seconds: how long it may take.
+            seconds: how long it may take; only what hangs takes so long.
         """
+        assert kill_at is None or not fresh, "an interpreter of its own goes on"
         self._count += 1
         logs = self._directory / f"gang-{self._count}"
         logs.mkdir()
-        port = str(_free_port())
+        port = str(free_port())
         for rank in range(ranks):
             (logs / f"{rank}.out").touch()
             (logs / f"{rank}.err").touch()
@@ -118,6 +123,7 @@ class Gang:
                     directory=self._directory,
                     out=logs / f"{rank}.out",
                     err=logs / f"{rank}.err",
+                    holds_after=kill_at,
                 )
             )
             for rank in range(ranks)
@@ -125,7 +131,8 @@ class Gang:
         # Not before: the server that the first ranks are forked from has to import PyTorch.
         started = time.monotonic()
         try:
-            first_code = _watch(running, logs / "0.out", started + seconds, kill_at, kill_rank, kill_signal)
+            victims = running if kill_rank is None else [running[kill_rank]]
+            first_code = _watch(running, logs / "0.out", started + seconds, kill_at, victims, kill_signal)
         finally:
             codes = tuple(each.end() for each in running)
         out, err = (
@@ -162,6 +169,12 @@ class _Order:
     directory: Path
     out: Path
     err: Path
+    holds_after: int | None
+    """When it has printed the line of a later step, it waits until :attr:`goes_on` is there."""
+
+    @property
+    def goes_on(self) -> Path:
+        return self.out.with_name("goes-on")
 
 
 class _Rank(Protocol):
@@ -198,7 +211,7 @@ class _Forked:
         assert pid
         _kill_group(pid)
         self._process.kill()
-        self._process.join(10)
+        self._process.join(_END_SECONDS)
         code = self._process.exitcode
         assert code is not None
         return code
@@ -227,7 +240,7 @@ class _Fresh:
 
     def end(self) -> int:
         _kill_group(self._process.pid)
-        return self._process.wait(10)
+        return self._process.wait(_END_SECONDS)
 
 
 def _forked(order: _Order) -> _Rank:
@@ -254,7 +267,23 @@ def _run(order: _Order) -> None:
     first = [str(order.directory), str(WORKLOADS)]
     sys.path[:] = [*first, *(each for each in sys.path if each not in ("", *first))]
     sys.argv = [order.module, *order.arguments]
+    if order.holds_after is not None:
+        _hold(order.holds_after, order.goes_on)
     runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+
+
+def _hold(after: int, goes_on: Path) -> None:
+    """A signal comes late on a machine with other work, and the training must not be over by then."""
+    from trainium_workloads import steps
+
+    report = steps.report
+
+    def reported(step: int, **values: Any) -> None:
+        report(step, **values)
+        while step > after and not goes_on.exists():
+            time.sleep(_LOOK_SECONDS)
+
+    steps.report = reported
 
 
 def _watch(
@@ -262,19 +291,22 @@ def _watch(
     log: Path,
     deadline: float,
     kill_at: int | None,
-    kill_rank: int | None,
+    victims: Sequence[_Rank],
     kill_signal: signal.Signals,
 ) -> int | None:
     """The code of the first rank that failed, 0 when all ended well, None when time was up."""
     while time.monotonic() < deadline:
         if kill_at is not None and any(x["step"] >= kill_at for x in step_lines(log.read_text())):
-            for each in running if kill_rank is None else (running[kill_rank],):
+            for each in victims:
                 each.send(kill_signal)
+            log.with_name("goes-on").touch()
             kill_at = None
         codes = [each.code() for each in running]
-        if failed := [code for code in codes if code]:
+        if first := [code for code in codes if code]:
+            _await(running, _BY_THEMSELVES_SECONDS)
+            failed = [*first, *(code for each in running if (code := each.code()))]
             _end_others(running)
-            # By an exception, 1, also those end that miss the one that failed.
+            # By an exception, 1, also those end that miss the one that failed, and sooner than that is known to us.
             return next((code for code in failed if code != 1), 1)
         if all(code == 0 for code in codes):
             return 0
@@ -286,7 +318,12 @@ def _end_others(running: Sequence[_Rank]) -> None:
     for each in running:
         if each.code() is None:
             each.send(signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_SECONDS
+    _await(running, _GRACE_SECONDS)
+
+
+def _await(running: Sequence[_Rank], seconds: float) -> None:
+    """Until all have ended, or time is up."""
+    deadline = time.monotonic() + seconds
     while any(each.code() is None for each in running) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
 
@@ -304,7 +341,7 @@ def _place(rank: int, ranks: int, port: str) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Below those that the kernel hands out, which the ranks' own connections take."""
     while True:
         port = random.randrange(15_000, 30_000)

@@ -127,7 +127,7 @@ def test_xla_computes_the_same_with_few_graphs(
     cpu = gang("on_cpu", *arguments, "--output", "cpu", ranks=1)
     on_cpu = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": QUICKLY}
     on_xla = (*arguments, "--backend", "xla", *given, "--output", "xla")
-    xla = gang("on_xla", *on_xla, ranks=1, environment=on_cpu, seconds=200)
+    xla = gang("on_xla", *on_xla, ranks=1, environment=on_cpu)
     assert xla.losses == pytest.approx(cpu.losses, rel=tolerance)
     graphs = [line["graphs"] for line in xla.steps]
     assert graphs[1:] == [graphs[1]] * 9, f"a step after the second compiled again: {graphs}"

@@ -26,6 +26,7 @@ from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Sharded
+from waiting import PATIENCE_SECONDS
 
 SCRIPT = "trainium_workloads.decoder.finetune"
 STEPS = 8
@@ -163,7 +164,7 @@ def test_xla_computes_the_same_in_a_whole_model(trainings: Trainings, whole: End
     # XLA:CPU takes longer to make a graph fast than all its runs here take.
     quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     environment = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly}
-    traced = trainings("xla", *arguments, "--batch-size", 8, ranks=1, environment=environment, seconds=240)
+    traced = trainings("xla", *arguments, "--batch-size", 8, ranks=1, environment=environment)
     for name in ("loss", "gradient_norm"):
         assert traced.steps[0][name] == pytest.approx(whole.steps[0][name], rel=1e-5)
     assert "106,880 parameters" in traced.out[0]
@@ -282,7 +283,7 @@ def test_the_others_hear_of_rank_0_while_it_works(monkeypatch: pytest.MonkeyPatc
     done = threading.Event()
 
     def make() -> Path:
-        assert done.wait(10)
+        assert done.wait(PATIENCE_SECONDS)
         return Path("made")
 
     assert finetune._first(Backend(), make) == Path("made")  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +28,7 @@ from trainium_workloads.serving.batcher import Batcher, Busy
 from trainium_workloads.serving.predictor import Prediction, Predictor
 from trainium_workloads.serving.shapes import Shapes
 from trainium_workloads.training.refusal import EXIT_CODE, Refusal
+from waiting import PATIENCE_SECONDS, until
 
 SHAPES = Shapes((8, 16), (1, 4))
 
@@ -94,19 +94,18 @@ def test_batches_are_gathered_and_answers_go_where_they_belong() -> None:
 
     def predict(texts: Sequence[str]) -> list[Prediction]:
         sizes.append(len(texts))
-        hold.wait(10)
+        hold.wait(PATIENCE_SECONDS)
         return [Prediction(text, 1.0) for text in texts]
 
     batcher = Batcher(predict, most=8, room=12)
     first = batcher.submit(["first"])
-    while not sizes:
-        time.sleep(0.001)
+    until(lambda: sizes)
     rest = [batcher.submit([f"{number}", "x"]) for number in range(5)]
     with pytest.raises(Busy):
         batcher.submit(["no", "room"])
     hold.set()
-    assert [each.label for each in first.result(5)] == ["first"]
-    assert [each.result(5)[0].label for each in rest] == [f"{number}" for number in range(5)]
+    assert [each.label for each in first.result(PATIENCE_SECONDS)] == ["first"]
+    assert [each.result(PATIENCE_SECONDS)[0].label for each in rest] == [f"{number}" for number in range(5)]
     batcher.close()
     assert sizes == [1, 8, 2]
 
@@ -117,7 +116,7 @@ def test_a_model_that_fails_is_heard_of() -> None:
 
     batcher = Batcher(predict, most=8)
     with pytest.raises(ValueError, match="broken"):
-        batcher.submit(["a"]).result(5)
+        batcher.submit(["a"]).result(PATIENCE_SECONDS)
     assert batcher.is_alive
     batcher.close()
 
@@ -191,7 +190,7 @@ class Client:
         self.port = port
 
     def __call__(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()
@@ -268,7 +267,7 @@ def test_other_paths_and_requests_without_a_length_are_refused(service: tuple[se
     _, ask = service
     assert ask("GET", "/")[0] == ask("POST", "/else", b"{}")[0] == 404
     assert ask("POST", "/predict")[0] == 400  # an empty body
-    with socket.create_connection(("127.0.0.1", ask.port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", ask.port), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b" 411 " in raw.recv(200)
 
@@ -277,33 +276,28 @@ def test_the_process_serves_and_ends_by_sigterm_with_what_it_was_asked_answered(
     """Trained by a gang, served by a process: a good review is good, a bad one bad."""
     tiny = ("--size", "tiny", "--length", 32, "--precision", "fp32", "--synthetic", 600, "--steps", 60)
     gang("trainium_workloads.polarity.train", *tiny, "--output", "out", ranks=1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "trainium_workloads.serving.server", "out/model", "--host", "127.0.0.1"]
-    environment = {**os.environ, "PYTHONPATH": str(WORKLOADS)}
-    process = subprocess.Popen(
-        [*command, "--port", str(port), "--linger", "2"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+    # A connection that nobody uses is not given up: if it held the end up, there would be none.
+    program = (
+        "from trainium_workloads.serving import server; server._Handler.timeout = None; raise SystemExit(server.main())"
     )
+    command = [sys.executable, "-c", program, "out/model", "--host", "127.0.0.1", "--port", "0", "--linger", "8"]
+    environment = {**os.environ, "PYTHONPATH": str(WORKLOADS)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["port"] == port
+        port = json.loads(process.stdout.readline())["port"]
         ask = Client(port)
         status, answer = ask.predict(
             "This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."
         )
         assert (status, [each["label"] for each in answer["predictions"]]) == (200, ["positive", "negative"])
-        kept_open = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        kept_open = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
         kept_open.request("GET", "/ready")
         assert kept_open.getresponse().read()
         process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        while ask("GET", "/ready")[0] == 200:
-            assert time.monotonic() - began < 15, "SIGTERM was not heard"
-            time.sleep(0.01)
+        until(lambda: ask("GET", "/ready")[0] != 200, "SIGTERM was not heard")
         assert ask.predict("still here")[0] == 200
-        assert process.wait(20) == 0
-        assert time.monotonic() - began < 15, "a connection that nobody uses held it up"
+        assert process.wait(PATIENCE_SECONDS) == 0
     finally:
         process.kill()
         process.wait()

@@ -33,7 +33,8 @@ class Points:
 
 @dataclass
 class Line:
-    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch, ``overflow_at`` its gradients."""
+    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch, ``overflow_at`` its gradients. At each of
+    ``hold_at`` it waits for a file, ``go-<number>``."""
 
     count: int = 64
     width: int = 16
@@ -41,6 +42,7 @@ class Line:
     pause: float = 0.0
     dropout: float = 0.1
     overflow_at: int = 0
+    hold_at: Sequence[int] = ()
     done: int = 0
 
     @property
@@ -60,6 +62,8 @@ class Line:
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         self.done += 1
         time.sleep(self.pause)
+        while self.done in self.hold_at and not Path(f"go-{self.done}").exists():
+            time.sleep(0.01)
         error = model(batch["x"].to(next(model.parameters()).dtype)).float() - batch["y"]
         loss = error.square().mean()
         if self.done == self.explode_at:
@@ -76,6 +80,7 @@ def main() -> int:
     parser.add_argument("--explode-at", type=int, default=0)
     parser.add_argument("--overflow-at", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0)
+    parser.add_argument("--hold-at", type=int, nargs="*", default=())
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
@@ -92,6 +97,7 @@ def main() -> int:
             arguments.pause,
             arguments.dropout,
             arguments.overflow_at,
+            arguments.hold_at,
         )
         outcome = train(task, options, backend)
     finally:

@@ -89,15 +89,13 @@ def shell(job: TrainingJob, place: Place) -> str:
     return "\n".join([*_SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
 
 
-_SIGNALS = [
-    "child=",
-    """trap '[ -n "$child" ] || exit 143; again=1; asked=1; kill -TERM "$child" 2>/dev/null' TERM""",
-]
+# `$!` is the launcher, and nothing before it begins. A variable would be set by the next command, and a signal may come
+# between the two: bash would end, and leave the launcher behind.
+_SIGNALS = ["""trap '[ -n "$!" ] || exit 143; again=1; asked=1; kill -TERM "$!" 2>/dev/null' TERM"""]
 _WAIT = [
-    "child=$!",
     "again=1",
     # A signal ends `wait` before the child has ended: it is asked for once more.
-    'while [ -n "$again" ]; do again=; wait "$child"; code=$?; done',
+    'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',
 ]
 
 

@@ -26,6 +26,8 @@ from trainium_workloads.stopping import EXIT_CODE
 JOIN_SECONDS = 900.0
 """How long nodes wait for each other: an image of gigabytes is pulled meanwhile."""
 _KILL_AFTER_SECONDS = 30.0
+_LAST_WORDS_SECONDS = 20.0
+"""For what ranks have printed; what they left behind may keep a pipe open for ever."""
 _LOOK_SECONDS = 0.05
 
 
@@ -237,7 +239,7 @@ class _Ranks:
         if code:
             self._end()
         for reader in self._readers:
-            reader.join(timeout=5)
+            reader.join(_LAST_WORDS_SECONDS)
         for peer in self._node.peers:
             try:
                 _say(peer, {"code": code})

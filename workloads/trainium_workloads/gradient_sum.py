@@ -200,9 +200,9 @@ class _First:
             time.sleep(self._pause_seconds)
 
         self._checkpoints.save(step, write)
+        at = round(time.time(), 3)  # before training goes on, or two checkpoints may seem nearer than they were due
         self._trains_since = time.monotonic()
         self._step = step
-        at = round(time.time(), 3)
         self._last = {"checkpoint_time": at, "checkpoint_seconds": round(self._trains_since - begun, 3)}
         self._scraped.saved(step, at)
 

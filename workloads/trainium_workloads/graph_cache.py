@@ -72,13 +72,15 @@ class Cache:
 
     def check(self, options: Mapping[str, Any]) -> Verdict:
         """Whether training with these options would find its graphs."""
-        mark = self._mark()
-        found = self._complete(mark, options)
-        if found is not None:
+        if (found := self.complete(options)) is not None:
             return found
         holder = self.lease.holder()
         if holder is not None and self.lease.is_alive(holder):
             return Verdict(IN_USE, f"compile cache {self.name} is being compiled by {holder}")
+        # Whoever is done by now has published meanwhile.
+        mark = self._mark()
+        if (found := self._complete(mark, options)) is not None:
+            return found
         if mark is None:
             was = f"; {holder} began to compile it and is gone" if holder else ""
             return Verdict(NOT_THERE, f"compile cache {self.name} is not there{was}. Compile first (`trn compile`)")

@@ -2,8 +2,8 @@
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import watched_team
 from recorded_scenes import Snapshot, now, snapshot
 from small_project import Run
 from stub_api import StubApi
+from waiting import until
 from watched_team import Call
 
 from trainium_eks.cli import watch_follow, watch_read
+from trainium_eks.cli.watch_logs import Printer, Shown
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.objects.api import Api
 
@@ -63,34 +65,53 @@ def end(api: StubApi, job: str = "alpha", state: str = "Completed") -> None:
     api.named("Job", job)["status"]["state"] = {"phase": state, "lastTransitionTime": at}  # type: ignore[index]
 
 
-def meanwhile(api: StubApi, *acts: Callable[[], object]) -> threading.Thread:
-    """Does these things one after the other, with a pause before each in which a log is read."""
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lines and notices that a command has shown so far, while it still follows."""
+    texts: list[str] = []
+    write, say = Printer.write, watch_follow._Follower._say
+
+    def written(self: Printer, lines: list[Shown]) -> None:
+        write(self, lines)
+        texts.extend(each.line.text for each in lines)
+
+    def said(self: watch_follow._Follower, notice: str) -> None:
+        say(self, notice)
+        texts.append(notice)
+
+    monkeypatch.setattr(Printer, "write", written)
+    monkeypatch.setattr(watch_follow._Follower, "_say", said)
+    return texts
+
+
+def once_shown(shown: list[str], text: str) -> None:
+    """Until a line or notice has been shown that holds the text."""
+    until(lambda: any(text in each for each in shown), f"{text} is not shown")
+
+
+@contextmanager
+def meanwhile(api: StubApi, act: Callable[[], None]) -> Iterator[None]:
+    """Does something while a log is followed, and ends the jobs."""
+    failed: list[BaseException] = []
 
     def run() -> None:
-        deadline = time.monotonic() + 10
-        while not api.asked and time.monotonic() < deadline:
-            time.sleep(0.01)
-        for act in acts:
-            time.sleep(0.3)
+        try:
             act()
+        except BaseException as error:  # noqa: BLE001 (it is raised below)
+            failed.append(error)
+        finally:
+            # Or it would be followed for ever.
+            for job in api.objects["Job"]:
+                name = job["metadata"]["name"]
+                if job["status"]["state"]["phase"] not in ("Completed", "Failed"):
+                    end(api, name)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    return thread
-
-
-def asked_for(monkeypatch: pytest.MonkeyPatch, wanted: str, *, while_refused: bool = False) -> threading.Event:
-    """Set when the server is asked for a path."""
-    asked = threading.Event()
-    answer = StubApi.answer
-
-    def told(self: StubApi, path: str, labels: str = "") -> tuple[int, Mapping[str, Any]]:
-        if path == wanted and (path in self.refuses or not while_refused):
-            asked.set()
-        return answer(self, path, labels)
-
-    monkeypatch.setattr(StubApi, "answer", told)
-    return asked
+    yield
+    thread.join()
+    if failed:
+        raise failed[0]
 
 
 # --- Once -------------------------------------------------------------------------------------------------------------
@@ -210,31 +231,31 @@ def test_previous_of_a_pod_that_was_not_restarted_is_explained(call: Call, api: 
 # --- Following --------------------------------------------------------------------------------------------------------
 
 
-def test_following_ends_with_the_job_and_has_its_exit_code(call: Call, api: StubApi) -> None:
-    for state, expected in (("Completed", 0), ("Failed", 1)):
-        api.named("Job", "alpha")["status"]["state"] = {"phase": "Running"}  # type: ignore[index]
-        for pod in api.objects["Pod"]:
-            pod["status"]["phase"] = "Running"
-        api.asked.clear()
-        last = stamped(9, "[default0]:last words")
-        acting = meanwhile(
-            api, lambda last=last: api.logs[NODE_0].append(last), lambda state=state: end(api, state=state)
-        )  # type: ignore[misc]
+@pytest.mark.parametrize(("state", "expected"), [("Completed", 0), ("Failed", 1)])
+def test_following_ends_with_the_job_and_has_its_exit_code(
+    call: Call, api: StubApi, shown: list[str], state: str, expected: int
+) -> None:
+    def act() -> None:
+        once_shown(shown, "rank 0")
+        api.logs[NODE_0].append(stamped(9, "[default0]:last words"))
+        end(api, state=state)
+
+    with meanwhile(api, act):
         code, out = call("logs", "alpha", "--follow")
-        acting.join()
-        assert code == expected
-        assert out.count("[default0]:rank 0") == 1
-        assert "[default0]:last words" in out
-        assert f"-- alpha has {state.lower()}" in out
+    assert code == expected
+    assert out.count("[default0]:rank 0") == 1
+    assert "[default0]:last words" in out
+    assert f"-- alpha has {state.lower()}" in out
 
 
-def test_following_goes_on_over_a_restart_of_the_gang(call: Call, api: StubApi) -> None:
+def test_following_goes_on_over_a_restart_of_the_gang(call: Call, api: StubApi, shown: list[str]) -> None:
     def restart() -> None:
+        once_shown(shown, "rank 0")
         pods = [pod for pod in api.objects["Pod"] if pod["metadata"]["name"].startswith("alpha")]
         api.objects["Pod"] = [pod for pod in api.objects["Pod"] if pod not in pods]
         status = api.named("Job", "alpha")["status"]  # type: ignore[index]
         status |= {"retryCount": 1, "state": {"phase": "Restarting"}}
-        time.sleep(0.3)
+        once_shown(shown, "alpha restarts")
         for pod in pods:
             pod["metadata"]["uid"] += "-new"
         # The clock of the new pod's node is behind: its lines must not be taken for those shown before.
@@ -242,33 +263,32 @@ def test_following_goes_on_over_a_restart_of_the_gang(call: Call, api: StubApi) 
         api.objects["Pod"] += pods
         status["state"] = {"phase": "Running"}
 
-    acting = meanwhile(api, restart, lambda: end(api))
-    code, out = call("logs", "alpha", "--follow")
-    acting.join()
+    with meanwhile(api, restart):
+        code, out = call("logs", "alpha", "--follow")
     lines = out.splitlines()
     assert code == 0
     assert lines.index("[default0]:rank 0") < lines.index("[default0]:resumed from step 10")
     assert "-- alpha restarts (1 of 3)" in lines
 
 
-def test_a_pod_that_is_replaced_at_once_is_read_once(call: Call, api: StubApi) -> None:
+def test_a_pod_that_is_replaced_at_once_is_read_once(call: Call, api: StubApi, shown: list[str]) -> None:
     def replace() -> None:
+        once_shown(shown, "rank 0")
         pod = api.named("Pod", NODE_0)
         assert pod is not None
         api.logs[NODE_0] = [stamped(30, "[default0]:resumed")]
         pod["metadata"]["uid"] = "another"
+        once_shown(shown, "resumed")
+        api.logs[NODE_0].append(stamped(31, "[default0]:goes on"))
 
-    acting = meanwhile(
-        api, replace, lambda: api.logs[NODE_0].append(stamped(31, "[default0]:goes on")), lambda: end(api)
-    )
-    code, out = call("logs", "alpha", "--follow")
-    acting.join()
+    with meanwhile(api, replace):
+        code, out = call("logs", "alpha", "--follow")
     assert code == 0
     assert [out.count(text) for text in ("rank 0", "resumed", "goes on")] == [1, 1, 1]
 
 
 def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
+    call: Call, api: StubApi, shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = StubApi.log
 
@@ -276,13 +296,16 @@ def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
         lines = whole(self, pod, follow=follow, tail=tail)
         return iter([next(lines), next(lines)]) if len(self.asked) == 1 else lines
 
+    def act() -> None:
+        until(lambda: len(api.asked) > 1, "it is not asked for again")
+        api.logs[NODE_0].append(stamped(9, "[default0]:more"))
+
     monkeypatch.setattr(StubApi, "log", breaking)
-    acting = meanwhile(api, lambda: api.logs[NODE_0].append(stamped(9, "[default0]:more")), lambda: end(api))
-    code, out = call("logs", "alpha", "--follow")
-    acting.join()
-    shown = [line for line in out.splitlines() if not line.startswith("--")]
+    with meanwhile(api, act):
+        code, out = call("logs", "alpha", "--follow")
+    told = [line for line in out.splitlines() if not line.startswith("--")]
     assert code == 0
-    assert shown == ["launcher of node 0", "[default0]:rank 0", "[default0]:more"]
+    assert told == ["launcher of node 0", "[default0]:rank 0", "[default0]:more"]
     assert "sinceTime=2026-11-22T05%3A33%3A02Z" in api.asked[1]
 
 
@@ -306,21 +329,22 @@ def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(
     assert [out.count(text) for text in ("launcher of node 0", "rank 0")] == [1, 1]
 
 
-def test_an_api_server_that_goes_away_is_waited_for(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = "/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha"
-    refused = asked_for(monkeypatch, path, while_refused=True)
-    acts = (lambda: api.refuses.update({path: 500}), lambda: refused.wait(10), lambda: api.refuses.pop(path))
-    acting = meanwhile(api, *acts, lambda: end(api))
-    code, out = call("logs", "alpha", "--follow")
-    acting.join()
+def test_an_api_server_that_goes_away_is_waited_for(call: Call, api: StubApi, shown: list[str]) -> None:
+    def act() -> None:
+        path = "/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha"
+        once_shown(shown, "rank 0")
+        api.refuses[path] = 500
+        once_shown(shown, "does not answer")
+        del api.refuses[path]
+
+    with meanwhile(api, act):
+        code, out = call("logs", "alpha", "--follow")
     assert code == 0
     assert "-- the API server does not answer; waiting for it" in out
     assert "-- the API server answers again" in out
 
 
-def test_a_job_that_waits_is_followed_from_its_beginning(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_waits_is_followed_from_its_beginning(call: Call, api: StubApi, shown: list[str]) -> None:
     # Free of alpha, beta starts.
     beta = next(pod for pod in api.objects["Pod"] if pod["metadata"]["name"] == "beta-trainer-0")
     waiting = dict(beta["status"])
@@ -328,30 +352,30 @@ def test_a_job_that_waits_is_followed_from_its_beginning(
     assert alpha is not None
 
     def begin() -> None:
+        once_shown(shown, "beta waits")
         api.logs["beta-trainer-0"] = [stamped(9, "[default0]:begun")]
         beta["spec"]["nodeName"] = "trn-1"
         beta["status"] = dict(alpha["status"])
         api.named("Job", "beta")["status"]["state"] = {"phase": "Running"}  # type: ignore[index]
+        once_shown(shown, "begun")
 
-    judged = asked_for(monkeypatch, "/apis/scheduling.volcano.sh/v1beta1/queues")
-    api.asked.append("nothing is asked of a log that has not begun")
-    acting = meanwhile(api, lambda: judged.wait(10), begin, lambda: end(api, "beta"))
-    code, out = call("logs", "beta", "--follow")
-    acting.join()
+    with meanwhile(api, begin):
+        code, out = call("logs", "beta", "--follow")
     assert waiting["phase"] == "Pending"
     assert code == 0
     assert "-- beta waits: queue test may use 32 aws.amazon.com/neuron" in out
     assert "[default0]:begun" in out
 
 
-def test_a_job_that_is_removed_ends_it(call: Call, api: StubApi) -> None:
+def test_a_job_that_is_removed_ends_it(call: Call, api: StubApi, shown: list[str]) -> None:
     def remove() -> None:
+        for rank in range(4):
+            once_shown(shown, f"rank {rank}")
         api.objects["Job"] = []
         api.objects["Pod"] = []
 
-    acting = meanwhile(api, remove)
-    code, out = call("logs", "alpha", "--follow", "--all")
-    acting.join()
+    with meanwhile(api, remove):
+        code, out = call("logs", "alpha", "--follow", "--all")
     assert code == 1
     assert "-- alpha was removed" in out
     assert "node 1 | [default0]:rank 2" in out

@@ -19,6 +19,7 @@ from recorded_scenes import Snapshot, now, snapshot
 from small_project import Run
 from stub_api import StubApi
 from stub_channels import Channel, answer_http, run_command
+from waiting import PATIENCE_SECONDS, until
 from watched_team import Call
 
 from trainium_eks.cli import watch_profile, watch_read, watch_tensorboard, watch_top
@@ -44,7 +45,8 @@ def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
 def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
     monkeypatch.setattr(watch_read, "now", lambda: now(scene))
     _quicken(monkeypatch)
-    monkeypatch.setattr(watch_top, "FIRST_SECONDS", 5.0)
+    monkeypatch.setattr(watch_top, "FIRST_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(watch_tensorboard, "ANSWER_SECONDS", PATIENCE_SECONDS)
     with watched_team.cluster(scene) as stub:
         yield stub
 
@@ -71,8 +73,19 @@ def report(busy: float) -> str:
 
 
 def test_top_shows_each_node_of_the_newest_job_that_runs(call: Call, api: StubApi) -> None:
-    api.channels[f"{NODE_0}/exec"] = run_command([report(100.0)])
-    api.channels[f"{NODE_1}/exec"] = run_command([report(0.0), report(50.0)])
+    node_1_is_read = threading.Event()
+
+    def node_1(channel: Channel) -> None:
+        run_command([report(0.0), report(50.0)])(channel)
+        assert not [*channel.received()]  # until it is closed on the other side, too
+        node_1_is_read.set()
+
+    def node_0(channel: Channel) -> None:
+        # There is a picture as soon as each node has said something.
+        node_1_is_read.wait(PATIENCE_SECONDS)
+        run_command([report(100.0)])(channel)
+
+    api.channels |= {f"{NODE_0}/exec": node_0, f"{NODE_1}/exec": node_1}
     code, out = call("top", "--once")
     assert code == 0
     lines = out.splitlines()
@@ -132,14 +145,12 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path, monke
     (tmp_path / "state.json").write_text(json.dumps({"containers": {"trainer": {"pid": os.getpid()}}}))
     reading = threading.Thread(target=watch_top._read_here, args=(tmp_path, node, "trainer"), daemon=True)
     reading.start()
-    deadline = time.monotonic() + 5
-    while node.reader.last is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert node.reader.last is not None
-    assert node.reader.last.unit == "process"
-    assert (node.reader.last.host_bytes or 0) > 10 * 1024**2
+    found = until(lambda: node.reader.last)
+    assert found is not None
+    assert found.unit == "process"
+    assert (found.host_bytes or 0) > 10 * 1024**2
     (tmp_path / "state.json").unlink()
-    reading.join(5)
+    reading.join(PATIENCE_SECONDS)
     assert node.trouble.startswith("its containers are simulated, or have ended")
 
 
@@ -171,7 +182,7 @@ def serve_once(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
 
     def serve(_: object, url: str, directory: str, where: str) -> None:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
             seen.append((answer.read().decode(), directory))
         raise KeyboardInterrupt
 
@@ -287,13 +298,13 @@ def test_on_a_local_stack_its_address_is_shown_once_it_answers(tmp_path: Path, m
 def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def serve(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
+        time.sleep(PATIENCE_SECONDS)
 
     monkeypatch.setattr(watch_tensorboard, "_serve", serve)
     session, port = _on_this_machine(tmp_path, monkeypatch), _free_port()
     assert watch_tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", port) == 0
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port))
 
 
 def test_on_a_local_stack_what_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def run_script(record: Record, holds: str, home: Path, *, commands: Sequence[str
     for folder in ("etc/modprobe.d", "etc/systemd/system"):
         (home / folder).mkdir(parents=True)
     here = script.replace("/etc/", f"{home}/etc/").replace(":/usr/sbin:/sbin", "")
-    subprocess.run(["bash", "-c", here], env={"PATH": f"{home / 'bin'}:/bin:/usr/bin"}, check=True, timeout=10)
+    subprocess.run(["bash", "-c", here], env={"PATH": f"{home / 'bin'}:/bin:/usr/bin"}, check=True)
     return home
 
 

@@ -39,9 +39,7 @@ def test_two_nodes_agree_on_the_sum(program: str, tmp_path: Path) -> None:
     path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "workloads"), "LOGLEVEL": "INFO"}
     environment.pop("VC_TRAINER_0_HOSTS", None)
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     said = "\n".join(file.read_text() for file in (tmp_path / "logs").rglob("*.log") if file.is_file())
     assert result.returncode == 0, f"{result.stderr}\n{said}"
     agreed = re.findall(r"rank \d: the gradients' sum is 3; 2 of 2 ranks agree", result.stderr + result.stdout + said)

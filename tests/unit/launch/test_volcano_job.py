@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from training_jobs import job
+from waiting import PATIENCE_SECONDS
 
 from trainium_eks.launch import resources, volcano_job
 from trainium_eks.launch.command import ONE_TASK, place_of_task, shell
@@ -388,7 +389,7 @@ def stop(*_):
 if {handles}:
     signal.signal(signal.SIGTERM, stop)
 os.write(1, b"started\\n")
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -406,7 +407,19 @@ def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == said
-        assert process.wait(10) == code
+        assert process.wait(PATIENCE_SECONDS) == code
+
+
+def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path: Path) -> None:
+    """It comes when the shell has started the launcher, and before its next command."""
+    torchrun, begun = tmp_path / "torchrun", tmp_path / "begun"
+    torchrun.write_text(f"#!/bin/sh\ntrap 'exit 9' TERM\n: > {begun}\nwhile :; do sleep 0.05; done\n")
+    torchrun.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
+    start, rest = shell(_module(), place_of_task(0)).split(" &\n")
+    script = f"{start} &\nuntil [ -e {begun} ]; do sleep 0.01; done; kill -TERM $$\n{rest}"
+    result = subprocess.run(["bash", "-c", script], env=environment, timeout=PATIENCE_SECONDS, check=False)
+    assert result.returncode == 9
 
 
 @pytest.mark.parametrize("code", [0, 5, 78])

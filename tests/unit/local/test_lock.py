@@ -8,13 +8,12 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_SECONDS
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.lock import locked
@@ -27,7 +26,7 @@ from trainium_eks.local.lock import locked
 from trainium_eks.local.paths import Paths
 with locked(Paths(Path(sys.argv[1])), "trn local up"):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -71,20 +70,28 @@ def test_who_holds_it_is_said(paths):
 def test_one_that_was_killed_does_not_hold_it(paths):
     with other_holder(paths) as holder:
         os.kill(holder.pid, signal.SIGKILL)
-        with locked(paths, "up", wait_seconds=10):
+        with locked(paths, "up", wait_seconds=PATIENCE_SECONDS):
             pass
 
 
-def test_it_is_waited_for(paths):
+def test_it_is_waited_for(paths, monkeypatch):
     paths.root.mkdir(parents=True)
-    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    letting_go = threading.Timer(0.3, os.close, [descriptor])
-    letting_go.start()
-    begun = time.monotonic()
-    with locked(paths, "up", wait_seconds=20):
-        assert 0.2 < time.monotonic() - begun < 15
-    letting_go.join()
+    held = [os.open(paths.lock, os.O_RDWR | os.O_CREAT)]
+    fcntl.flock(held[0], fcntl.LOCK_EX)
+    flock, refused = fcntl.flock, []
+
+    def let_go_once_refused(descriptor: int, operation: int) -> None:
+        try:
+            flock(descriptor, operation)
+        except BlockingIOError as error:
+            refused.append(error)
+            if len(refused) == 3:
+                os.close(held.pop())
+            raise
+
+    monkeypatch.setattr(fcntl, "flock", let_go_once_refused)
+    with locked(paths, "up", wait_seconds=PATIENCE_SECONDS):
+        assert len(refused) == 3
 
 
 def test_a_holder_that_has_not_signed_yet_is_another_process(paths):
@@ -108,7 +115,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch)
 
     monkeypatch.setattr(fcntl, "flock", down_ends_first)
     with (
-        locked(paths, "up", wait_seconds=20),
+        locked(paths, "up", wait_seconds=PATIENCE_SECONDS),
         pytest.raises(LocalError, match="`up`"),
         locked(paths, "third", wait_seconds=0),
     ):

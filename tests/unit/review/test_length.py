@@ -40,7 +40,7 @@ def test_a_huge_change_is_cut_in_the_middle(count: int, platform: str) -> None:
     before, after = _many(count, "old"), _many(count, "new-é")
     began = time.process_time()
     text = comment.render(_review(before, after), PLATFORMS[platform], Scrubber())
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 60  # far less, and for ever where it grows with the square
     assert len(text) <= PLATFORMS[platform].most_characters
     assert len(text) > PLATFORMS[platform].most_characters * 0.8, "what there is room for is used"
     assert "– BLOCKED" in text.splitlines()[2]
@@ -57,7 +57,7 @@ def test_one_huge_value_is_cut() -> None:
     before, after = _many(1, "old"), _many(1, "x" * 1_000_000)
     began = time.process_time()
     text = comment.render(_review(before, after), PLATFORMS["github"], Scrubber())
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 60  # far less, and for ever where it grows with the square
     assert len(text) < 20_000
 
 

@@ -11,12 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from trainium_workloads import compile_cache as module
+from trainium_workloads import lease as lease_module
 from trainium_workloads.compile_cache import NOT_COMPILED, Compilation, main, surroundings
 from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache
-from trainium_workloads.lease import Lease, Lost
+from trainium_workloads.lease import Holder, Lease, Lost
+from waiting import PATIENCE_SECONDS, until
 
 from trainium_eks.launch.compile_key import cache_key
 
@@ -35,23 +38,28 @@ done
 """What a compiler of three graphs does, which would wait for ever for a lock of another one."""
 
 
-def cache(root: Path, name: str = "k", dead_seconds: float = 0.3) -> Cache:
-    return Cache(root, name, beat_seconds=0.05, dead_seconds=dead_seconds)
+LIVES = 60.0
+"""For who lives: a process of a machine with other work may be silent for seconds."""
+IS_DEAD = 0.3
+"""Where the holder is dead, and only that is waited for."""
 
 
-def compilation(root: Path, script: str = COMPILE, options: Mapping[str, str] = OPTIONS, **more: object) -> Compilation:
-    return Compilation(cache(root), options, ("/bin/sh", "-c", script), **more)  # type: ignore[arg-type]
+def cache(root: Path, dead_seconds: float = LIVES) -> Cache:
+    return Cache(root, "k", beat_seconds=0.05, dead_seconds=dead_seconds)
+
+
+def compilation(
+    root: Path,
+    script: str = COMPILE,
+    options: Mapping[str, str] = OPTIONS,
+    dead_seconds: float = LIVES,
+    **more: object,
+) -> Compilation:
+    return Compilation(cache(root, dead_seconds), options, ("/bin/sh", "-c", script), **more)  # type: ignore[arg-type]
 
 
 def neffs(root: Path) -> dict[str, str]:
     return {file.parent.name: file.read_text() for file in sorted((root / "k").rglob("model.neff"))}
-
-
-def until(what: Callable[[], object], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -59,10 +67,12 @@ def processes() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Starts ``python -m trainium_workloads.compile_cache``, with the times of these tests."""
     begun: list[subprocess.Popen[str]] = []
 
-    def start(root: Path, verb: str, *arguments: str, script: str = "") -> "subprocess.Popen[str]":
+    def start(
+        root: Path, verb: str, *arguments: str, script: str = "", dead_seconds: float = LIVES
+    ) -> "subprocess.Popen[str]":
         program = (
             "import sys, trainium_workloads.compile_cache as c; from functools import partial;"
-            "c.Cache = partial(c.Cache, beat_seconds=0.05, dead_seconds=0.3);"
+            f"c.Cache = partial(c.Cache, beat_seconds=0.05, dead_seconds={dead_seconds});"
             "sys.exit(c.main(sys.argv[1:]))"
         )
         line = [sys.executable, "-c", program, verb, "--root", str(root), "--key", "k", *arguments]
@@ -226,14 +236,15 @@ def test_every_framework_is_led_to_the_directory() -> None:
 
 # --- Several at once ----------------------------------------------------------------------------------------------
 
-SLOWLY = f"{COMPILE} sleep 0.5"
 AGAIN = "echo again >> {root}/compiled;"
+HELD = "n=0; until [ -e {root}/go ] || [ $((n += 1)) -gt 30000 ]; do sleep 0.02; done;"
+"""Goes on when the test says so, or, if there is no test any more, after ten minutes."""
 
 
 def test_of_two_one_compiles_and_the_other_waits_or_says_who(
     tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    script = AGAIN.format(root=tmp_path) + SLOWLY
+    script = (AGAIN + HELD).format(root=tmp_path) + COMPILE
     first = processes(tmp_path, "run", "--job", "compile-1", script=script)
     until((tmp_path / "compiled").exists)
     waits = processes(tmp_path, "run", "--job", "compile-2", "--wait", script=script)
@@ -243,31 +254,51 @@ def test_of_two_one_compiles_and_the_other_waits_or_says_who(
     verdict = cache(tmp_path).check(OPTIONS)
     assert verdict.code == IN_USE
     assert "is being compiled by compile-1 (" in verdict.message
+    assert waits.stderr is not None
+    assert waits.stderr.readline().endswith("; waiting\n")
+    (tmp_path / "go").touch()
     assert first.wait() == 0
-    assert "waiting" in waits.communicate()[1]
-    assert waits.returncode == 0
+    assert waits.wait() == 0
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
 def test_of_many_that_begin_at_once_one_compiles(
     tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    script = AGAIN.format(root=tmp_path) + SLOWLY
+    script = f"{AGAIN.format(root=tmp_path)} {COMPILE} sleep 0.5"
     for each in [processes(tmp_path, "run", "--wait", script=script) for _ in range(4)]:
         assert each.wait() == 0
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
+def test_what_is_published_while_a_check_looks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check finds nothing, then nobody who compiles: they were done in between."""
+    busy = cache(tmp_path)
+    generation = busy.lease.take({"who": "busy"})
+    holder_of = Lease.holder
+
+    def done_in_between(lease: Lease) -> Holder | None:
+        monkeypatch.setattr(Lease, "holder", holder_of)
+        (busy.prepare(generation) / "cc-2" / "MODULE_0").mkdir(parents=True)
+        (busy.staging(generation) / "cc-2" / "MODULE_0" / "model.neff").write_text("graph 0")
+        busy.publish(generation, OPTIONS, ["x"])
+        busy.lease.give_back()
+        return lease.holder()
+
+    monkeypatch.setattr(Lease, "holder", done_in_between)
+    assert cache(tmp_path).check(OPTIONS).code == COMPLETE
+
+
 def test_a_dead_writers_lease_is_taken_over_with_what_it_compiled(
     tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    dies = processes(tmp_path, "run", "--job", "a", script=f"{COMPILE} touch {tmp_path}/done; sleep 60")
+    dies = processes(tmp_path, "run", "--job", "a", script=f"{COMPILE} touch {tmp_path}/done; sleep 600")
     until((tmp_path / "done").exists)
     os.killpg(dies.pid, signal.SIGKILL)
     dies.wait()
     # Its locks are there, and the script ends with 8 at the first one that it finds.
     assert list((tmp_path / ".staging").rglob("*.lock"))
-    takes = processes(tmp_path, "run", "--job", "b", script=COMPILE)
+    takes = processes(tmp_path, "run", "--job", "b", script=COMPILE, dead_seconds=IS_DEAD)
     assert "is silent for too long, taking over" in takes.communicate()[1]
     assert takes.returncode == 0
     assert cache(tmp_path).check({}).code == COMPLETE
@@ -281,7 +312,7 @@ def test_a_writer_that_was_taken_for_dead_loses_and_publishes_nothing(tmp_path: 
     module = slow.prepare(generation) / "cc-2" / "MODULE_0"
     module.mkdir(parents=True)
     (module / "model.neff").write_text("of the slow one")
-    assert compilation(tmp_path).run() == 0
+    assert compilation(tmp_path, dead_seconds=IS_DEAD).run() == 0
     with pytest.raises(Lost):
         slow.publish(generation, OPTIONS, ["x"])
     module.mkdir(parents=True, exist_ok=True)
@@ -294,15 +325,15 @@ def test_a_writer_that_was_taken_for_dead_loses_and_publishes_nothing(tmp_path: 
 def test_who_lost_the_lease_stops_its_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = compilation(tmp_path, f"touch {tmp_path}/begun; exec sleep 60")
+    slow = compilation(tmp_path, f"touch {tmp_path}/begun; exec sleep 600")
     codes: list[int] = []
     # Only a main thread may handle signals.
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     thread = threading.Thread(target=lambda: codes.append(slow.run()))
     thread.start()
     until((tmp_path / "begun").exists)
-    Lease(tmp_path / ".leases" / "k", 0.05, 0.3).take({"who": "another one"})
-    thread.join(10)
+    Lease(tmp_path / ".leases" / "k", 0.05, LIVES).take({"who": "another one"})
+    thread.join(PATIENCE_SECONDS)
     assert codes == [IN_USE]
     assert "by another one" in capsys.readouterr().err
 
@@ -314,11 +345,16 @@ def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_f
         module = f"cc-2/MODULE_{number}"
         return f'cd "$NEURON_COMPILE_CACHE_URL"; mkdir -p {module}; {first}; printf %s {number} > {module}/model.neff'
 
-    on = tmp_path / "on"
-    joins = processes(tmp_path, "join", "--job", "j", script=graph(1, f"touch {on}; sleep 1"))
+    on, led = tmp_path / "on", tmp_path / "led"
+
+    def wait_for(file: Path) -> str:
+        return HELD.replace("{root}/go", str(file)).rstrip(";")
+
+    # Who joins goes on compiling when the other one is done.
+    joins = processes(tmp_path, "join", "--job", "j", script=graph(1, f"touch {on}; {wait_for(led)}; sleep 0.5"))
     time.sleep(0.3)
     assert not on.exists()
-    leads = processes(tmp_path, "run", "--job", "j", script=graph(0, f"while [ ! -e {on} ]; do sleep 0.02; done"))
+    leads = processes(tmp_path, "run", "--job", "j", script=f"{graph(0, wait_for(on))}; touch {led}")
     assert (leads.wait(), joins.wait()) == (0, 0)
     assert neffs(tmp_path) == {"MODULE_0": "0", "MODULE_1": "1"}
     late = processes(tmp_path, "join", "--job", "j", script="exit 9")
@@ -348,7 +384,7 @@ def test_sigterm_reaches_the_command_and_the_lease_is_free_at_once(
 
 
 def test_of_many_takers_one_has_it(tmp_path: Path) -> None:
-    takers = [Lease(tmp_path / "l", 0.05, 0.3) for _ in range(8)]
+    takers = [Lease(tmp_path / "l", 0.05, LIVES) for _ in range(8)]
     start = threading.Barrier(len(takers))
     taken: list[int] = []
 
@@ -382,6 +418,26 @@ def test_a_lease_is_not_taken_over_twice(tmp_path: Path) -> None:
         third.take({"who": "c"}, dead)
     with pytest.raises(Lost, match="b since"):
         first.check()
+
+
+def test_who_stood_still_itself_takes_nobody_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock has gone on for longer than a holder may be silent; the holder has beaten all the time."""
+    holds, looks = (Lease(tmp_path / "l", beat, 60) for beat in (0.01, 60))
+    holds.take({"who": "a"})
+    holder = looks.holder()
+    assert holder is not None
+    monotonic, stood_still = time.monotonic, 0.0
+
+    def stand_still(seconds: float) -> None:
+        nonlocal stood_still
+        stood_still += 100
+        before = looks._beats(1)
+        until(lambda: looks._beats(1) > before)
+
+    clock = SimpleNamespace(sleep=stand_still, monotonic=lambda: monotonic() + stood_still)
+    monkeypatch.setattr(lease_module, "time", clock)
+    assert looks.is_alive(holder)
+    holds.give_back()
 
 
 # --- Kills and full disks -----------------------------------------------------------------------------------------

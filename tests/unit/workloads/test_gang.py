@@ -1,5 +1,6 @@
 """Ranks that meet, add, fail together, stop together and go on: real processes over loopback."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,14 +9,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 from trainium_workloads import gang
+from waiting import PATIENCE_SECONDS, until
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
+
+FOR_EVER = "100000"
+"""Steps of a training that the test ends."""
 
 
 @pytest.fixture
@@ -25,47 +31,77 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def _node(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int | None = None):
-    """A node that starts; its output is one text."""
+@dataclass(frozen=True)
+class _Node:
+    """A node that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    output: Path
+    """What it and its ranks print, as one text; a pipe would hold them up when it is full."""
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit code and output."""
+        return self.process.wait(PATIENCE_SECONDS), self.output.read_text()
+
+
+Start = Callable[..., _Node]
+
+
+@pytest.fixture
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Starts nodes; none is left after the test."""
+    directory, started = tmp_path_factory.mktemp("outputs"), list[_Node]()
+
+    def start(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int | None = None) -> _Node:
+        started.append(_started(directory / str(len(started)), port, nodes, ranks, job, number, program))
+        return started[-1]
+
+    yield start
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.process.pid, signal.SIGKILL)
+        each.process.wait()
+
+
+def _started(
+    output: Path, port: int, nodes: int, ranks: int, job: str, number: int | None, program: Sequence[str]
+) -> _Node:
     where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
     where += [] if number is None else ["--node_rank", str(number)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "trainium_workloads.gang", *where, "--rdzv_id", job, *program],
-        env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainium_workloads.gang", *where, "--rdzv_id", job, *program],
+            env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONUNBUFFERED": "1"},
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return _Node(process, output)
 
 
 def _sum(directory: Path, *options: str) -> Sequence[str]:
     return "-m", "trainium_workloads.gradient_sum", "--output", str(directory), "--step-seconds", "0.02", *options
 
 
-def _ended(*nodes: subprocess.Popen[str]) -> list[tuple[int, str]]:
-    return [(node.wait(60), node.stdout.read() if node.stdout else "") for node in nodes]
+def _ended(*nodes: _Node) -> list[tuple[int, str]]:
+    return [each.ended() for each in nodes]
 
 
 def _await_listening(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while not any(each.laddr.port == port and each.status == "LISTEN" for each in psutil.net_connections("tcp")):
-        assert time.monotonic() < deadline, "nobody listens"
-        time.sleep(0.02)
+    connections = psutil.net_connections
+    until(lambda: any(each.laddr.port == port and each.status == "LISTEN" for each in connections("tcp")))
 
 
 def _await_checkpoint(directory: Path) -> Path:
     """Until there is one; the directory of all."""
     checkpoints = directory / "checkpoints"
-    deadline = time.monotonic() + 60
-    while not list(checkpoints.glob("*.ckpt")):
-        assert time.monotonic() < deadline, "no checkpoint"
-        time.sleep(0.02)
+    until(lambda: list(checkpoints.glob("*.ckpt")), "no checkpoint")
     return checkpoints
 
 
-def test_two_nodes_of_two_ranks_agree_on_the_sum(port: int, tmp_path: Path) -> None:
+def test_two_nodes_of_two_ranks_agree_on_the_sum(node: Start, port: int, tmp_path: Path) -> None:
     program = _sum(tmp_path, "--steps", "6")
-    ended = _ended(*(_node(port, 2, *program, ranks=2) for _ in range(2)))
+    ended = _ended(*(node(port, 2, *program, ranks=2) for _ in range(2)))
     assert [code for code, _ in ended] == [0, 0]
     text = "".join(output for _, output in ended)
     assert sorted(re.findall(r"rank (\d): the gradients' sum is 10; 4 of 4 ranks agree", text)) == ["0", "1", "2", "3"]
@@ -75,84 +111,84 @@ def test_two_nodes_of_two_ranks_agree_on_the_sum(port: int, tmp_path: Path) -> N
     assert [line["checkpoint_step"] for line in lines] == [0, 0, 0, 0, 5, 6]
 
 
-def test_nodes_have_the_numbers_that_they_are_given(port: int, tmp_path: Path) -> None:
+def test_nodes_have_the_numbers_that_they_are_given(node: Start, port: int, tmp_path: Path) -> None:
     script = tmp_path / "rank.py"
     script.write_text(
         "import os\nprint(os.environ['GROUP_RANK'], os.environ['RANK'], os.environ['LOCAL_WORLD_SIZE'])\n"
     )
-    others = [_node(port, 3, str(script), number=number) for number in (2, 1)]
+    others = [node(port, 3, str(script), number=number) for number in (2, 1)]
     time.sleep(0.5)  # on one machine the address of the rendezvous is everyone's: who comes first is not node 0
-    ended = _ended(_node(port, 3, str(script), number=0), *others)
+    ended = _ended(node(port, 3, str(script), number=0), *others)
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
 
 
-def test_ranks_do_not_meet_at_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_ranks_do_not_meet_at_a_port_that_is_taken(node: Start, tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as other:
         # The port above the rendezvous' is the first that comes to mind.
-        ended = _ended(_node(other.getsockname()[1] - 1, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))
+        ended = _ended(node(other.getsockname()[1] - 1, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))
     assert ended[0][0] == 0, ended
 
 
-def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(port: int, tmp_path: Path) -> None:
-    program = _sum(tmp_path, "--steps", "400", "--checkpoint-every", "2")
-    nodes = [_node(port, 2, *program) for _ in range(2)]
+def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node: Start, port: int, tmp_path: Path) -> None:
+    program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
+    nodes = [node(port, 2, *program) for _ in range(2)]
     checkpoints = _await_checkpoint(tmp_path)
-    ranks = subprocess.run(["pgrep", "-P", str(nodes[1].pid)], capture_output=True, text=True, check=True)
+    ranks = subprocess.run(["pgrep", "-P", str(nodes[1].process.pid)], capture_output=True, text=True, check=True)
     os.kill(int(ranks.stdout), signal.SIGKILL)
     ended = _ended(*nodes)
     assert ended[1][0] == 128 + signal.SIGKILL
     assert ended[0][0] != 0
     saved = max(int(path.name[5:13]) for path in checkpoints.glob("*.ckpt"))
     again = _sum(tmp_path, "--steps", str(saved + 3), "--checkpoint-every", "2")
-    ended = _ended(*(_node(port, 2, *again) for _ in range(2)))
+    ended = _ended(*(node(port, 2, *again) for _ in range(2)))
     assert [code for code, _ in ended] == [0, 0]
     assert f"resumed from step {saved} " in "".join(output for _, output in ended)
 
 
-def test_sigterm_at_one_node_stops_all_after_a_checkpoint(port: int, tmp_path: Path) -> None:
-    program = _sum(tmp_path, "--steps", "1000", "--checkpoint-every", "2")
-    nodes = [_node(port, 2, *program) for _ in range(2)]
+def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node: Start, port: int, tmp_path: Path) -> None:
+    program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
+    nodes = [node(port, 2, *program) for _ in range(2)]
     _await_checkpoint(tmp_path)
-    nodes[1].send_signal(signal.SIGTERM)
+    nodes[1].process.send_signal(signal.SIGTERM)
     ended = _ended(*nodes)
     assert {code for code, _ in ended} == {143}, ended
     [stopped] = set(re.findall(r"rank \d: stops after step (\d+)", "".join(output for _, output in ended)))
     assert max(int(path.name[5:13]) for path in (tmp_path / "checkpoints").glob("step-*")) == int(stopped)
 
 
-def test_another_world_starts_anew(port: int, tmp_path: Path) -> None:
-    assert _ended(_node(port, 1, *_sum(tmp_path, "--steps", "2")))[0][0] == 0
-    code, output = _ended(_node(port, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))[0]
+def test_another_world_starts_anew(node: Start, port: int, tmp_path: Path) -> None:
+    assert _ended(node(port, 1, *_sum(tmp_path, "--steps", "2")))[0][0] == 0
+    code, output = _ended(node(port, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))[0]
     assert code == 0
     assert "is of 1 ranks, not 2: starts anew" in output
 
 
-def test_a_node_of_another_job_is_turned_away(port: int, tmp_path: Path) -> None:
-    first = _node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
+def test_a_node_of_another_job_is_turned_away(node: Start, port: int, tmp_path: Path) -> None:
+    first = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
     _await_listening(port)
-    code, output = _ended(_node(port, 2, "x.py", job="theirs"))[0]
+    code, output = _ended(node(port, 2, "x.py", job="theirs"))[0]
     assert code == 1
     assert "this is the rendezvous of 'ours'" in output
-    second = _node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
+    second = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
     assert [code for code, _ in _ended(first, second)] == [0, 0]
 
 
-def test_the_exit_code_of_a_script_is_the_nodes(port: int, tmp_path: Path) -> None:
+def test_the_exit_code_of_a_script_is_the_nodes(node: Start, port: int, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text(
         "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])\nsys.exit(7)\n"
     )
-    code, output = _ended(_node(port, 1, str(script), "--an", "option"))[0]
+    code, output = _ended(node(port, 1, str(script), "--an", "option"))[0]
     assert code == 7
     assert "[default0]:rank 0 of 1 ['--an', 'option']" in output
     assert "local rank 0 failed: exit code 7" in output
 
 
-def test_sigterm_ends_a_node_that_waits_for_others(port: int) -> None:
-    node = _node(port, 2, "x.py")
+def test_sigterm_ends_a_node_that_waits_for_others(node: Start, port: int) -> None:
+    alone = node(port, 2, "x.py")
     _await_listening(port)
-    node.send_signal(signal.SIGTERM)
-    assert _ended(node)[0][0] == 143
+    alone.process.send_signal(signal.SIGTERM)
+    assert _ended(alone)[0][0] == 143
 
 
 def test_node_0_says_when_the_rendezvous_is_taken(port: int) -> None:

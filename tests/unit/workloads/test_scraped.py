@@ -10,6 +10,7 @@ import pytest
 from prometheus_text import parse
 from trainium_workloads import scraped
 from trainium_workloads.scraped import PORT, SERIES, Scraped
+from waiting import PATIENCE_SECONDS, until
 
 LABELS = {"backend": "cpu", "world_size": 2, "examples": 64}
 
@@ -34,7 +35,7 @@ def run(port: int) -> Iterator[Scraped]:
 
 
 def _get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     connection.request("GET", path)
     answer = connection.getresponse()
     found = answer.status, answer.headers.get("Content-Type", ""), answer.read().decode()
@@ -120,25 +121,42 @@ def test_the_port_is_free_again_after_the_end(run: Scraped, port: int) -> None:
     assert _get(port)[0] == 200
     run.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=1)
+        socket.create_connection(("127.0.0.1", port))
 
 
-def test_clients_that_say_nothing_or_go_away_hold_nobody_up(
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_client_that_says_nothing_holds_no_training_up(
+    port: int, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    monkeypatch.setattr(scraped._Handler, "timeout", 600.0)
+    made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+    with socket.create_connection(("127.0.0.1", port)):
+        began = time.monotonic()
+        if ends:
+            made.close()
+        else:
+            made.step(1, 0.5, 0.1)
+        assert time.monotonic() - began < 300
+    made.close()
+
+
+def test_clients_that_say_nothing_or_go_away_are_given_up(
     port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scraped._Handler, "timeout", 0.3)
     made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+
+    def is_answered() -> bool:
+        try:
+            return _get(port)[0] == 200
+        except OSError:
+            return False  # on a busy machine we are given up ourselves
+
     with socket.create_connection(("127.0.0.1", port)):
-        began = time.monotonic()
-        made.step(1, 0.5, 0.1)
-        assert time.monotonic() - began < 0.1
-        assert _get(port)[0] == 200, "the silent one is given up"
+        until(is_answered)
     with socket.create_connection(("127.0.0.1", port)) as rude:
         rude.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
-    assert _get(port)[0] == 200
-    with socket.create_connection(("127.0.0.1", port)):
-        began = time.monotonic()
-        made.close()
-        assert time.monotonic() - began < 1.5
+    until(is_answered)
+    made.close()
     assert capfd.readouterr() == ("", "")

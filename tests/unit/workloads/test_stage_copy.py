@@ -1,6 +1,7 @@
 """A data set is copied whole or not at all: over HTTP, from a server that does all that servers do."""
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ from staging_servers import FileServer, file_server
 from trainium_workloads.stage import transfer, web
 from trainium_workloads.stage.__main__ import main
 from trainium_workloads.stage.destination import Destination
+from waiting import PATIENCE_SECONDS, until
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 CHUNK = 1024 * 1024  # of the command line's unit
@@ -33,7 +36,7 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web.Web.__init__, "__kwdefaults__", {"timeout_seconds": 5.0, "pause": no_pause})
+    monkeypatch.setattr(web.Web.__init__, "__kwdefaults__", {"timeout_seconds": PATIENCE_SECONDS, "pause": no_pause})
     monkeypatch.setattr(transfer.Transfer.__init__, "__kwdefaults__", {"chunk_bytes": CHUNK, "pause": no_pause})
 
 
@@ -380,7 +383,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_content(server: FileServer,
     server.seconds_a_piece = 0.004
     chance = random.Random(7)
     kills = 0
-    for attempt in range(60):
+    for attempt in itertools.count():
         process = start(tmp_path, url, "--list", "--to", "set", "--workers", "4")
         try:
             # Longer each time: on a busy machine Python alone takes a second to start.
@@ -399,22 +402,31 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_content(server: FileServer,
 
 def test_asked_to_end_it_ends_at_once(server: FileServer, tmp_path: Path) -> None:
     server.files["/set.bin"] = random_bytes(4 * CHUNK)
-    server.seconds_a_piece = 0.05
+    server.seconds_a_piece = 1.0
     process = start(tmp_path, f"{server.url}/set.bin", "--to", "set")
-    while not server.asked["/set.bin"]:
-        time.sleep(0.02)
+    until(lambda: server.asked["/set.bin"])
     process.terminate()
-    out, _ = process.communicate(timeout=5)
+    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 143
     assert json.loads(out.splitlines()[-1])["stage"] == "interrupted"
 
 
 def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server: FileServer, tmp_path: Path) -> None:
     server.files["/set.bin"] = random_bytes(3 * CHUNK)
-    server.seconds_a_piece = 0.01
-    both = [start(tmp_path, f"{server.url}/set.bin", "--to", "set") for _ in range(2)]
-    last = [[json.loads(line) for line in process.communicate(timeout=30)[0].splitlines()] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sorted(lines[-1]["stage"] for lines in last) == ["complete", "unchanged"]
-    assert any("is being written by" in line.get("message", "") for lines in last for line in lines)
+    goes_on = threading.Event()
+
+    def status(_path: str, _number: int) -> int:
+        goes_on.wait(PATIENCE_SECONDS)
+        return 200
+
+    server.status = status
+    writes = start(tmp_path, f"{server.url}/set.bin", "--to", "set")
+    until(lambda: server.asked["/set.bin"])
+    waits = start(tmp_path, f"{server.url}/set.bin", "--to", "set")
+    assert waits.stdout is not None
+    assert any("is being written by" in line for line in iter(waits.stdout.readline, ""))
+    goes_on.set()
+    last = [process.communicate(timeout=PATIENCE_SECONDS)[0].splitlines()[-1] for process in (writes, waits)]
+    assert [process.returncode for process in (writes, waits)] == [0, 0]
+    assert [json.loads(line)["stage"] for line in last] == ["complete", "unchanged"]
     assert server.sent_bytes == 3 * CHUNK

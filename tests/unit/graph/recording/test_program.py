@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 import pytest
 from pulumi.runtime import settings
+from waiting import PATIENCE_SECONDS, out_of_time
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
 from trainium_eks.graph.recording.backend import Registration
@@ -274,32 +276,41 @@ def test_free_keys_of_maps_are_not_taken_for_inputs(record: Record) -> None:
     assert len(record(program).of_type("kubernetes:core/v1:Namespace", "kubernetes:helm.sh/v3:Release")) == 2
 
 
+def pending(record: Record, program: Callable[[], object], told: str, **options: Any) -> tuple[str, ...]:
+    """What a program waits for that does not end; ``told`` is in it when the program has come so far."""
+
+    def attempt(seconds: float) -> tuple[str, ...]:
+        with pytest.raises(RecordingTimedOut) as caught:
+            record(program, timeout_seconds=seconds, **options)
+        return caught.value.pending
+
+    return out_of_time(attempt, told)
+
+
 def test_what_hangs_is_named_with_what_it_waits_for(record: Record) -> None:
     def program() -> None:
         never: asyncio.Future[str] = asyncio.get_event_loop().create_future()
         aws.ec2.Vpc("v", cidr_block=pulumi.Output.from_input(never))
         pulumi.export("stuck", pulumi.Output.from_input(never))
 
-    with pytest.raises(RecordingTimedOut) as caught:
-        record(program, timeout_seconds=1)
-    assert "aws:ec2/vpc:Vpc v (waiting for: cidr_block)" in caught.value.pending
-    assert "exports (waiting for: stuck)" in caught.value.pending
+    found = pending(record, program, "exports")
+    assert "aws:ec2/vpc:Vpc v (waiting for: cidr_block)" in found
+    assert "exports (waiting for: stuck)" in found
 
 
 def test_what_a_backend_does_not_answer_is_named(record: Record) -> None:
-    import threading
-
     released = threading.Event()
 
     class Stuck(Simulation):
         def create(self, registration: Registration) -> tuple[str, dict[str, Any]]:
-            released.wait(10)
+            released.wait(PATIENCE_SECONDS)
             return super().create(registration)
 
-    with pytest.raises(RecordingTimedOut) as caught:
-        record(lambda: aws.ec2.Eip("e"), timeout_seconds=1, backend=Stuck())
-    released.set()
-    assert caught.value.pending == ("aws:ec2/eip:Eip e (being created)",)
+    try:
+        found = pending(record, lambda: aws.ec2.Eip("e"), "being created", backend=Stuck())
+    finally:
+        released.set()
+    assert found == ("aws:ec2/eip:Eip e (being created)",)
 
 
 def test_the_programs_own_error_comes_out_as_it_is(record: Record) -> None:

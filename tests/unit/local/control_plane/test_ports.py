@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_SECONDS
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
 from trainium_eks.local.paths import Paths
@@ -30,7 +32,8 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-def taken(settings: Settings) -> Iterator[int]:
+def taken(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
     port = settings.ports["etcd"]
     with socket.create_server(("127.0.0.1", port)):
         yield port
@@ -57,7 +60,8 @@ def test_a_taken_port_is_replaced_and_said(settings, taken):
     assert f"{taken} of etcd is in use" in str(moved)
 
 
-def test_a_port_whose_listener_is_just_ending_is_kept(settings):
+def test_a_port_whose_listener_is_just_ending_is_kept(settings, monkeypatch):
+    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", PATIENCE_SECONDS)
     listener = socket.create_server(("127.0.0.1", settings.ports["etcd"]))
     ending = threading.Timer(0.2, listener.close)
     ending.start()
@@ -111,8 +115,8 @@ def test_settings_that_cannot_be_read_are_none(paths, text):
 
 def test_settings_with_impossible_ports_are_none(paths, settings):
     for port in (0, 70000, "80", None):
-        ports = {**settings.ports, "etcd": port}
-        paths.settings.write_text(json.dumps({"ports": ports, "complete": True}))
+        document = {"ports": {**settings.ports, "etcd": port}, "complete": True}
+        paths.settings.write_text(json.dumps(document))
         assert Settings.load(paths) == Settings()
 
 

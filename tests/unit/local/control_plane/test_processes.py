@@ -4,18 +4,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import PATIENCE_SECONDS, until
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
 
-SLEEP = "import time; print('ready', flush=True); time.sleep(60)"
+SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
 
 
@@ -41,10 +41,7 @@ def command(tmp_path: Path, paths: Paths) -> Callable[..., list[str]]:
 
 
 def ready(paths: Paths, name: str, count: int = 1) -> None:
-    deadline = time.monotonic() + 20
-    while processes.last_lines(paths, name, 99).count("ready") < count:
-        assert time.monotonic() < deadline, processes.last_lines(paths, name)
-        time.sleep(0.01)
+    until(lambda: processes.last_lines(paths, name, 99).count("ready") >= count)
 
 
 def test_a_started_process_is_found_by_its_command_line(paths, command):
@@ -143,12 +140,18 @@ def test_one_that_does_not_listen_is_killed(paths, command):
 
 
 def test_a_suspended_process_is_ended_without_a_kill(paths, command):
-    processes.start(paths, "etcd", command("etcd"))
+    code = (
+        "import signal\n"
+        "def end(*_):\n"
+        "    print('ended by itself', flush=True)\n"
+        "    raise SystemExit\n"
+        f"signal.signal(signal.SIGTERM, end)\n{SLEEP}"
+    )
+    processes.start(paths, "etcd", command("etcd", code))
     ready(paths, "etcd")
     os.kill(processes.running(paths)[0].pid, signal.SIGSTOP)
-    begun = time.monotonic()
-    assert processes.stop(paths, timeout_seconds=20) == ["etcd"]
-    assert time.monotonic() - begun < 10
+    assert processes.stop(paths, timeout_seconds=PATIENCE_SECONDS) == ["etcd"]
+    assert "ended by itself" in processes.last_lines(paths, "etcd")
 
 
 def test_processes_are_found_when_their_directory_is_gone(paths, command):
@@ -170,10 +173,8 @@ def test_how_a_process_ended_is_known(paths, command):
 
 
 def _ended(process: processes.Running) -> int:
-    deadline = time.monotonic() + 20
-    while (code := processes.exit_code(process)) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    code = until(lambda: processes.exit_code(process))
+    assert code is not None
     return code
 
 

@@ -397,7 +397,7 @@ def test_bulk_work_keeps_the_order_and_ends_with_the_first_error() -> None:
         begun.append(each)
         if each == 3:
             raise LocalError("no")
-        time.sleep(0.001)
+        time.sleep(0.01)
 
     with pytest.raises(LocalError, match="no"):
         in_parallel(work, range(10_000), threads=2)

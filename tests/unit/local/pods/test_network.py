@@ -3,11 +3,11 @@
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from trainium_eks.local.pods import network
 from trainium_eks.local.pods.network import GATEWAY, free_address
@@ -40,14 +40,11 @@ def holder() -> Iterator[int]:
 @pytest.fixture
 def pods(holder: int) -> Iterator[list[int]]:
     """Two processes, each in a network of its own."""
-    within = ["nsenter", f"--target={holder}", "--user", "--preserve-credentials", "unshare", "--net", "sleep", "60"]
+    within = ["nsenter", f"--target={holder}", "--user", "--preserve-credentials", "unshare", "--net", "sleep", "600"]
     if missing := [program for program in ("nsenter", "unshare") if shutil.which(program) is None]:
         pytest.skip(f"there is no program {missing[0]} (package util-linux)")
     processes = [subprocess.Popen(within) for _ in range(2)]
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{each.pid}/comm").read_text() != "sleep\n" for each in processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: all(Path(f"/proc/{each.pid}/comm").read_text() == "sleep\n" for each in processes))
     yield [each.pid for each in processes]
     for each in processes:
         each.kill()

@@ -186,7 +186,7 @@ def test_a_host_that_cannot_be_reached_is_asked_once(place: Place) -> None:
 
 def test_a_repository_that_does_not_answer_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PULL_SECONDS", 0.3)
-    found = place.charts("exec sleep 30").find(release())
+    found = place.charts("exec sleep 600").find(release())
     assert isinstance(found, Missing)
     assert "no answer within" in found.reason
 

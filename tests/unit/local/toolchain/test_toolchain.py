@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
+from waiting import PATIENCE_SECONDS
 
 from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, find, provide, tools
 from trainium_eks.local.toolchain.throttle import Throttle
@@ -116,17 +117,21 @@ def test_no_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "words", "seconds"),
     [
-        ("echo broken pipe dream >&2; exit 3", "failed when asked for its version (exit code 3): broken pipe dream"),
-        ("echo hello", "does not say its version: 'hello'"),
-        ("exec sleep 5", "did not say its version in 0.3 s"),
+        (
+            "echo broken pipe dream >&2; exit 3",
+            "failed when asked for its version (exit code 3): broken pipe dream",
+            PATIENCE_SECONDS,
+        ),
+        ("echo hello", "does not say its version: 'hello'", PATIENCE_SECONDS),
+        ("exec sleep 600", "did not say its version in 0.3 s", 0.3),
     ],
 )
 def test_tool_that_does_not_answer_is_passed_over_with_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str, seconds: float
 ) -> None:
-    monkeypatch.setattr(find, "_ASK_SECONDS", 0.3)
+    monkeypatch.setattr(find, "_ASK_SECONDS", seconds)
     fakes.executable(tmp_path / "bin" / "helm", f"#!/bin/sh\nPATH=/bin:/usr/bin\n{script}\n")
     assert f"PATH: {tmp_path}/bin/helm {words} (helm)" in str(unavailable(offline(tmp_path / "bin"), tmp_path / "c"))
 
@@ -268,6 +273,6 @@ def _command(environment: dict[str, str], *arguments: str) -> "subprocess.Comple
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )

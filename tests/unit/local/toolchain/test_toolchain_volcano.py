@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import registry_images as images
 import toolchain_fakes as fakes
+from waiting import PATIENCE_SECONDS, until
 
 from trainium_eks.local.toolchain import (
     VOLCANO_TOOLS,
@@ -389,7 +389,7 @@ def test_whoever_needs_the_cores_first_is_waited_for_but_not_with_downloads(
 
     def wait() -> None:
         done.append("downloaded")
-        others.wait(10)
+        others.wait(PATIENCE_SECONDS)
 
     def run() -> None:
         provide_volcano(
@@ -397,19 +397,16 @@ def test_whoever_needs_the_cores_first_is_waited_for_but_not_with_downloads(
             environment={"PATH": str(tmp_path / "bin")},
             cache=tmp_path / "cache",
             origins=Origins(docker=registry.url),
-            before_building=lambda: done.append("downloaded") or (others.wait(10) and None),  # type: ignore[func-returns-value]
+            before_building=wait,
         )
         done.append("built")
 
     thread = threading.Thread(target=run)
     thread.start()
-    end = time.monotonic() + 10
-    while not done:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: done)
     assert fakes.calls(tmp_path / "bin") == []
     others.set()
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)
     assert done == ["downloaded", "built"]
     assert "build" in fakes.calls(tmp_path / "bin")
 
