@@ -178,11 +178,16 @@ def serving(objects: Objects) -> Iterator[StubApi]:
             self._answer(*stub.delete(self.path.partition("?")[0]))
 
         def _stream(self, lines: Iterator[str]) -> None:
+            # In chunks, as the API server does it: of another answer nothing is read before there is much of it.
+            self.protocol_version = "HTTP/1.1"
+            self.close_connection = True
             self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             for line in lines:
-                self.wfile.write(f"{line}\n".encode())
-                self.wfile.flush()
+                text = f"{line}\n".encode()
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
+            self.wfile.write(b"0\r\n\r\n")
 
         def _answer(self, status: int, body: Mapping[str, Any]) -> None:
             data = json.dumps(body).encode()
