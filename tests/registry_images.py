@@ -178,7 +178,7 @@ def docker_registry(directory: Path) -> Iterator[str]:
         process = subprocess.Popen([program, "serve", str(configuration)], stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{port}"
-        until(lambda: process.poll() is not None or _is_up(url), "it does not answer")
+        until(lambda: process.poll() is not None or _is_up(url), "an answer of the registry")
         assert process.poll() is None, (directory / "log").read_text()
         yield url
     finally:

@@ -26,7 +26,7 @@ from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Sharded
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 SCRIPT = "trainium_workloads.decoder.finetune"
 STEPS = 8
@@ -283,7 +283,7 @@ def test_the_others_hear_of_rank_0_while_it_works(monkeypatch: pytest.MonkeyPatc
     done = threading.Event()
 
     def make() -> Path:
-        assert done.wait(PATIENCE_SECONDS)
+        assert done.wait(SECONDS)
         return Path("made")
 
     assert finetune._first(Backend(), make) == Path("made")  # type: ignore[arg-type]

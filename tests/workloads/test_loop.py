@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gangs import Gang, free_port
 from prometheus_text import parse
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 TOY = "toy_script"
 KILL = random.Random(os.environ.get("TRN_TEST_SEED", "0"))
@@ -152,7 +152,7 @@ def _scrape(port: int, directory: Path, holds: Sequence[int]) -> list[str]:
     """The page of each step before one at which the training waits, which then goes on."""
 
     def page(step: int) -> str:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         try:
             connection.request("GET", "/metrics")
             found = connection.getresponse().read().decode()
@@ -164,7 +164,7 @@ def _scrape(port: int, directory: Path, holds: Sequence[int]) -> list[str]:
 
     pages = []
     for hold in holds:
-        pages.append(until(lambda step=hold - 1: page(step), f"no page of step {hold - 1}"))  # type: ignore[misc]
+        pages.append(until(lambda step=hold - 1: page(step), f"a page of step {hold - 1}"))  # type: ignore[misc]
         (directory / f"go-{hold}").touch()
     return pages
 

@@ -28,7 +28,7 @@ from trainium_workloads.serving.batcher import Batcher, Busy
 from trainium_workloads.serving.predictor import Prediction, Predictor
 from trainium_workloads.serving.shapes import Shapes
 from trainium_workloads.training.refusal import EXIT_CODE, Refusal
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 SHAPES = Shapes((8, 16), (1, 4))
 
@@ -94,7 +94,7 @@ def test_batches_are_gathered_and_answers_go_where_they_belong() -> None:
 
     def predict(texts: Sequence[str]) -> list[Prediction]:
         sizes.append(len(texts))
-        hold.wait(PATIENCE_SECONDS)
+        hold.wait(SECONDS)
         return [Prediction(text, 1.0) for text in texts]
 
     batcher = Batcher(predict, most=8, room=12)
@@ -104,8 +104,8 @@ def test_batches_are_gathered_and_answers_go_where_they_belong() -> None:
     with pytest.raises(Busy):
         batcher.submit(["no", "room"])
     hold.set()
-    assert [each.label for each in first.result(PATIENCE_SECONDS)] == ["first"]
-    assert [each.result(PATIENCE_SECONDS)[0].label for each in rest] == [f"{number}" for number in range(5)]
+    assert [each.label for each in first.result(SECONDS)] == ["first"]
+    assert [each.result(SECONDS)[0].label for each in rest] == [f"{number}" for number in range(5)]
     batcher.close()
     assert sizes == [1, 8, 2]
 
@@ -116,7 +116,7 @@ def test_a_model_that_fails_is_heard_of() -> None:
 
     batcher = Batcher(predict, most=8)
     with pytest.raises(ValueError, match="broken"):
-        batcher.submit(["a"]).result(PATIENCE_SECONDS)
+        batcher.submit(["a"]).result(SECONDS)
     assert batcher.is_alive
     batcher.close()
 
@@ -190,7 +190,7 @@ class Client:
         self.port = port
 
     def __call__(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()
@@ -267,7 +267,7 @@ def test_other_paths_and_requests_without_a_length_are_refused(service: tuple[se
     _, ask = service
     assert ask("GET", "/")[0] == ask("POST", "/else", b"{}")[0] == 404
     assert ask("POST", "/predict")[0] == 400  # an empty body
-    with socket.create_connection(("127.0.0.1", ask.port), timeout=PATIENCE_SECONDS) as raw:
+    with socket.create_connection(("127.0.0.1", ask.port), timeout=SECONDS) as raw:
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b" 411 " in raw.recv(200)
 
@@ -291,13 +291,13 @@ def test_the_process_serves_and_ends_by_sigterm_with_what_it_was_asked_answered(
             "This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."
         )
         assert (status, [each["label"] for each in answer["predictions"]]) == (200, ["positive", "negative"])
-        kept_open = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+        kept_open = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         kept_open.request("GET", "/ready")
         assert kept_open.getresponse().read()
         process.send_signal(signal.SIGTERM)
-        until(lambda: ask("GET", "/ready")[0] != 200, "SIGTERM was not heard")
+        until(lambda: ask("GET", "/ready")[0] != 200, "the end of readiness")
         assert ask.predict("still here")[0] == 200
-        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.wait(SECONDS) == 0
     finally:
         process.kill()
         process.wait()

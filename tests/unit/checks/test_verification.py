@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import judged
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 from trainium_eks.checks.check import CheckStatus, failed, not_applicable, not_installed, passed
 from trainium_eks.checks.cluster import KINDS, Object, Refused, minor, read
@@ -31,7 +31,7 @@ class Scripted:
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
         assert KINDS[kind] == api_version
         if self.barrier:
-            self.barrier.wait(PATIENCE_SECONDS)
+            self.barrier.wait(SECONDS)
         answer = self.answers.get(kind, [])
         if isinstance(answer, Refused):
             raise answer

@@ -86,7 +86,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def once_shown(shown: list[str], text: str) -> None:
     """Until a line or notice has been shown that holds the text."""
-    until(lambda: any(text in each for each in shown), f"{text} is not shown")
+    until(lambda: any(text in each for each in shown), f"{text} is shown")
 
 
 @contextmanager
@@ -297,7 +297,7 @@ def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
         return iter([next(lines), next(lines)]) if len(self.asked) == 1 else lines
 
     def act() -> None:
-        until(lambda: len(api.asked) > 1, "it is not asked for again")
+        until(lambda: len(api.asked) > 1, "a second request")
         api.logs[NODE_0].append(stamped(9, "[default0]:more"))
 
     monkeypatch.setattr(StubApi, "log", breaking)

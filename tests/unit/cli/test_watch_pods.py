@@ -19,7 +19,7 @@ from recorded_scenes import Snapshot, now, snapshot
 from small_project import Run
 from stub_api import StubApi
 from stub_channels import Channel, answer_http, run_command
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 from watched_team import Call
 
 from trainium_eks.cli import watch_profile, watch_read, watch_tensorboard, watch_top
@@ -45,8 +45,8 @@ def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
 def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
     monkeypatch.setattr(watch_read, "now", lambda: now(scene))
     _quicken(monkeypatch)
-    monkeypatch.setattr(watch_top, "FIRST_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(watch_tensorboard, "ANSWER_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(watch_top, "FIRST_SECONDS", SECONDS)
+    monkeypatch.setattr(watch_tensorboard, "ANSWER_SECONDS", SECONDS)
     with watched_team.cluster(scene) as stub:
         yield stub
 
@@ -82,7 +82,7 @@ def test_top_shows_each_node_of_the_newest_job_that_runs(call: Call, api: StubAp
 
     def node_0(channel: Channel) -> None:
         # There is a picture as soon as each node has said something.
-        node_1_is_read.wait(PATIENCE_SECONDS)
+        node_1_is_read.wait(SECONDS)
         run_command([report(100.0)])(channel)
 
     api.channels |= {f"{NODE_0}/exec": node_0, f"{NODE_1}/exec": node_1}
@@ -150,7 +150,7 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path, monke
     assert found.unit == "process"
     assert (found.host_bytes or 0) > 10 * 1024**2
     (tmp_path / "state.json").unlink()
-    reading.join(PATIENCE_SECONDS)
+    reading.join(SECONDS)
     assert node.trouble.startswith("its containers are simulated, or have ended")
 
 
@@ -182,7 +182,7 @@ def serve_once(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
 
     def serve(_: object, url: str, directory: str, where: str) -> None:
-        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             seen.append((answer.read().decode(), directory))
         raise KeyboardInterrupt
 
@@ -298,7 +298,7 @@ def test_on_a_local_stack_its_address_is_shown_once_it_answers(tmp_path: Path, m
 def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def serve(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(PATIENCE_SECONDS)
+        time.sleep(SECONDS)
 
     monkeypatch.setattr(watch_tensorboard, "_serve", serve)
     session, port = _on_this_machine(tmp_path, monkeypatch), _free_port()

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 from engine.client import Clouds
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 from trainium_eks.engine.server import FAILURE, serving
 from trainium_eks.graph.recording.backend import SimulationError
@@ -45,7 +45,7 @@ def test_it_serves_until_it_is_stopped(state: Path, how: signal.Signals) -> None
         clouds = Clouds(ports)
         assert clouds.provider().made("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})[0].startswith("vpc-sim-")
         process.send_signal(how)
-        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.wait(SECONDS) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
         with pytest.raises(grpc.RpcError):
@@ -55,7 +55,7 @@ def test_it_serves_until_it_is_stopped(state: Path, how: signal.Signals) -> None
 
 def test_a_state_file_in_use_is_told_in_one_line(state: Path) -> None:
     with serving(state), started("--state", str(state)) as process:
-        out, error = process.communicate(timeout=PATIENCE_SECONDS)
+        out, error = process.communicate(timeout=SECONDS)
     assert (process.returncode, out) == (1, "")
     assert "in use" in error
     assert error.count("\n") == 1
@@ -63,7 +63,7 @@ def test_a_state_file_in_use_is_told_in_one_line(state: Path) -> None:
 
 def test_a_failing_type_that_there_is_not_is_refused(state: Path) -> None:
     with started("--state", str(state), **{FAILURE: "aws:ec2/vcp:Vcp"}) as process:
-        _, error = process.communicate(timeout=PATIENCE_SECONDS)
+        _, error = process.communicate(timeout=SECONDS)
     assert process.returncode == 1
     assert "aws:ec2/vcp:Vcp" in error
     with pytest.raises(SimulationError, match="pulumi:providers:aws"), serving(state, failing="pulumi:providers:aws"):
@@ -73,7 +73,7 @@ def test_a_failing_type_that_there_is_not_is_refused(state: Path) -> None:
 def test_only_this_machine_can_attach(state: Path) -> None:
     with serving(state) as environment:
         port = int(environment["PULUMI_DEBUG_PROVIDERS"].split(",")[0].split(":")[1])
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS).close()
+        socket.create_connection(("127.0.0.1", port), timeout=SECONDS).close()
         with pytest.raises(OSError, match=r"refused|assign|timed out"):
             # Another address of this machine: one that listens on all of them would answer.
             socket.create_connection(("127.0.0.2", port), timeout=5)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from training_jobs import job
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 from trainium_eks.launch import resources, volcano_job
 from trainium_eks.launch.command import ONE_TASK, place_of_task, shell
@@ -407,7 +407,7 @@ def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(
         assert process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == said
-        assert process.wait(PATIENCE_SECONDS) == code
+        assert process.wait(SECONDS) == code
 
 
 def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path: Path) -> 
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
     start, rest = shell(_module(), place_of_task(0)).split(" &\n")
     script = f"{start} &\nuntil [ -e {begun} ]; do sleep 0.01; done; kill -TERM $$\n{rest}"
-    result = subprocess.run(["bash", "-c", script], env=environment, timeout=PATIENCE_SECONDS, check=False)
+    result = subprocess.run(["bash", "-c", script], env=environment, timeout=SECONDS, check=False)
     assert result.returncode == 9
 
 

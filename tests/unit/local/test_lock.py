@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.lock import locked
@@ -70,7 +70,7 @@ def test_who_holds_it_is_said(paths):
 def test_one_that_was_killed_does_not_hold_it(paths):
     with other_holder(paths) as holder:
         os.kill(holder.pid, signal.SIGKILL)
-        with locked(paths, "up", wait_seconds=PATIENCE_SECONDS):
+        with locked(paths, "up", wait_seconds=SECONDS):
             pass
 
 
@@ -90,7 +90,7 @@ def test_it_is_waited_for(paths, monkeypatch):
             raise
 
     monkeypatch.setattr(fcntl, "flock", let_go_once_refused)
-    with locked(paths, "up", wait_seconds=PATIENCE_SECONDS):
+    with locked(paths, "up", wait_seconds=SECONDS):
         assert len(refused) == 3
 
 
@@ -115,7 +115,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch)
 
     monkeypatch.setattr(fcntl, "flock", down_ends_first)
     with (
-        locked(paths, "up", wait_seconds=PATIENCE_SECONDS),
+        locked(paths, "up", wait_seconds=SECONDS),
         pytest.raises(LocalError, match="`up`"),
         locked(paths, "third", wait_seconds=0),
     ):

@@ -19,7 +19,7 @@ from trainium_workloads import lease as lease_module
 from trainium_workloads.compile_cache import NOT_COMPILED, Compilation, main, surroundings
 from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache
 from trainium_workloads.lease import Holder, Lease, Lost
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 from trainium_eks.launch.compile_key import cache_key
 
@@ -333,7 +333,7 @@ def test_who_lost_the_lease_stops_its_command(
     thread.start()
     until((tmp_path / "begun").exists)
     Lease(tmp_path / ".leases" / "k", 0.05, LIVES).take({"who": "another one"})
-    thread.join(PATIENCE_SECONDS)
+    thread.join(SECONDS)
     assert codes == [IN_USE]
     assert "by another one" in capsys.readouterr().err
 

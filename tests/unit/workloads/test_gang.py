@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from trainium_workloads import gang
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 
@@ -41,7 +41,7 @@ class _Node:
 
     def ended(self) -> tuple[int, str]:
         """Its exit code and output."""
-        return self.process.wait(PATIENCE_SECONDS), self.output.read_text()
+        return self.process.wait(SECONDS), self.output.read_text()
 
 
 Start = Callable[..., _Node]
@@ -95,7 +95,7 @@ def _await_listening(port: int) -> None:
 def _await_checkpoint(directory: Path) -> Path:
     """Until there is one; the directory of all."""
     checkpoints = directory / "checkpoints"
-    until(lambda: list(checkpoints.glob("*.ckpt")), "no checkpoint")
+    until(lambda: list(checkpoints.glob("*.ckpt")), "a checkpoint")
     return checkpoints
 
 

@@ -13,7 +13,7 @@ import pytest
 from prometheus_text import parse
 from trainium_workloads import gradient_sum
 from trainium_workloads.scraped import PORT, Scraped
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_the_gradient_sum_is_served_too(
 
     def step_and_read(self: Scraped, number: int, loss: float, seconds: float) -> None:
         step(self, number, loss, seconds)
-        connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection(address, timeout=SECONDS)
         connection.request("GET", "/metrics")
         pages.append(connection.getresponse().read().decode())
         connection.close()

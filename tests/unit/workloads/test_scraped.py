@@ -10,7 +10,7 @@ import pytest
 from prometheus_text import parse
 from trainium_workloads import scraped
 from trainium_workloads.scraped import PORT, SERIES, Scraped
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 LABELS = {"backend": "cpu", "world_size": 2, "examples": 64}
 
@@ -35,7 +35,7 @@ def run(port: int) -> Iterator[Scraped]:
 
 
 def _get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     connection.request("GET", path)
     answer = connection.getresponse()
     found = answer.status, answer.headers.get("Content-Type", ""), answer.read().decode()

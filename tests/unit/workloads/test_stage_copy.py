@@ -20,7 +20,7 @@ from staging_servers import FileServer, file_server
 from trainium_workloads.stage import transfer, web
 from trainium_workloads.stage.__main__ import main
 from trainium_workloads.stage.destination import Destination
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 CHUNK = 1024 * 1024  # of the command line's unit
@@ -36,7 +36,7 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web.Web.__init__, "__kwdefaults__", {"timeout_seconds": PATIENCE_SECONDS, "pause": no_pause})
+    monkeypatch.setattr(web.Web.__init__, "__kwdefaults__", {"timeout_seconds": SECONDS, "pause": no_pause})
     monkeypatch.setattr(transfer.Transfer.__init__, "__kwdefaults__", {"chunk_bytes": CHUNK, "pause": no_pause})
 
 
@@ -406,7 +406,7 @@ def test_asked_to_end_it_ends_at_once(server: FileServer, tmp_path: Path) -> Non
     process = start(tmp_path, f"{server.url}/set.bin", "--to", "set")
     until(lambda: server.asked["/set.bin"])
     process.terminate()
-    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    out, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 143
     assert json.loads(out.splitlines()[-1])["stage"] == "interrupted"
 
@@ -416,7 +416,7 @@ def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server: FileServe
     goes_on = threading.Event()
 
     def status(_path: str, _number: int) -> int:
-        goes_on.wait(PATIENCE_SECONDS)
+        goes_on.wait(SECONDS)
         return 200
 
     server.status = status
@@ -426,7 +426,7 @@ def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server: FileServe
     assert waits.stdout is not None
     assert any("is being written by" in line for line in iter(waits.stdout.readline, ""))
     goes_on.set()
-    last = [process.communicate(timeout=PATIENCE_SECONDS)[0].splitlines()[-1] for process in (writes, waits)]
+    last = [process.communicate(timeout=SECONDS)[0].splitlines()[-1] for process in (writes, waits)]
     assert [process.returncode for process in (writes, waits)] == [0, 0]
     assert [json.loads(line)["stage"] for line in last] == ["complete", "unchanged"]
     assert server.sent_bytes == 3 * CHUNK

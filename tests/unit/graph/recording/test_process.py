@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from waiting import PATIENCE_SECONDS, out_of_time, until
+from waiting import SECONDS, out_of_time, until
 
 from trainium_eks.graph.recording import process
 from trainium_eks.graph.recording.process import (
@@ -235,7 +235,7 @@ def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path: Pat
         pulumi.export('left', left.pid)
     """
     left = record(project(tmp_path, program), "dev").outputs["left"]
-    until(lambda: not runs(int(left)), "it was left running")
+    until(lambda: not runs(int(left)), "the end of what was left behind")
 
 
 @pytest.mark.parametrize("left_behind", ["executed", "forked"])
@@ -265,7 +265,7 @@ def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_
         target=lambda: outcome.append(record(directory, "dev", live=live).outputs), daemon=True
     )
     recording.start()
-    recording.join(PATIENCE_SECONDS)
+    recording.join(SECONDS)
     told = [event["event"] for event in events]
     os.kill(events[-1]["pid"], signal.SIGKILL)
     assert (outcome, told) == ([{"done": 1}], ["before", "daemon"])
@@ -285,7 +285,7 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
     caller = subprocess.Popen([sys.executable, "-c", call, str(directory)], cwd=ROOT, stderr=subprocess.PIPE)
     until(lambda: mark.is_file() and mark.read_text())
     caller.send_signal(signal.SIGINT)
-    _, printed = caller.communicate(timeout=PATIENCE_SECONDS)
+    _, printed = caller.communicate(timeout=SECONDS)
     assert b"KeyboardInterrupt" in printed
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
@@ -356,4 +356,4 @@ def test_a_program_whose_caller_is_killed_ends_too(tmp_path: Path) -> None:
     until(lambda: mark.is_file() and mark.read_text())
     caller.kill()
     caller.wait()
-    until(lambda: not runs(int(mark.read_text())), "it goes on")
+    until(lambda: not runs(int(mark.read_text())), "its end")

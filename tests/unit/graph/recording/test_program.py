@@ -13,7 +13,7 @@ import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 import pytest
 from pulumi.runtime import settings
-from waiting import PATIENCE_SECONDS, out_of_time
+from waiting import SECONDS, out_of_time
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
 from trainium_eks.graph.recording.backend import Registration
@@ -303,7 +303,7 @@ def test_what_a_backend_does_not_answer_is_named(record: Record) -> None:
 
     class Stuck(Simulation):
         def create(self, registration: Registration) -> tuple[str, dict[str, Any]]:
-            released.wait(PATIENCE_SECONDS)
+            released.wait(SECONDS)
             return super().create(registration)
 
     try:

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 import pytest
-from waiting import PATIENCE_SECONDS, out_of_time
+from waiting import SECONDS, out_of_time
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording.assumptions import Assumptions
@@ -198,4 +198,4 @@ def test_a_failure_elsewhere_does_not_wait_for_a_transform(record: Record) -> No
 
     # It would end by its time otherwise, with another error.
     with pytest.raises(RecordingError, match="aws:sns/topic:Topic"):
-        record(program, timeout_seconds=PATIENCE_SECONDS)
+        record(program, timeout_seconds=SECONDS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import ports
@@ -61,7 +61,7 @@ def test_a_taken_port_is_replaced_and_said(settings, taken):
 
 
 def test_a_port_whose_listener_is_just_ending_is_kept(settings, monkeypatch):
-    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", SECONDS)
     listener = socket.create_server(("127.0.0.1", settings.ports["etcd"]))
     ending = threading.Timer(0.2, listener.close)
     ending.start()

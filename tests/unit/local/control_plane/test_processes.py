@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
@@ -150,7 +150,7 @@ def test_a_suspended_process_is_ended_without_a_kill(paths, command):
     processes.start(paths, "etcd", command("etcd", code))
     ready(paths, "etcd")
     os.kill(processes.running(paths)[0].pid, signal.SIGSTOP)
-    assert processes.stop(paths, timeout_seconds=PATIENCE_SECONDS) == ["etcd"]
+    assert processes.stop(paths, timeout_seconds=SECONDS) == ["etcd"]
     assert "ended by itself" in processes.last_lines(paths, "etcd")
 
 

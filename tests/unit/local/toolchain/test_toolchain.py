@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
-from waiting import PATIENCE_SECONDS
+from waiting import SECONDS
 
 from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, find, provide, tools
 from trainium_eks.local.toolchain.throttle import Throttle
@@ -122,9 +122,9 @@ def test_no_version_is_refused(tmp_path: Path) -> None:
         (
             "echo broken pipe dream >&2; exit 3",
             "failed when asked for its version (exit code 3): broken pipe dream",
-            PATIENCE_SECONDS,
+            SECONDS,
         ),
-        ("echo hello", "does not say its version: 'hello'", PATIENCE_SECONDS),
+        ("echo hello", "does not say its version: 'hello'", SECONDS),
         ("exec sleep 600", "did not say its version in 0.3 s", 0.3),
     ],
 )
@@ -273,6 +273,6 @@ def _command(environment: dict[str, str], *arguments: str) -> "subprocess.Comple
         env=environment,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=SECONDS,
         check=False,
     )

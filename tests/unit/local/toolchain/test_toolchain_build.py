@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 from trainium_eks.local.toolchain import TOOLS, Binary, Pins, Platform, Unavailable, build, go_command, provide, store
 from trainium_eks.local.toolchain.throttle import Throttle
@@ -174,7 +174,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
 
     threads = [threading.Thread(target=need, args=(progress,)) for progress in (lambda _: building.set(), second)]
     threads[0].start()
-    assert building.wait(PATIENCE_SECONDS)
+    assert building.wait(SECONDS)
     threads[1].start()
     for thread in threads:
         thread.join()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import registry_images as images
 import toolchain_fakes as fakes
-from waiting import PATIENCE_SECONDS, until
+from waiting import SECONDS, until
 
 from trainium_eks.local.toolchain import (
     VOLCANO_TOOLS,
@@ -389,7 +389,7 @@ def test_whoever_needs_the_cores_first_is_waited_for_but_not_with_downloads(
 
     def wait() -> None:
         done.append("downloaded")
-        others.wait(PATIENCE_SECONDS)
+        others.wait(SECONDS)
 
     def run() -> None:
         provide_volcano(
@@ -406,7 +406,7 @@ def test_whoever_needs_the_cores_first_is_waited_for_but_not_with_downloads(
     until(lambda: done)
     assert fakes.calls(tmp_path / "bin") == []
     others.set()
-    thread.join(PATIENCE_SECONDS)
+    thread.join(SECONDS)
     assert done == ["downloaded", "built"]
     assert "build" in fakes.calls(tmp_path / "bin")
 
