@@ -64,7 +64,7 @@ def record(
         preview: leave what a provider computes unknown, as in the first preview of a stack.
         assumptions: answers for look-ups; what they leave open gets a placeholder, and unknown resource types are
             recorded as they are. When None, both are an error: components should look nothing up.
-        timeout_seconds: limit for a program that waits for something that never comes.
+        timeout_seconds: how long nothing may move in a program, which then waits for something that never comes.
 
     Raises:
         RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.

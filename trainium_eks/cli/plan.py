@@ -138,7 +138,9 @@ def _progress(message: str) -> Iterator[None]:
             while not done.wait(1):
                 seconds = int(time.monotonic() - began)
                 if seconds >= 2:
-                    status.update(f"{message}: {seconds} s (it is stopped after {recording.TIMEOUT_SECONDS:g} s)")
+                    status.update(
+                        f"{message}: {seconds} s (it is stopped when nothing moves for {recording.TIMEOUT_SECONDS:g} s)"
+                    )
 
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()

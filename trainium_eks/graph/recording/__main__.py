@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.graph.recording.protocol import Answer, Request, Status, UnknownProtocol
+from trainium_eks.graph.recording.protocol import ALIVE, Answer, Request, Status, UnknownProtocol
+from trainium_eks.graph.recording.standstill import Standstill, Steps
 
 if TYPE_CHECKING:
     from trainium_eks.graph.recording.backend import Backend
@@ -54,8 +55,9 @@ def main() -> None:
 def _recorded(request: Request, program: Path) -> Answer:
     from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut, record_program
 
-    # From now on the program's time runs; importing Pulumi's SDK takes as long as the machine lets it.
-    _watch(Path(request.answer), program, request.timeout_seconds)
+    # From now on the program must move; importing Pulumi's SDK takes as long as the machine lets it.
+    steps = Steps()
+    _watch(Path(request.answer), program, steps, request.timeout_seconds)
     # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
@@ -70,6 +72,7 @@ def _recorded(request: Request, program: Path) -> Answer:
             timeout_seconds=request.timeout_seconds,
             backend=_backend(request),
             assumptions=request.assumptions,
+            steps=steps,
         )
     except RecordingTimedOut as error:
         return Answer(Status.TIMEOUT, pending=error.pending)
@@ -158,19 +161,22 @@ def _leave_with(parent: int) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _watch(answer_file: Path, program: Path, timeout_seconds: float) -> None:
+def _watch(answer_file: Path, program: Path, steps: Steps, timeout_seconds: float) -> None:
+    """Ends the process when the program computes without end, and says meanwhile that the process is alive."""
     main_thread = threading.main_thread().ident
+    standstill = Standstill(lambda: steps.count, timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
 
-    def overdue() -> None:
+    def follow() -> None:
+        while not standstill.look():
+            answer_file.with_name(ALIVE).touch()
+            time.sleep(_LOOK_SECONDS)
         frame = sys._current_frames().get(main_thread or 0)
         places = [place for place in _places(frame) if _is_own(place[0], program)]
         pending = tuple(f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1])
         Answer(Status.TIMEOUT, pending=pending).write(answer_file)
         os._exit(0)
 
-    timer = threading.Timer(timeout_seconds + _GRACE_SECONDS, overdue)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def _places(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:

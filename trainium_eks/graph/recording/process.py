@@ -16,13 +16,24 @@ from typing import Any
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording.assumptions import Assumptions
 from trainium_eks.graph.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
-from trainium_eks.graph.recording.protocol import PROTOCOL, Answer, LiveBackend, Request, Status, UnknownProtocol
+from trainium_eks.graph.recording.protocol import (
+    ALIVE,
+    PROTOCOL,
+    Answer,
+    LiveBackend,
+    Request,
+    Status,
+    UnknownProtocol,
+)
+from trainium_eks.graph.recording.standstill import Standstill
 from trainium_eks.model.problems import Problem, config_path
 
 __all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
 
-# The child ends itself and says what is pending; only one that cannot even do that is killed, after this long.
+# The child ends itself and says what is pending; one that has said nothing for this much longer is killed.
 _GRACE_SECONDS = 30.0
+
+_LOOK_SECONDS = 1.0
 
 # No line of JSON contains this character.
 _LAST_LINE = b"\0\n"
@@ -62,7 +73,7 @@ class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
 
 
 class ProgramTimedOut(Exception):  # noqa: N818
-    """The program did not finish in time.
+    """Nothing moved in the program any more, or it computed without end.
 
     Attributes:
         pending: what it still waited for, or where it was; empty when its process did not answer either.
@@ -71,7 +82,7 @@ class ProgramTimedOut(Exception):  # noqa: N818
     def __init__(self, timeout_seconds: float, pending: tuple[str, ...]) -> None:
         self.pending = pending
         listed = "\n".join(f"  {item}" for item in pending) or "  (it did not say)"
-        super().__init__(f"the program did not finish in {timeout_seconds:g} s; pending:\n{listed}")
+        super().__init__(f"nothing has moved in the program for {timeout_seconds:g} s; pending:\n{listed}")
 
 
 def record(
@@ -91,7 +102,7 @@ def record(
         directory: where ``Pulumi.yaml`` is.
         stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
         dry_run: as in a first preview; see :func:`~trainium_eks.graph.recording.program.record_program`.
-        timeout_seconds: after which the program is stopped.
+        timeout_seconds: how long nothing may move in the program until it is stopped; it may go on as long as it moves.
         python: the interpreter to run it with; it must have Pulumi's SDKs.
         adjust: changes the stack's settings on their way to the program.
         live: who answers for the providers; the simulation when None.
@@ -192,14 +203,43 @@ def _run(
     try:
         if events is not None:
             request = replace(request, live=events.begin())
-        process.communicate(request.to_json().encode(), timeout=request.timeout_seconds + _GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise ProgramTimedOut(request.timeout_seconds, ()) from None
+        if not _ends(process, request, scratch / ALIVE):
+            raise ProgramTimedOut(request.timeout_seconds, ())
     finally:
         _end(process)
         if events is not None:
             events.end()
     return process.returncode, printed.read_text(errors="replace")
+
+
+def _ends(process: "subprocess.Popen[bytes]", request: Request, alive: Path) -> bool:
+    """Hands the request over and waits for the process to end; false when it was killed for its silence."""
+    standstill = Standstill(lambda: _touched(alive), request.timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
+    ended, silent = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            if standstill.look():
+                silent.set()
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
+    try:
+        process.communicate(request.to_json().encode())
+    finally:
+        ended.set()
+        watcher.join()
+    return not silent.is_set()
+
+
+def _touched(file: Path) -> int:
+    """When it was touched, ns; 0 when it is not there."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 class _Events:

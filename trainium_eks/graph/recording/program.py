@@ -19,6 +19,7 @@ from trainium_eks.graph.recording.assumptions import Assumptions
 from trainium_eks.graph.recording.backend import Backend
 from trainium_eks.graph.recording.monitor import Monitor, RecordingError
 from trainium_eks.graph.recording.pending import pending
+from trainium_eks.graph.recording.standstill import Standstill, Steps
 from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.model.config import decode
 from trainium_eks.model.shape import ShapeError
@@ -31,7 +32,7 @@ _THREADS = 32
 
 
 class RecordingTimedOut(Exception):  # noqa: N818 (what happened, not what is wrong)
-    """The program did not finish.
+    """The program does not finish.
 
     Attributes:
         pending: what it still waits for, each as ``<type> <name> (waiting for: <inputs>)``.
@@ -40,7 +41,7 @@ class RecordingTimedOut(Exception):  # noqa: N818 (what happened, not what is wr
     def __init__(self, timeout_seconds: float, waiting: tuple[str, ...]) -> None:
         self.pending = waiting
         listed = "\n".join(f"  {item}" for item in waiting) or "  nothing that Pulumi knows of"
-        super().__init__(f"the program did not finish in {timeout_seconds:g} s; it still waits for\n{listed}")
+        super().__init__(f"nothing has moved in the program for {timeout_seconds:g} s; it still waits for\n{listed}")
 
 
 def record_program(
@@ -54,6 +55,7 @@ def record_program(
     backend: Backend | None = None,
     assumptions: Assumptions | None = None,
     timeout_seconds: float = 60,
+    steps: Steps | None = None,
 ) -> Graph:
     """The graph of everything ``program`` registers.
 
@@ -68,8 +70,10 @@ def record_program(
         backend: who answers for the providers; a simulation when not given.
         assumptions: answers for look-ups. What they leave open gets a placeholder, and resource types that are not
             known here are recorded as they are. When None, a look-up or an unknown type is an error.
-        timeout_seconds: limit for a program that waits for something that never comes. A program that computes
-            without end cannot be stopped from inside its process; ``record`` can.
+        timeout_seconds: how long nothing may move in the program, which then waits for something that never comes.
+            However long it takes on a busy machine, it may go on as long as it moves. A program that computes without
+            end cannot be stopped from inside its process; ``record`` can.
+        steps: what moves is counted there, for whoever looks from another thread.
 
     Raises:
         RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
@@ -88,7 +92,7 @@ def record_program(
         assumptions=assumptions,
         secrets={full[key] for key in secret if key in full},
     )
-    contextvars.copy_context().run(_drive, program, monitor, full, secret, timeout_seconds)
+    contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
     return monitor.graph(_decoded(full, secret, project))
 
 
@@ -97,6 +101,7 @@ def _drive(
     monitor: Monitor,
     config: Mapping[str, str],
     secret_keys: Collection[str],
+    steps: Steps,
     timeout_seconds: float,
 ) -> None:
     """Runs the program on an event loop of its own, which is never the thread's current loop."""
@@ -111,15 +116,14 @@ def _drive(
     loop.set_default_executor(executor)
     # A failed registration fails everything that waits for it; only the first says why, and that one is raised.
     loop.set_exception_handler(lambda _loop, _context: None)
-    origins = _Origins()
+    origins = _Origins(steps)
     loop.set_task_factory(origins.task)
     callbacks = sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
     monitor.run_callback = callbacks.run
     task = loop.create_task(sdk.run(main))
     finished = False
     try:
-        done, _ = loop.run_until_complete(asyncio.wait({task}, timeout=timeout_seconds))
-        finished = bool(done)
+        finished = loop.run_until_complete(_ends(task, Standstill(lambda: steps.count, timeout_seconds)))
         if not finished:
             raise RecordingTimedOut(timeout_seconds, pending(loop, monitor.in_flight))
         _result(task, monitor, origins)
@@ -132,10 +136,20 @@ def _drive(
         _close(loop, executor, wait=finished)
 
 
+async def _ends(task: "asyncio.Task[None]", standstill: Standstill) -> bool:
+    """Waits for a program's end; false when it is stuck."""
+    while not task.done():
+        await asyncio.wait({task}, timeout=standstill.every_seconds)
+        if standstill.look():
+            break
+    return task.done()
+
+
 class _Origins:
     """Where each exception came from. On its way through Pulumi's futures it loses the frames of the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
         # By identity, since an exception need not be hashable; the exception is kept so that its id stays its own.
         self._raised: dict[int, tuple[BaseException, TracebackType | None]] = {}
 
@@ -148,6 +162,7 @@ class _Origins:
         """A task factory. Its callback comes before those of whoever waits, so it sees the exception as raised."""
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
         task.add_done_callback(self._note)
+        self._steps.step()
         return task
 
     def restored(self, error: BaseException) -> BaseException:
@@ -156,6 +171,7 @@ class _Origins:
         return error.with_traceback(raised_with)
 
     def _note(self, task: "asyncio.Task[Any]") -> None:
+        self._steps.step()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._raised.setdefault(id(error), (error, error.__traceback__))

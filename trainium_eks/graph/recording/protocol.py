@@ -18,6 +18,9 @@ PROTOCOL = 1
 LIVE_PROTOCOL = 2
 """Version of a request that names a backend: whoever does not know it must not simulate instead."""
 
+ALIVE = "alive"
+"""File beside the answer that the program's process touches while it watches the program."""
+
 
 class UnknownProtocol(Exception):  # noqa: N818 (what was met)
     """The other side speaks a version that this one does not.

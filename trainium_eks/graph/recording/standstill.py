@@ -1,0 +1,42 @@
+"""When a program is stuck: by what moves in it. A clock goes on while a busy machine lets the program wait."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_LOOKS = 10
+
+
+@dataclass
+class Steps:
+    """How much of a program has been done. It may be read from another thread."""
+
+    count: int = 0
+
+    def step(self) -> None:
+        """Something began or ended."""
+        self.count += 1
+
+
+class Standstill:
+    """Looked at again and again: whether nothing has moved in all of the last looks.
+
+    Looks are counted and not time: a watcher that gets no turn on the processor does not look meanwhile, either.
+
+    Args:
+        state: what is watched; something that differs once it has moved.
+        limit_seconds: how long nothing may move.
+        every_seconds: from one look to the next; a tenth of the limit when not given.
+    """
+
+    def __init__(self, state: Callable[[], object], limit_seconds: float, every_seconds: float | None = None) -> None:
+        self.every_seconds = limit_seconds / _LOOKS if every_seconds is None else every_seconds
+        self._looks = max(1, round(limit_seconds / self.every_seconds))
+        self._state = state
+        self._seen, self._still = state(), 0
+
+    def look(self) -> bool:
+        """Looks once; true when nothing has moved for too long."""
+        now = self._state()
+        self._still = self._still + 1 if now == self._seen else 0
+        self._seen = now
+        return self._still >= self._looks
