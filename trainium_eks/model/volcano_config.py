@@ -78,7 +78,8 @@ def scheduler_actions(volcano: VolcanoConfig, rests_at_zero: bool) -> tuple[str,
     ``enqueue`` holds a job back, without pods, until the nodes that exist have room for it. So a pool without nodes
     never gets one (volcano#3910), with any overcommit factor; and ``reclaim`` skips a job that is held back, so a
     queue would not get back what others borrowed. Gangs stay whole without it: ``allocate`` binds all or none.
-    ``gangreclaim`` takes whole gangs, but some of them never come back (decision 65).
+    ``gangreclaim`` takes whole gangs, but some of them never come back (decision 65). ``gangpreempt`` would end
+    jobs for others of a higher priority, although the stack's classes never preempt (the same decision).
     """
     held_back = not scales_from_zero(volcano, rests_at_zero) and not volcano.reclaim
     return (
