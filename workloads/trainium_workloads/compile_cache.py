@@ -121,7 +121,8 @@ class Compilation:
                 helper = cache.helper(holder.generation, f"{socket.gethostname()}.{os.getpid()}")
                 helper.take(self._told())
                 try:
-                    return self._command(cache.staging(holder.generation), lambda: None)
+                    if cache.is_open(holder.generation):
+                        return self._command(cache.staging(holder.generation), lambda: None)
                 finally:
                     helper.give_back()
             time.sleep(0.2)

@@ -117,14 +117,25 @@ class Cache:
         ours.mkdir(exist_ok=True)
         (ours / MARK).unlink(missing_ok=True)
         _unlock(_modules(ours))
+        write_whole(self._open(generation), b"")
         return ours
 
+    def is_open(self, generation: int) -> bool:
+        """Whether the directory of a generation is there to compile in. A helper asks once it has taken its lease: then
+        either the holder finds the lease and waits, or the helper finds that it is too late."""
+        return self._open(generation).exists()
+
     def await_helpers(self, generation: int) -> None:
-        """Waits until everybody who compiles beside the holder is done or dead."""
+        """Waits until everybody who compiles beside the holder is done or dead; takes no more."""
+        self._open(generation).unlink(missing_ok=True)
         for place in sorted(self._helpers.glob(f"{generation}.*")):
             helper = Lease(place, *self._times)
             while (holder := helper.holder()) is not None and helper.is_alive(holder):
                 time.sleep(0.05)
+
+    def _open(self, generation: int) -> Path:
+        # Beside the leases, which sweep away what has an old number.
+        return self._helpers.with_name(f"{generation}.open")
 
     def publish(self, generation: int, options: Mapping[str, Any], command: Sequence[str]) -> int:
         """Makes what was compiled what training reads.

@@ -17,7 +17,7 @@ from trainium_workloads.compile_cache import Compilation
 from trainium_workloads.graph_cache import Cache
 
 OPTIONS = {"batch": "16"}
-QUIET = 0.04
+QUIET = 0.01
 KILLED = 137
 ABREAST = 4
 

@@ -369,6 +369,17 @@ def test_a_node_does_not_join_another_jobs_compilation(tmp_path: Path) -> None:
     others.lease.give_back()
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_node_joins_only_while_there_is_a_directory_to_compile_in(tmp_path: Path, is_over: bool) -> None:
+    leads = cache(tmp_path)
+    generation = leads.lease.take({"who": "x", "job": "j"})
+    if is_over:
+        leads.prepare(generation)
+        leads.await_helpers(generation)
+    assert compilation(tmp_path, "exit 9", job="j", patience_seconds=0.5).join() == IN_USE
+    leads.lease.give_back()
+
+
 def test_sigterm_reaches_the_command_and_the_lease_is_free_at_once(
     tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
