@@ -382,7 +382,8 @@ class Agent:
 def shims(paths: Paths) -> dict[str, Process]:
     """Shims that run, by the uids of their pods."""
     found = [each for each in processes.running(paths) if each.name == SHIM]
-    return {Path(each.command[-1]).name: Process(each.pid) for each in found}
+    # What a shim has forked off, to hold the sandbox and to wait for containers, looks like it: the oldest is the shim.
+    return {Path(each.command[-1]).name: Process(each.pid) for each in reversed(found)}
 
 
 def _read_state(directory: PodDirectory) -> dict[str, Any]:

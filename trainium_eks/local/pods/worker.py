@@ -400,7 +400,12 @@ class Worker:
         if not wanted:
             return None
         if self._tokens_at is None or time.time() >= self._tokens_at:
-            found = await self._get_tokens(wanted)
+            try:
+                found = await self._get_tokens(wanted)
+            except Unmet as unmet:
+                # Its namespace is being deleted, or its account is gone. The pod goes on with what it has.
+                _LOG.warning("%s: %s", self._name, unmet.message)
+                return _UNMET_SECONDS
             for each in wanted:
                 file = self._directory.volume(each.volume) / each.path
                 put(File(file, found[each.volume][each.path].encode(), volumes.FILE_MODE))
