@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,23 @@ from trainium_eks.model.versions import KUBERNETES
 
 ROOT = Path(__file__).resolve().parent.parent
 
-TIMEOUT_SECONDS = 400
+TIMEOUT_SECONDS = 1200
+"""For a command, on a machine that does much else."""
+
+_KILLED_AS_IT_SAYS = """\
+import os, runpy, signal, sys
+last = sys.argv.pop(1)
+write = sys.stderr.write
+def told(text):
+    write(text)
+    if last in text:
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(text)
+sys.stderr.write = told
+runpy.run_module("trainium_eks.cli", run_name="__main__", alter_sys=True)
+"""
+"""From without, the kill would come when this process gets its turn: with luck before the command has ended."""
 
 
 @dataclass(frozen=True)
@@ -83,31 +100,27 @@ class LocalProject:
         )
 
     def kill_when(self, said: str, *arguments: str) -> None:
-        """Runs `trn` until it says something, and kills it at once."""
-        process = subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.path,
-            env=self.surroundings(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            assert process.stderr is not None
-            lines = []
-            for line in process.stderr:
-                lines.append(line)
-                if said in line:
-                    break
-            process.kill()
-        assert process.returncode == -signal.SIGKILL, f"it ended before it said {said!r}:\n{''.join(lines)}"
+        """Runs `trn`, which is killed (SIGKILL) the moment that it says something on stderr."""
+        # Not a pipe: what it has started keeps that open.
+        with tempfile.TemporaryFile("w+") as lines:
+            done = subprocess.run(
+                [sys.executable, "-c", _KILLED_AS_IT_SAYS, said, *arguments],
+                cwd=self.path,
+                env=self.surroundings(),
+                stdout=subprocess.DEVNULL,
+                stderr=lines,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+            lines.seek(0)
+            assert done.returncode == -signal.SIGKILL, f"it ended before it said {said!r}:\n{lines.read()}"
 
     def kubectl(self, stack: str, *arguments: str) -> str:
         """What kubectl prints; called as itself, which takes a third of the time of `trn local kubectl`."""
         program = provide(KUBERNETES, progress=lambda _: None)["kubectl"].path
         kubeconfig = self.path / ".local" / stack / "kubeconfig"
         command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
 

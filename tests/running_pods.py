@@ -1,19 +1,23 @@
 """Pods with local images, for tests on a real control plane: made, looked at, waited for."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psutil
+from waiting import SECONDS, until
 
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.plan import PodDirectory
 from trainium_eks.model.instances import CATALOGUE
 
-WITHIN_SECONDS = 40.0
+ENDLESS = 3600
+"""Seconds that no test lasts: for what must not end by itself."""
+TOLD = 'until [ -e "${TMPDIR:-/tmp}/go" ]; do sleep 0.1; done'
+"""A line of shell that goes on when :func:`go_on` says so, and not before."""
 _RBAC = "rbac.authorization.k8s.io"
 Body = dict[str, Any]
 Spec = Mapping[str, Any]
@@ -50,45 +54,44 @@ class Pods:
             return None
 
     def when(self, name: str, is_so: Callable[[Body], object]) -> Body:
-        """The pod, once it is so."""
-        deadline = time.monotonic() + WITHIN_SECONDS
-        while True:
+        """The pod, once it is so. It must stay so until somebody has looked, however late that is."""
+
+        def found() -> Body:
             pod = self.get(name)
             assert pod is not None, f"{name} is gone"
-            if is_so(pod):
-                return pod
-            assert time.monotonic() < deadline, pod["status"]
-            time.sleep(0.05)
+            return pod if is_so(pod) else {}
+
+        return until(found, lambda: (self.get(name) or {}).get("status"))
 
     def running(self, name: str) -> Body:
+        """The pod, once it runs; it must not end by itself (:data:`TOLD`)."""
         return self.when(name, lambda pod: phase(pod) == "Running" and "running" in state(pod))
 
     def ended(self, name: str) -> Body:
         return self.when(name, lambda pod: phase(pod) in ("Succeeded", "Failed"))
 
-    def gone(self, name: str) -> float:
-        """Waits until it is; how long that took."""
-        begun = time.monotonic()
-        while self.get(name) is not None:
-            assert time.monotonic() < begun + WITHIN_SECONDS
-            time.sleep(0.05)
-        return time.monotonic() - begun
+    def gone(self, name: str) -> None:
+        """Waits until it is."""
+        until(lambda: self.get(name) is None, f"{name} is gone")
 
     def log(self, name: str, **query: str) -> str:
         return self.api.text("GET", f"{self._path}/{name}/log", query=query)
 
     def said(self, name: str, text: str) -> str:
         """The log, once the text is in it."""
-        deadline = time.monotonic() + WITHIN_SECONDS
-        while True:
+
+        def found() -> str:
             try:
                 log = self.log(name)
-            except ApiError:
-                log = ""
-            if text in log:
-                return log
-            assert time.monotonic() < deadline, log
-            time.sleep(0.05)
+            except ApiError:  # not yet
+                return ""
+            return log if text in log else ""
+
+        return until(found, lambda: self.log(name))
+
+    def followed(self, name: str) -> Iterator[str]:
+        """The lines of the log as they come, to its end. There must be one when the first line is asked for."""
+        return self.api.lines(f"{self._path}/{name}/log", query={"follow": "true"}, quiet_seconds=SECONDS)
 
     def delete(self, name: str, **options: Any) -> None:
         self.api.request("DELETE", f"{self._path}/{name}", {"apiVersion": "v1", "kind": "DeleteOptions", **options})
@@ -100,6 +103,63 @@ class Pods:
         log = self.log(name)
         assert phase(pod) == "Succeeded", (log, pod["status"])
         return log
+
+
+def go_on(paths: Paths, pod: Body, container: str = "c") -> None:
+    """Lets a container go on that waits for it (:data:`TOLD`)."""
+    (PodDirectory(paths.pods / pod["metadata"]["uid"]).scratch(container) / "go").touch()
+
+
+def await_right(api: Api, whose: str, namespace: str, verb: str, resource: str) -> None:
+    """Waits until a right is in force that a role gives: the API server's authorizer learns of roles by a watch.
+
+    Args:
+        api: as the administrator.
+        whose: name of a group, or of a user: ``system:serviceaccount:<namespace>:<name>``.
+        namespace: where; empty for what has none.
+        verb: such as ``create``.
+        resource: its plural, with the API group after a dot where it has one: ``jobs.batch``.
+    """
+    plural, _, api_group = resource.partition(".")
+    asked = {"namespace": namespace, "verb": verb, "resource": plural, "group": api_group}
+    spec = {"user": whose, "groups": [whose], "resourceAttributes": asked}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+    def is_allowed() -> bool:
+        answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    until(is_allowed, f"{whose} may {verb} {resource} in {namespace or 'the cluster'}")
+
+
+def await_admission(api: Api, manifest: Body) -> None:
+    """Waits until an object is admitted that should be: quotas, policies and roles are in force a moment after they
+    are there, and a quota refuses all until its controller has counted."""
+
+    def is_admitted() -> bool:
+        try:
+            api.create(manifest, dry_run=True)
+        except ApiError as error:
+            if error.status not in (403, 404):  # 404: of a kind that is not served yet
+                raise
+            return False
+        return True
+
+    until(is_admitted, f"the {manifest['kind']} is admitted")
+
+
+def await_account(api: Api, namespace: str) -> None:
+    """Waits for what the controllers put into each namespace and its pods need."""
+
+    def is_there() -> bool:
+        try:
+            api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+            api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
+        except ApiError:
+            return False
+        return True
+
+    until(is_there, f"{namespace} has its service account")
 
 
 def phase(pod: Body) -> str:
@@ -117,6 +177,11 @@ def state(pod: Body, container: int = 0) -> Body:
 
 def condition(pod: Body, kind: str) -> str:
     return next(each["status"] for each in pod["status"]["conditions"] if each["type"] == kind)
+
+
+def failures_of(job: Body) -> list[str]:
+    """Why a Job has failed, in Kubernetes' words: ``PodFailurePolicy``, ``BackoffLimitExceeded``."""
+    return [each["reason"] for each in job["status"].get("conditions") or () if each["type"] == "Failed"]
 
 
 def processes_of(paths: Paths, uid: str) -> list[psutil.Process]:
@@ -140,11 +205,11 @@ def cpu_nodes(api: Api, size: int = 2, labels: Mapping[str, str] | None = None) 
         "version": "1.35",
         "subnetIds": ["s"],
         "labels": dict(labels or {}),
-        "scalingConfig": {"minSize": 0, "maxSize": 4, "desiredSize": size},
+        "scalingConfig": {"minSize": 0, "maxSize": max(size, 4), "desiredSize": size},
     }
     pool = pool_of(inputs, {"nodeGroupName": key}, zones={"s": "usw2-az4"}, region="us-west-2", catalogue=CATALOGUE)
     nodes = Nodes(api, drivers=[])
-    nodes.apply(pool, 60)
+    nodes.apply(pool)
     try:
         yield key
     finally:
@@ -156,15 +221,7 @@ def a_namespace(api: Api) -> Iterator[Pods]:
     """A namespace of its own, and its pods."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    deadline = time.monotonic() + WITHIN_SECONDS
-    while True:
-        try:
-            api.request("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default")
-            api.request("GET", f"/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt")
-            break
-        except ApiError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    await_account(api, name)
     yield Pods(api, name)
     api.request("DELETE", f"/api/v1/namespaces/{name}")
 

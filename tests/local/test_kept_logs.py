@@ -1,14 +1,13 @@
 """What pods of the local cloud wrote is read after they are gone, as a team's researcher; a new agent keeps it, too."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from cluster_snapshots import outputs
-from running_pods import Pods, cpu_nodes, team_objects
+from running_pods import Pods, await_right, cpu_nodes, team_objects
 from typer.testing import CliRunner
+from waiting import until
 
 from components import _team_policies
 from trainium_eks.cli.app import app
@@ -30,6 +29,7 @@ def pods(api: Api) -> Iterator[Pods]:
     with cpu_nodes(api):
         for each in made:
             api.create(each)
+        await_right(api, f"{TEAM}:researchers", TEAM, "get", "pods")
         yield Pods(api, TEAM)
         for each in reversed(made):
             api.delete(api.reference(each), propagation="Background")
@@ -58,14 +58,7 @@ def _gone(pods: Pods, paths: Paths, name: str, script: str) -> None:
     uid = pods.ended(made)["metadata"]["uid"]
     pods.delete(made)
     pods.gone(made)
-    _wait_for_no(paths.pods / uid)
-
-
-def _wait_for_no(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not (paths.pods / uid).exists(), "its directory goes, and its logs are kept")
 
 
 def test_a_removed_job_is_read_from_its_pods_logs(trn: Trn, pods: Pods, paths: Paths) -> None:

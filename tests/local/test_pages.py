@@ -3,22 +3,28 @@
 import json
 import os
 import re
-import signal
-import socket
+import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from local_project import ROOT, LocalProject
+from local_project import ROOT, TIMEOUT_SECONDS, LocalProject
+from running_pods import processes_of
+from waiting import until
 
 from trainium_eks.fetched import cache
+from trainium_eks.launch.identity import JOB_API
+from trainium_eks.local.control_plane.ports import free_port
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import images
 from trainium_eks.local.pods.installing import known_recipe
 
@@ -70,6 +76,22 @@ def project(
 
 
 @pytest.fixture
+def volume(project: LocalProject) -> Path:
+    """The team's volume, empty, and no job: as the page's reader begins, also where a page is tried again."""
+    paths = Paths.of(project.path, "local")
+    api = Api.connect(paths.kubeconfig)
+    for api_version in (JOB_API, "batch/v1"):
+        for job in api.list(api_version, "Job", namespace="training"):
+            api.delete(
+                ObjectReference(api_version, "Job", "training", job["metadata"]["name"]), propagation="Background"
+            )
+    until(lambda: not api.list("v1", "Pod", namespace="training"), "the pods of the jobs are gone")
+    volume = paths.claims / "training" / "fsx-claim"
+    shutil.rmtree(volume, ignore_errors=True)
+    return volume
+
+
+@pytest.fixture
 def torch(own_cache: Path) -> None:
     """The image `local/torch` of today's requirements, where this user has made it."""
     image = images.find(f"torch:{images.digest(known_recipe('torch').requirements)}")
@@ -77,14 +99,13 @@ def torch(own_cache: Path) -> None:
         pytest.skip("no image local/torch on this machine: trn local images make torch (`make test-workloads` does)")
     (own_cache / "images").mkdir(exist_ok=True)
     for each in (image.path, image.path.with_suffix(".json")):
-        (own_cache / "images" / each.name).symlink_to(each)
+        link = own_cache / "images" / each.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(each)
 
 
-def _run(project: LocalProject, line: str, *, may_end_with_the_pod: bool = False) -> str:
-    """What a line of the page prints, on either stream.
-
-    What kills a pod's processes may still run when the pod ends, and then it is killed with the pod.
-    """
+def _run(project: LocalProject, line: str) -> str:
+    """What a line of the page prints, on either stream."""
     environment = {**project.surroundings(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shown = subprocess.run(
         ["bash", "-c", line],
@@ -93,23 +114,62 @@ def _run(project: LocalProject, line: str, *, may_end_with_the_pod: bool = False
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    killed_too = may_end_with_the_pod and shown.returncode == 128 + signal.SIGKILL
-    assert shown.returncode == 0 or killed_too, f"{line}\n{shown.stdout}"
+    assert shown.returncode == 0, f"{line}\n{shown.stdout}"
     return shown.stdout
 
 
-def _await_checkpoint(project: LocalProject, job: str) -> None:
-    """Until a job has saved one, as the page asks its reader to."""
-    deadline = time.monotonic() + 60
-    while True:
+@contextmanager
+def _held(project: LocalProject, job: str, program: str) -> Iterator[None]:
+    """Stops a job's processes from its first checkpoint to the end of the block.
+
+    However long the block takes, the training does not come to its end meanwhile, nor does a pod whose rank is killed.
+
+    Args:
+        project: with the stack.
+        job: its name.
+        program: part of the command lines of those to stop.
+    """
+    paths = Paths.of(project.path, "local")
+    api = Api.connect(paths.kubeconfig)
+    pods = "/api/v1/namespaces/training/pods"
+
+    def has_saved() -> bool:
+        try:
+            log = api.text("GET", f"{pods}/{job}-trainer-0-0/log")
+        except ApiError:  # not yet
+            return False
+        return re.search(r'"checkpoint_step": [1-9]', log) is not None
+
+    until(has_saved, f"{job} has saved a checkpoint")
+    uids = [
+        pod["metadata"]["uid"]
+        for pod in api.request("GET", pods)["items"]
+        if pod["metadata"]["name"].startswith(f"{job}-trainer-")
+    ]
+    stopped = []
+    for process in (each for uid in uids for each in processes_of(paths, uid)):
+        with suppress(psutil.NoSuchProcess):
+            if program in " ".join(process.cmdline()):
+                process.suspend()
+                stopped.append(process)
+    assert stopped
+    try:
+        yield
+    finally:
+        for process in stopped:
+            with suppress(psutil.NoSuchProcess):  # killed meanwhile
+                process.resume()
+
+
+def _kill(project: LocalProject, line: str, job: str, program: str) -> str:
+    """Runs the line of the page that kills a rank, when `trn status` shows a checkpoint, as the page asks for."""
+    with _held(project, job, program):
         status = json.loads(project.trn("status", job, "--json").stdout)
-        if (status["progress"] or {}).get("checkpointStep"):
-            return
-        assert time.monotonic() < deadline, status
-        time.sleep(0.5)
+        assert status["progress"]["checkpointStep"], status
+        return _run(project, line)
 
 
 def _follow(project: LocalProject, page: Path) -> None:
@@ -121,10 +181,8 @@ def _follow(project: LocalProject, page: Path) -> None:
             for line in block.splitlines():
                 if line.startswith("make "):
                     continue
-                killed = re.search(r" exec (\S+)-trainer-\S+ -- pkill ", line)
-                if killed:
-                    _await_checkpoint(project, killed[1])
-                printed += _run(project, line, may_end_with_the_pod=killed is not None)
+                kills = re.search(r" exec (\S+)-trainer-\S+ -- pkill -9 -f (\S+)$", line)
+                printed += _kill(project, line, *kills.groups()) if kills else _run(project, line)
             continue
         rest = printed
         for line in block.splitlines():
@@ -134,44 +192,46 @@ def _follow(project: LocalProject, page: Path) -> None:
             rest = rest[found.end() :]
 
 
-def test_each_command_of_the_tutorial_does_what_the_page_says(project: LocalProject) -> None:
+def test_each_command_of_the_tutorial_does_what_the_page_says(project: LocalProject, volume: Path) -> None:
     _follow(project, TUTORIAL)
 
 
-def test_models_train_as_the_page_says(project: LocalProject, torch: None) -> None:
+def test_models_train_as_the_page_says(project: LocalProject, volume: Path, torch: None) -> None:
     _follow(project, MODELS)
-    curve = _curve(project, "bert-tiny", "loss")
+    curve = _curve(project, "bert-tiny", "loss", last=400)
     steps = [step for _, step, _ in curve]
     assert steps == list(range(1, 401)), "each step once, though a rank was killed"
     losses = [loss for _, _, loss in curve]
     assert sum(losses[-10:]) / 10 < 0.7 * losses[0]
 
 
-def _curve(project: LocalProject, job: str, tag: str) -> list[list[float]]:
-    """Time, step and value of each point, as TensorBoard tells a browser."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    command = project.command("tensorboard", job, "--port", str(port), "--json")
+def _curve(project: LocalProject, job: str, tag: str, last: int) -> list[list[float]]:
+    """Time, step and value of each point to the last step, as TensorBoard tells a browser."""
+    command = project.command("tensorboard", job, "--port", str(free_port(set())), "--json")
     with subprocess.Popen(command, cwd=project.path, env=project.surroundings(), stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            return _points(url, tag)
+            points: list[list[float]] = []
+
+            def is_read() -> bool:  # it answers before it has read the logs to their end
+                points[:] = _points(url, tag)
+                return any(step >= last for _, step, _ in points)
+
+            until(is_read, f"TensorBoard has read step {last}")
+            return points
         finally:
             process.terminate()
 
 
 def _points(url: str, tag: str) -> list[list[float]]:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            address = f"{url}/data/plugin/scalars/scalars?tag={tag}&run=."
-            with urllib.request.urlopen(address, timeout=10) as answer:
-                found: Any = json.load(answer)
-                return list(found)
-        except urllib.error.HTTPError:  # it answers before it has read the logs
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+    try:
+        address = f"{url}/data/plugin/scalars/scalars?tag={tag}&run=."
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            found: Any = json.load(answer)
+            return list(found)
+    except urllib.error.URLError:
+        return []
 
 
 @pytest.mark.parametrize("page", [TUTORIAL, MODELS], ids=lambda page: page.stem)

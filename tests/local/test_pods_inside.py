@@ -6,13 +6,14 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_project import ROOT
-from running_pods import Pods, a_namespace, condition, cpu_nodes, phase, state, status
+from running_pods import ENDLESS, TOLD, Pods, a_namespace, condition, cpu_nodes, go_on, phase, state, status
+from waiting import SECONDS, until
 
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
@@ -177,12 +178,15 @@ def test_the_service_accounts_token_is_there_and_good(pods: Pods) -> None:
     assert log == f"system:serviceaccount:{pods.namespace}:default {pods.namespace}\n"
 
 
-def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods: Pods) -> None:
+def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods: Pods, paths: Paths) -> None:
     mount = [{"name": "v", "mountPath": "/v"}]
     image = "local/python"
 
     def container(name: str, script: str, **more: object) -> dict[str, object]:
         return {"name": name, "image": image, "command": ["sh", "-c", script], "volumeMounts": mount, **more}
+
+    def after(line: str) -> str:
+        return f"until grep -qx {line} /v/order; do sleep 0.1; done"
 
     side = "trap 'echo end >> /v/order; exit 0' TERM; echo side >> /v/order; while :; do sleep 0.1; done"
     spec = {
@@ -190,16 +194,16 @@ def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods
         "initContainers": [
             container("first", "echo first >> /v/order"),
             container("side", side, restartPolicy="Always"),
-            container("second", "sleep 0.5; echo second >> /v/order"),
+            container("second", f"{after('side')}; echo second >> /v/order"),
         ],
         "containers": [
-            container("a", "sleep 0.3; echo a >> /v/order; sleep 1; cat /v/order"),
-            container("b", "sleep 0.6; echo b >> /v/order"),
+            container("a", f"echo a >> /v/order; {after('b')}; {TOLD}; cat /v/order"),
+            container("b", f"{after('a')}; echo b >> /v/order"),
         ],
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": ENDLESS,
     }
     name = pods.make(spec=spec)
-    pods.when(name, lambda pod: phase(pod) == "Running")
+    go_on(paths, pods.when(name, lambda pod: phase(pod) == "Running" and "running" in state(pod)), "a")
     pod = pods.ended(name)
     assert phase(pod) == "Succeeded"
     assert pods.log(name, container="a").split() == ["first", "side", "second", "a", "b"]
@@ -216,18 +220,17 @@ def test_a_pod_whose_init_container_fails_has_failed(pods: Pods) -> None:
     assert "waiting" in state(pod)
 
 
-def test_probes_decide_about_ready_and_restarts(pods: Pods) -> None:
+def test_probes_decide_about_ready_and_restarts(pods: Pods, paths: Paths) -> None:
     serve = "mkdir -p www && cd www && echo ok > ok && python -m http.server 8080"
-    http = {"httpGet": {"path": "/ok", "port": "web"}, "periodSeconds": 1, "initialDelaySeconds": 1}
-    ports = [{"name": "web", "containerPort": 8080}]
+    often = {"periodSeconds": 1, "timeoutSeconds": 30}
     ready = pods.make(
-        f"sleep 1; {serve}",
-        readinessProbe=http,
-        startupProbe={"tcpSocket": {"port": 8080}, "periodSeconds": 1},
-        ports=ports,
+        f"{TOLD}; {serve}",
+        readinessProbe={"httpGet": {"path": "/ok", "port": "web"}, "initialDelaySeconds": 1, **often},
+        startupProbe={"tcpSocket": {"port": 8080}, "failureThreshold": ENDLESS, **often},
+        ports=[{"name": "web", "containerPort": 8080}],
     )
     sick = pods.make(
-        "touch /tmp/well; sleep 1.5; rm /tmp/well; sleep 60",
+        f'well="${{TMPDIR:-/tmp}}/well"; touch "$well"; sleep 1.5; rm "$well"; sleep {ENDLESS}',
         spec={"restartPolicy": "Always"},
         livenessProbe={
             "exec": {"command": ["sh", "-c", "test -e ${TMPDIR:-/tmp}/well"]},
@@ -237,7 +240,9 @@ def test_probes_decide_about_ready_and_restarts(pods: Pods) -> None:
             "initialDelaySeconds": 1,
         },
     )
-    assert condition(pods.running(ready), "Ready") == "False"
+    waits = pods.running(ready)
+    assert condition(waits, "Ready") == "False"
+    go_on(paths, waits)
     pods.when(ready, lambda pod: condition(pod, "Ready") == "True" and status(pod)["started"])
     pod = pods.when(sick, lambda pod: status(pod).get("restartCount"))
     assert status(pod)["lastState"]["terminated"]["exitCode"] in (137, 143)
@@ -248,18 +253,20 @@ def test_a_hook_comes_before_sigterm(pods: Pods) -> None:
     script = "trap 'cat /v/hook; echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
     name = pods.make(
         script,
-        spec={"terminationGracePeriodSeconds": 10, "volumes": [{"name": "v", "emptyDir": {}}]},
+        spec={"terminationGracePeriodSeconds": ENDLESS, "volumes": [{"name": "v", "emptyDir": {}}]},
         volumeMounts=[{"name": "v", "mountPath": "/v"}],
         lifecycle={"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.5; echo hook > /v/hook"]}}},
     )
-    follow = pods.api.lines(f"/api/v1/namespaces/{pods.namespace}/pods/{name}/log", query={"follow": "true"})
     pods.said(name, "ready")
+    follow = pods.followed(name)
+    assert next(follow) == "ready"
     pods.delete(name)
-    assert list(follow) == ["ready", "hook", "asked"]
+    assert list(follow) == ["hook", "asked"]
 
 
 def test_a_container_that_takes_too_much_memory_is_killed(pods: Pods) -> None:
-    code = "x = bytearray(10**6)\nwhile True: x += bytearray(10**7)"
+    # Not without end: who watches may come late.
+    code = f"import time\nx = bytearray(10**6)\nwhile len(x) < 5e8: x += bytearray(10**7)\ntime.sleep({ENDLESS})"
     name = pods.make(f"exec python -c {shlex.quote(code)}", resources={"limits": {"memory": "200Mi"}})
     ended = state(pods.ended(name))["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
@@ -267,7 +274,7 @@ def test_a_container_that_takes_too_much_memory_is_killed(pods: Pods) -> None:
 
 
 def test_a_pod_that_is_active_for_too_long_fails(pods: Pods) -> None:
-    pod = pods.ended(pods.make("sleep 60", spec={"activeDeadlineSeconds": 1}))
+    pod = pods.ended(pods.make(f"sleep {ENDLESS}", spec={"activeDeadlineSeconds": 1}))
     assert (phase(pod), pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 
 
@@ -292,11 +299,11 @@ def test_pods_of_a_headless_service_find_each_other(pods: Pods, is_apart: bool) 
     port = 29555
     listen = (
         f"import socket, time; s = socket.create_server(('', {port})); print('up', flush=True); "
-        "s.accept()[0].sendall(b'hello'); time.sleep(60)"
+        f"s.accept()[0].sendall(b'hello'); time.sleep({ENDLESS})"
     )
     connect = (
         "import socket, sys, time\n"
-        "for _ in range(100):\n"
+        "for _ in range(1000):\n"
         f"  try: s = socket.create_connection((sys.argv[1], {port})); print(s.recv(9).decode()); break\n"
         "  except OSError: time.sleep(0.1)\n"
     )
@@ -319,18 +326,17 @@ def test_a_pod_of_a_job_ends_the_job(pods: Pods) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     metadata = {"name": "task", "namespace": pods.namespace}
     pods.api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
-    deadline = time.monotonic() + 30
-    while True:
+
+    def told() -> dict[str, Any]:
         job = pods.api.request("GET", f"/apis/batch/v1/namespaces/{pods.namespace}/jobs/task")
-        if any(each["type"] == "Complete" for each in job["status"].get("conditions") or ()):
-            break
-        assert time.monotonic() < deadline, job["status"]
-        time.sleep(0.1)
-    assert job["status"]["succeeded"] == 1
+        return dict(job["status"])
+
+    until(lambda: any(each["type"] == "Complete" for each in told().get("conditions") or ()), "the Job is complete")
+    assert told()["succeeded"] == 1
 
 
 def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
-    name = pods.make("echo $$ > /tmp/x; sleep 60", env=[{"name": "A", "value": "b"}])
+    name = pods.make(f"echo $$ > /tmp/x; sleep {ENDLESS}", env=[{"name": "A", "value": "b"}])
     pods.running(name)
     place = entering.find(paths, f"pod/{name}", None, None)
     assert place.container.name == "c"
@@ -348,7 +354,7 @@ def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=SECONDS,
         )
 
     done = run("sh", "-c", 'echo "$A"; cat; exit 7')
@@ -359,7 +365,7 @@ def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
 
 
 def test_kubectl_exec_says_what_to_use_instead(pods: Pods, paths: Paths, binaries: Mapping[str, Path]) -> None:
-    name = pods.make("sleep 60")
+    name = pods.make(f"sleep {ENDLESS}")
     pods.running(name)
     command = [binaries["kubectl"], f"--kubeconfig={paths.kubeconfig}", f"--namespace={pods.namespace}"]
     done = subprocess.run([*command, "exec", name, "--", "ls"], capture_output=True, text=True, check=False)

@@ -3,24 +3,27 @@
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import psutil
 import pytest
-from running_pods import Pods, a_namespace, cpu_nodes, phase, processes_of, state, status
+from running_pods import ENDLESS, TOLD, Pods, a_namespace, cpu_nodes, go_on, phase, processes_of, state, status
+from waiting import SECONDS, until
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.agent import shims
 from trainium_eks.local.pods.programs import AGENT, SHIM
 
 TICKS = "i=0; while :; do echo $i; i=$((i + 1)); sleep 0.1; done"
 # What it starts leaves its session, as daemons do.
-DAEMON = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 0.1; done' & trap '' TERM; while :; do sleep 0.1; done"
+DAEMON = (
+    "trap '' TERM; setsid sh -c 'trap \"\" TERM HUP; echo daemon; while :; do sleep 0.1; done' & "
+    "while :; do sleep 0.1; done"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 @pytest.fixture(scope="module")
 def plane(own: Paths, binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
-    plane = ControlPlane(own, binaries)
+    plane = ControlPlane(own, binaries, ready_within_seconds=SECONDS)
     plane.start()
     yield plane
     plane.stop()
@@ -39,7 +42,8 @@ def plane(own: Paths, binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def own_api(plane: ControlPlane, own: Paths) -> Iterator[Api]:
     api = Api.connect(own.kubeconfig)
-    with cpu_nodes(api, 3):
+    # Two tests take one of them away each, and twice where they are tried again.
+    with cpu_nodes(api, 5):
         yield api
 
 
@@ -49,34 +53,32 @@ def pods(own_api: Api) -> Iterator[Pods]:
         yield found
 
 
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 40
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def pid(paths: Paths, name: str) -> int:
     return next(each.pid for each in processes.running(paths) if each.name == name)
 
 
+def kill_agent(paths: Paths) -> None:
+    os.kill(pid(paths, AGENT), signal.SIGKILL)
+    until(lambda: AGENT not in {each.name for each in processes.running(paths)}, "the agent has ended")
+
+
 def shim(paths: Paths, uid: str) -> int:
-    return next(
-        each.pid for each in processes.running(paths) if each.name == SHIM and each.command[-1].endswith(f"/{uid}")
-    )
+    return shims(paths)[uid].pid
 
 
 def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(
     plane: ControlPlane, own: Paths, pods: Pods
 ) -> None:
     stays = pods.make(TICKS)
-    ends = pods.make("sleep 2; echo done; exit 4")
+    ends = pods.make(f"{TOLD}; echo done; exit 4")
     deleted = pods.make(TICKS)
-    uids = {name: pods.running(name)["metadata"]["uid"] for name in (stays, ends, deleted)}
+    running = {name: pods.running(name) for name in (stays, ends, deleted)}
+    uids = {name: pod["metadata"]["uid"] for name, pod in running.items()}
     before = shim(own, uids[stays])
-    os.kill(pid(own, AGENT), signal.SIGKILL)
+    kill_agent(own)
     pods.delete(deleted, gracePeriodSeconds=0)
-    until(lambda: not psutil.pid_exists(shim_or(own, uids[ends])))
+    go_on(own, running[ends])
+    until(lambda: uids[ends] not in shims(own), "the pod ends that was told to go on")
     assert plane.start().started == (AGENT,)
     pod = pods.ended(ends)
     assert (state(pod)["terminated"]["exitCode"], pods.log(ends)) == (4, "done\n")
@@ -87,11 +89,34 @@ def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(
     until(lambda: not processes_of(own, uids[deleted]) and not (own.pods / uids[deleted]).exists())
 
 
-def shim_or(paths: Paths, uid: str) -> int:
-    try:
-        return shim(paths, uid)
-    except StopIteration:
-        return 2**22 + 1
+def test_a_pod_that_was_adopted_ends_with_its_last_container(plane: ControlPlane, own: Paths, pods: Pods) -> None:
+    """Whoever waits for a container looks like the shim that forked it off, and ends with that container."""
+    containers = [
+        {"name": name, "image": "local/python", "command": ["sh", "-c", f"{TOLD}; echo done"]} for name in ("c", "d")
+    ]
+    name = pods.make(spec={"containers": containers})
+    pod = pods.when(name, lambda pod: all("running" in state(pod, each) for each in (0, 1)))
+    kill_agent(own)
+    assert plane.start().started == (AGENT,)
+    go_on(own, pod, "d")
+    pod = pods.when(name, lambda pod: "terminated" in state(pod, 1))
+    assert (phase(pod), *state(pod)) == ("Running", "running")
+    go_on(own, pod, "c")
+    assert phase(pods.ended(name)) == "Succeeded"
+
+
+def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane: ControlPlane, own: Paths, own_api: Api) -> None:
+    """They get no new tokens."""
+    with a_namespace(own_api) as pods:
+        deaf = {"terminationGracePeriodSeconds": ENDLESS}
+        name = pods.make("trap '' TERM; echo deaf; while :; do sleep 0.1; done", spec=deaf)
+        pods.said(name, "deaf")
+    pod = pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
+    kill_agent(own)
+    assert plane.start().started == (AGENT,)
+    until(lambda: "it is being terminated" in processes.log_file(own, AGENT).read_text(), "the agent asks for a token")
+    pods.delete(name, gracePeriodSeconds=0)
+    until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")
 
 
 def test_a_shim_that_is_killed_takes_its_pod_along(own: Paths, pods: Pods) -> None:
@@ -104,17 +129,18 @@ def test_a_shim_that_is_killed_takes_its_pod_along(own: Paths, pods: Pods) -> No
     pod = pods.ended(once)
     ended = state(pod)["terminated"]
     assert (phase(pod), ended["exitCode"], ended["reason"]) == ("Failed", 137, "ContainerStatusUnknown")
-    assert processes_of(own, pod["metadata"]["uid"]) == []
+    until(lambda: not processes_of(own, pod["metadata"]["uid"]), "what the shim ran has ended")
     pod = pods.when(again, lambda pod: status(pod)["restartCount"] == 1 and "running" in state(pod))
     assert status(pod)["lastState"]["terminated"]["exitCode"] == 137
 
 
 def test_a_pod_ends_with_its_node(own: Paths, pods: Pods) -> None:
+    """At once: Kubernetes collects the object 40 s later, and the agent says which of the two it was."""
     pod = pods.running(pods.make(TICKS))
-    pods.api.request("DELETE", f"/api/v1/nodes/{pod['spec']['nodeName']}")
-    begun = time.monotonic()
-    until(lambda: not processes_of(own, pod["metadata"]["uid"]))
-    assert time.monotonic() - begun < 5
+    node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+    pods.api.request("DELETE", f"/api/v1/nodes/{node}")
+    until(lambda: not processes_of(own, uid), "its processes end")
+    assert f"node {node} is gone, and with it {uid}" in processes.log_file(own, AGENT).read_text()
 
 
 def test_an_evicted_pod_ends_as_one_that_is_deleted(own: Paths, pods: Pods) -> None:
@@ -150,9 +176,11 @@ def test_pods_outlive_the_api_server(plane: ControlPlane, own: Paths, pods: Pods
 
 def test_down_leaves_no_process(plane: ControlPlane, own: Paths, pods: Pods) -> None:
     """Also when the agent was killed before, and what a pod started does not listen."""
-    uid = pods.running(pods.make(DAEMON))["metadata"]["uid"]
-    assert len(processes_of(own, uid)) >= 3
-    os.kill(pid(own, AGENT), signal.SIGKILL)
+    name = pods.make(DAEMON)
+    pods.said(name, "daemon")
+    uid = pods.running(name)["metadata"]["uid"]
+    assert processes_of(own, uid)
+    kill_agent(own)
     assert SHIM in plane.stop()
     assert processes_of(own, uid) == []
     assert processes.running(own) == []
@@ -165,14 +193,15 @@ def test_down_ends_what_a_killed_shim_has_left_behind(
     """Without namespaces nothing but its environment says whose a process is."""
     monkeypatch.setenv("TRN_POD_ISOLATION", "plain")
     paths = Paths.of(tmp_path, "plain")
-    plane = ControlPlane(paths, binaries)
+    plane = ControlPlane(paths, binaries, ready_within_seconds=SECONDS)
     plane.start()
     try:
         api = Api.connect(paths.kubeconfig)
         with contextlib.suppress(LocalError), cpu_nodes(api, 1), a_namespace(api) as pods:
-            uid = pods.running(pods.make(DAEMON))["metadata"]["uid"]
-            until(lambda: len(processes_of(paths, uid)) >= 4)
-            os.kill(pid(paths, AGENT), signal.SIGKILL)
+            name = pods.make(DAEMON)
+            pods.said(name, "daemon")
+            uid = pods.running(name)["metadata"]["uid"]
+            kill_agent(paths)
             os.kill(shim(paths, uid), signal.SIGKILL)
             until(lambda: SHIM not in {each.name for each in processes.running(paths)})
             left = processes_of(paths, uid)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
+from running_pods import await_admission
+from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
@@ -17,13 +19,14 @@ from trainium_eks.graph.graph import Graph
 from trainium_eks.launch import batch_jobs, image_jobs, images
 from trainium_eks.launch.ecr import Login
 from trainium_eks.local.control_plane import researchers
-from trainium_eks.local.objects.api import Api, ObjectReference
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.images import workloads
 from trainium_eks.model.outputs import NamespaceOutput
 
 TEAM = "staging-team"
+LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "password")
 MADE = (
     "core/v1:Namespace",
     "core/v1:ResourceQuota",
@@ -46,16 +49,25 @@ def _program() -> None:
 
 
 @pytest.fixture(scope="module")
-def team(api: Api, record: Callable[..., Graph]) -> Iterator[str]:
+def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[str]:
     """The team's namespace, with its policies in force."""
     objects = Objects(api, waiting=lambda _: None)
     graph = record(_program)
     made = json.loads(json.dumps([dict(each.inputs) for kind in MADE for each in graph.of_type(f"kubernetes:{kind}")]))
     for manifest in made:
-        objects.apply(manifest, timeout_seconds=60)
+        objects.apply(manifest, timeout_seconds=300)
+    await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), _any_job())
     yield TEAM
     for manifest in reversed(made):  # nobody waits for the end of a namespace
         api.delete(api.reference(manifest), propagation="Background")
+
+
+def _any_job() -> dict[str, Any]:
+    """One that a researcher may submit."""
+    request = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13")
+    namespace = NamespaceOutput(name=TEAM, queues=("eyes",), service_account="training", claim="fsx-claim")
+    job, _ = image_jobs.build_objects(namespace, "any", "r.example/x:a", images.context(request, workloads()), LOGIN)
+    return dict(job)
 
 
 @pytest.fixture
@@ -79,6 +91,10 @@ def jobs(api: Api, team: str) -> dict[str, dict[str, Any]]:
     return {job["metadata"]["annotations"]["trainium-eks/to"]: job for job in found}
 
 
+def pods_of(api: Api, job: str) -> list[dict[str, Any]]:
+    return api.list("v1", "Pod", namespace=TEAM, labels=f"batch.kubernetes.io/job-name={job}")
+
+
 def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, team: str) -> None:
     code, out, err = stage("s3://bucket/set/", "data/set", follow=False)
     assert code == 0, err
@@ -87,11 +103,9 @@ def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, 
     config_map = api.get(ObjectReference("v1", "ConfigMap", team, name))
     assert config_map is not None
     assert [owner["name"] for owner in config_map["metadata"]["ownerReferences"]] == [name]
-    deadline = time.monotonic() + 30
-    while not (pods := api.list("v1", "Pod", namespace=team, labels=f"batch.kubernetes.io/job-name={name}")):
-        assert time.monotonic() < deadline, "the quota or a policy refuses the pod"
-        time.sleep(0.2)
-    assert pods[0]["spec"]["nodeSelector"] == {"trainium-eks/pool": "cpu"}
+    until(lambda: pods_of(api, name), "the pod is made; the quota or a policy may refuse it")
+    [pod] = pods_of(api, name)
+    assert pod["spec"]["nodeSelector"] == {"trainium-eks/pool": "cpu"}
 
 
 def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: Stage, api: Api, team: str) -> None:
@@ -104,12 +118,21 @@ def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: S
     assert f"data/twice is being staged from s3://bucket/set/ by the Job {first}" in err
 
 
-def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage: Stage, api: Api, team: str) -> None:
+def test_a_job_that_ends_badly_ends_the_command_with_its_reason(
+    stage: Stage, api: Api, team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert stage("https://host.example/x", "data/failed", follow=False)[0] == 0
     name = jobs(api, team)["data/failed"]["metadata"]["name"]
     path = f"/apis/batch/v1/namespaces/{team}/jobs/{name}"
-    change = {"spec": {"activeDeadlineSeconds": 1}}
-    api.request("PATCH", path, change, content_type="application/merge-patch+json")
+    follow = batch_jobs.follow
+
+    def too_long(*arguments: Any, **options: Any) -> batch_jobs.End:
+        change = {"spec": {"activeDeadlineSeconds": 1}}
+        api.request("PATCH", path, change, content_type="application/merge-patch+json")
+        return follow(*arguments, **options)
+
+    # Not before: a Job that has ended already is not followed, but made anew.
+    monkeypatch.setattr(batch_jobs, "follow", too_long)
     code, out, err = stage("https://host.example/x", "data/failed")
     assert (code, out) == (1, "")
     assert f"The Job {name} stages it already" in err
@@ -122,23 +145,17 @@ def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage: Stage, api
     namespace = NamespaceOutput(name=team, queues=("eyes",), service_account="training", claim="fsx-claim")
     request = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13")
     made_of = images.context(request, workloads())
-    login = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "password")
     code = image_jobs.mirror_code(workloads())
     for name, (job, needs) in {
-        "image-a": image_jobs.build_objects(namespace, "image-a", "r.example/x:a", made_of, login),
-        "mirror-a": image_jobs.mirror_objects(namespace, "mirror-a", "r.example/x:b", "r.example/x:c", code, login),
+        "image-a": image_jobs.build_objects(namespace, "image-a", "r.example/x:a", made_of, LOGIN),
+        "mirror-a": image_jobs.mirror_objects(namespace, "mirror-a", "r.example/x:b", "r.example/x:c", code, LOGIN),
     }.items():
         batch_jobs.submit(researcher, job, needs)
-        deadline = time.monotonic() + 30
-        while not api.list("v1", "Pod", namespace=team, labels=f"batch.kubernetes.io/job-name={name}"):
-            assert time.monotonic() < deadline, "the quota, a policy or Pod Security refuses the pod"
-            time.sleep(0.2)
+        until(lambda name=name: pods_of(api, name), "the pod is made; Pod Security may refuse it, too")
         secret = ObjectReference("v1", "Secret", team, name)
         assert [owner["name"] for owner in (api.get(secret) or {})["metadata"]["ownerReferences"]] == [name]
         researcher.delete(ObjectReference("batch/v1", "Job", team, name), propagation="Background")
-        while api.get(secret) is not None:
-            assert time.monotonic() < deadline, "the login stays"
-            time.sleep(0.2)
+        until(lambda secret=secret: api.get(secret) is None, "the login goes")
 
 
 def test_what_was_submitted_and_never_started_is_thrown_away(stage: Stage, api: Api, team: str) -> None:
@@ -163,16 +180,20 @@ def test_a_dry_run_submits_nothing(stage: Stage, api: Api, team: str) -> None:
 
 
 def test_a_refusal_of_the_api_server_is_said(stage: Stage, api: Api, team: str) -> None:
-    quota = ObjectReference("v1", "ResourceQuota", team, "team")
     none = {"spec": {"hard": {"count/jobs.batch": "0"}}}
     path = f"/api/v1/namespaces/{team}/resourcequotas/team"
     api.request("PATCH", path, none, content_type="application/merge-patch+json")
-    deadline = time.monotonic() + 30
-    while (api.get(quota) or {})["status"]["hard"]["count/jobs.batch"] != "0":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: _is_refused(api), "the quota is in force")
     code, _, err = stage("s3://bucket/set/", "data/refused", follow=False)
     assert code == 1
     assert "the Job is refused" in err
     assert "exceeded quota: team, requested: count/jobs.batch=1" in err
     assert not [each for each in api.list("v1", "ConfigMap", namespace=team) if "refused" in each["metadata"]["name"]]
+
+
+def _is_refused(api: Api) -> bool:
+    try:
+        api.create(_any_job(), dry_run=True)
+    except ApiError as error:
+        return "exceeded quota" in error.message
+    return False

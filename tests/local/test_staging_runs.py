@@ -5,7 +5,7 @@ import hashlib
 import json
 import random
 import threading
-import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import psutil
 import pytest
 from cluster_snapshots import outputs
 from moto import mock_aws
-from running_pods import cpu_nodes, processes_of, team_objects
+from running_pods import await_right, cpu_nodes, failures_of, processes_of, team_objects
 from staging_servers import FileServer, file_server, moto_server
+from waiting import until
 
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.stage import StageOptions, run
@@ -44,6 +45,7 @@ def volume(api: Api, paths: Paths) -> Iterator[Path]:
     with cpu_nodes(api, labels={"trainium-eks/pool": "cpu"}):
         for each in objects():
             api.create(each)
+        await_right(api, f"{TEAM}:researchers", TEAM, "create", "jobs.batch")
         yield paths.claims / TEAM / "fsx-claim"
         for each in reversed(objects()):
             api.delete(api.reference(each), propagation="Background")
@@ -68,6 +70,12 @@ def stage(volume: Path, paths: Paths, capsys: pytest.CaptureFixture[str]) -> Ite
 
 
 @pytest.fixture
+def to() -> str:
+    """Where on the volume, for one try of a test."""
+    return f"set-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
 def server() -> Iterator[FileServer]:
     with file_server() as stub:
         yield stub
@@ -81,25 +89,32 @@ def content_of(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_files_of_this_machine_are_copied_and_then_found_to_be_there(stage: Stage, volume: Path) -> None:
+def test_files_of_this_machine_are_copied_and_then_found_to_be_there(stage: Stage, volume: Path, to: str) -> None:
     decisions = Path(__file__).resolve().parents[2] / "docs" / "decisions"
-    code, out, err = stage(str(decisions), "docs")
+    code, out, err = stage(str(decisions), to)
     assert code == 0, err
-    assert out.startswith("/data/docs is complete: ")
-    assert content_of(volume / "docs") == content_of(decisions)
-    code, out, err = stage(str(decisions), "docs")
+    assert out.startswith(f"/data/{to} is complete: ")
+    assert content_of(volume / to) == content_of(decisions)
+    code, out, err = stage(str(decisions), to)
     assert (code, "was complete already" in out) == (0, True), err
 
 
-def test_a_source_that_is_not_there_ends_at_once_with_its_reason(stage: Stage, server: FileServer) -> None:
-    began = time.monotonic()
-    code, out, err = stage(f"{server.url}/none", "none")
+def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
+    stage: Stage, server: FileServer, api: Api, to: str
+) -> None:
+    code, out, err = stage(f"{server.url}/none", to)
     assert (code, out) == (1, "")
     assert f"{server.url}/none: 404" in err
-    assert time.monotonic() - began < 20  # and is not tried twenty times
+    [job] = [
+        each
+        for each in api.list("batch/v1", "Job", namespace=TEAM)
+        if each["metadata"]["annotations"]["trainium-eks/to"] == to
+    ]
+    # And not that it was tried twenty times.
+    assert failures_of(job) == ["PodFailurePolicy"]
 
 
-def test_a_public_bucket_is_copied(stage: Stage, volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_bucket_is_copied(stage: Stage, volume: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     with mock_aws(), moto_server() as (url, _):
@@ -107,13 +122,13 @@ def test_a_public_bucket_is_copied(stage: Stage, volume: Path, monkeypatch: pyte
         client.create_bucket(Bucket="sets")
         for name in ("a", "deep/b"):
             client.put_object(Bucket="sets", Key=f"x/{name}", Body=name.encode(), ACL="public-read")
-        code, _, err = stage("s3://sets/x/", "bucket", endpoint=url)
+        code, _, err = stage("s3://sets/x/", to, endpoint=url)
     assert code == 0, err
-    assert content_of(volume / "bucket") == {"a": b"a", "deep/b": b"deep/b"}
+    assert content_of(volume / to) == {"a": b"a", "deep/b": b"deep/b"}
 
 
 def test_killed_while_it_copies_it_goes_on_in_another_pod(
-    stage: Stage, volume: Path, server: FileServer, api: Api, paths: Paths
+    stage: Stage, volume: Path, server: FileServer, api: Api, paths: Paths, to: str
 ) -> None:
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
     server.files |= {f"/{name}": content for name, content in files.items()}
@@ -122,29 +137,27 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
     server.seconds_a_piece = 0.2
     killed = threading.Event()
 
+    def running() -> list[dict[str, Any]]:
+        found = api.list("v1", "Pod", namespace=TEAM, labels="trainium-eks/kind=stage")
+        return [each for each in found if each["status"]["phase"] == "Running"]
+
     def kill() -> None:
-        deadline = time.monotonic() + 60
-        while len(list((volume / ".stage-killed/files").glob("*"))) < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        (pod,) = [
-            each
-            for each in api.list("v1", "Pod", namespace=TEAM, labels="trainium-eks/kind=stage")
-            if each["status"]["phase"] == "Running"
-        ]
-        server.seconds_a_piece = 0
+        until(lambda: len(list((volume / f".stage-{to}/files").glob("*"))) >= 4 and running())
+        [pod] = running()
         for process in processes_of(paths, pod["metadata"]["uid"]):
             with contextlib.suppress(psutil.Error):  # it ended with the one before
                 for child in process.children(recursive=True):
                     if "trainium_workloads.stage" in child.cmdline():
                         child.kill()
                         killed.set()
+        server.seconds_a_piece = 0
 
     killer = threading.Thread(target=kill)
     killer.start()
-    code, out, err = stage(f"{server.url}/SHA256SUMS", "killed", is_list=True, workers=4)
+    code, out, err = stage(f"{server.url}/SHA256SUMS", to, is_list=True, workers=4)
     killer.join()
     assert killed.is_set()
     assert code == 0, err
-    assert out.startswith("/data/killed is complete: 30 files, 9,000,000 bytes")
-    assert content_of(volume / "killed") == files
+    assert out.startswith(f"/data/{to} is complete: 30 files, 9,000,000 bytes")
+    assert content_of(volume / to) == files
     assert server.sent_bytes < 9_000_000 + 4 * 300_000 + 10_000, "what was whole was fetched again"

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from cluster_snapshots import group
+from running_pods import await_admission
 from training_jobs import job
+from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
@@ -97,20 +99,22 @@ def _program() -> None:
 
 
 @pytest.fixture(scope="module")
-def team(api: Api, record: Callable[..., Graph]) -> Iterator[None]:
+def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[None]:
     """The team's namespace, in force."""
     objects = Objects(api, waiting=lambda _: None)
     graph = record(_program)
     made = [dict(each.inputs) for kind in MADE for each in graph.of_type(f"kubernetes:{kind}")]
     manifests = [_definition(), *json.loads(json.dumps(made))]
     for manifest in manifests:
-        objects.apply(manifest, timeout_seconds=60)
+        objects.apply(manifest, timeout_seconds=300)
+    until(lambda: _is_served(api, manifests[0]), "Volcano's jobs are served")
     _until_refused(api, volcano_job.manifest(_job(queue="no")))
     _until_refused(api, _pod(volcano_job.manifest(_job()), nodeName="n"))
+    await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), _pod(volcano_job.manifest(_job())))
     yield
     for manifest in reversed(manifests[1:]):
         api.delete(api.reference(manifest), propagation="Background")
-    objects.delete(api.reference(manifests[0]), timeout_seconds=60)  # other tests define jobs in their own way
+    objects.delete(api.reference(manifests[0]), timeout_seconds=300)  # other tests define jobs in their own way
 
 
 @pytest.fixture(scope="module")
@@ -147,24 +151,36 @@ def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> 
     objects = Objects(api, waiting=lambda _: None)
     definitions = [yaml.safe_load(file.read_text()) for file in files]
     for definition in definitions:
-        objects.apply(definition, timeout_seconds=60)
+        objects.apply(definition, timeout_seconds=300)
+        # A researcher may not read definitions: of a kind that is not served yet they are told that there is none.
+        until(lambda definition=definition: _is_served(api, definition), "Kubeflow's kinds are served")
     yield
     for definition in definitions:
-        objects.delete(api.reference(definition), timeout_seconds=60)
+        objects.delete(api.reference(definition), timeout_seconds=300)
+
+
+def _is_served(api: Api, definition: Mapping[str, Any]) -> bool:
+    """Whether the API server says so of a kind whose definition it has established."""
+    spec = definition["spec"]
+    versions = [each["name"] for each in spec["versions"] if each["served"]]
+    try:
+        found = [api.request("GET", f"/apis/{spec['group']}/{version}") for version in versions]
+    except ApiError:
+        return False
+    return all(any(kind["kind"] == spec["names"]["kind"] for kind in each["resources"]) for each in found)
 
 
 def _until_refused(api: Api, manifest: Mapping[str, Any]) -> None:
     """A policy is in force a moment after it is there."""
-    import time
 
-    for _ in range(300):
+    def is_refused() -> bool:
         try:
             api.create(manifest, dry_run=True)
         except ApiError as error:
-            if (error.status in (403, 422) and "admission" in error.message.lower()) or "must" in error.message:
-                return
-        time.sleep(0.05)
-    raise AssertionError("the policies are not in force")
+            return (error.status in (403, 422) and "admission" in error.message.lower()) or "must" in error.message
+        return False
+
+    until(is_refused, "the policies are in force")
 
 
 def _pod(made: Mapping[str, Any], **spec: Any) -> dict[str, Any]:

@@ -4,22 +4,20 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from local_project import LocalProject
+from local_project import TIMEOUT_SECONDS, LocalProject
+from waiting import until
 
 from trainium_eks.local import toolchain
 from trainium_eks.local.pods import images
 from trainium_eks.model.versions import KUBERNETES
 
 GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
-SECONDS = 180.0
-"""On a machine that does much else; some seconds otherwise."""
 SUM = ("train", "--as", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")
 
 WAITS_TO_BE_KILLED = """
@@ -58,7 +56,9 @@ class Team:
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         command = [self._kubectl, f"--kubeconfig={self._kubeconfig}", "-n", "training", *arguments]
-        shown = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+        shown = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
 
@@ -76,12 +76,6 @@ class Team:
 
     def state(self, job: str) -> str:
         return str(json.loads(self.project.trn("status", job, "--json").stdout)["job"]["state"])
-
-    def until(self, done: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + SECONDS
-        while not done():
-            assert time.monotonic() < deadline, f"within {SECONDS:.0f} s not: {what}"
-            time.sleep(0.3)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +135,7 @@ def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
 def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team: Team) -> None:
     (team.project.path / "waits.py").write_text(WAITS_TO_BE_KILLED)
     team.trn(*SUM[:3], "--script", "waits.py", *SUM[5:], "--name", "gang", "--detach")
-    team.until(lambda: "rank 1 of 2: start 1" in team.log("gang"), "the gang runs")
+    until(lambda: "rank 1 of 2: start 1" in team.log("gang"), "the gang runs", TIMEOUT_SECONDS)
     [group] = [each for each in team.get("podgroups.scheduling.volcano.sh") if each["metadata"]["name"] == "gang"]
     assert (group["spec"]["queue"], group["spec"]["minMember"]) == ("test", 2)
     assert group["spec"]["minResources"]["nvidia.com/gpu"] == "16"
@@ -150,7 +144,7 @@ def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team:
     assert len({each["spec"]["nodeName"] for each in before.values()}) == 2
     kill = "pkill -9 -f -- '-u [w]aits.py'"
     team.project.trn("local", "exec", "gang-worker-1", "-n", "training", "--", "sh", "-c", kill)
-    team.until(lambda: team.state("gang") == "Completed", "the gang starts anew and ends well")
+    until(lambda: team.state("gang") == "Completed", "the gang starts anew and ends well", TIMEOUT_SECONDS)
     now = team.pods("gang")
     assert len(now) == 2
     assert all(now[name]["metadata"]["uid"] != before[name]["metadata"]["uid"] for name in now)
@@ -159,10 +153,10 @@ def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team:
 
 def test_what_no_restart_mends_ends_it(team: Team) -> None:
     team.submit("refused", "--data", "nothing/here")
-    team.until(lambda: team.state("refused") == "Failed", "the job fails")
+    until(lambda: team.state("refused") == "Failed", "the job fails")
     assert "nothing/here is not on the shared volume" in team.trn("logs", "refused")
     # The other node, which waited for the first, does not wait on.
-    team.until(lambda: list(team.pods("refused")) == ["refused-worker-0"], "the other pod goes")
+    until(lambda: list(team.pods("refused")) == ["refused-worker-0"], "the other pod goes")
 
 
 def test_faults_are_counted(team: Team) -> None:
@@ -182,7 +176,7 @@ def test_nobody_goes_around_the_queues(team: Team) -> None:
         team.kubectl("create", "-f", "-", given=yaml.safe_dump(made))
     log = team.project.path / ".local" / "local" / "logs" / "training-operator.log"
     refusal = "spec.queue must be one of this namespace's queues: test"
-    team.until(lambda: log.read_text().count(refusal) >= 2, "the namespace refuses the PodGroups")
+    until(lambda: log.read_text().count(refusal) >= 2, "the namespace refuses the PodGroups")
     assert team.pods("none") == team.pods("theirs") == {}
     made["metadata"]["name"] = "Not-A-Name"
     with pytest.raises(AssertionError, match=r"admission webhook|Invalid value"):

@@ -28,7 +28,7 @@ from trainium_eks.model.problems import nearest
 START_SECONDS = 600.0
 """How long the pod may take: a training image is large, and the CPU pool may be at zero nodes."""
 
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 300.0
 """How long TensorBoard may take to answer once its process runs."""
 
 LOOK_SECONDS = 1.0

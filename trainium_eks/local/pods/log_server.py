@@ -20,7 +20,7 @@ from trainium_eks.local.pods.plan import PodDirectory
 FOLLOW_SECONDS = 0.2
 """How often a log that is followed is looked at."""
 
-_REQUEST_SECONDS = 10.0
+_REQUEST_SECONDS = 60.0
 
 # As an object: clients show the message of such a one; of any other answer they say that they did not get it.
 _NO_EXEC = json.dumps(
