@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,8 @@ from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods.programs import AGENT
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -91,20 +95,19 @@ def test_a_listener_answers_and_nobody_does_not(settings, taken):
 
 def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
     """The pods' agent begins to listen while it is waited for."""
-    port, over = settings.ports["etcd"], threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            is_answered(port)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        for _ in range(300):
-            socket.create_server(("127.0.0.1", port)).close()
-    finally:
-        over.set()
-        asking.join()
+    port = settings.ports["etcd"]
+    asks = (
+        "from trainium_eks.local.control_plane.ports import is_answered; print('asks', flush=True)\n"
+        f"while True: is_answered({port})"
+    )
+    with subprocess.Popen([sys.executable, "-c", asks], cwd=ROOT, stdout=subprocess.PIPE) as asking:
+        try:
+            assert asking.stdout is not None
+            assert asking.stdout.readline() == b"asks\n"
+            for _ in range(3000):
+                socket.create_server(("127.0.0.1", port)).close()
+        finally:
+            asking.kill()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}'])
