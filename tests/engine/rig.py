@@ -25,7 +25,8 @@ TOOLS = ("pulumi", "pulumi-language-python")
 Config = dict[str, Any]
 """The ``config:`` block of a stack's file."""
 
-_TIMEOUT_SECONDS = 300
+# A command takes 5 to 20 seconds on an idle machine; this ends only one that hangs.
+_TIMEOUT_SECONDS = 1200
 
 # As tests/conftest.py: what a shell may hold, and the day that rule R05 takes for today.
 _AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_")
@@ -75,6 +76,12 @@ class Run:
         return {operation: self.of(operation) for operation in operations}
 
 
+def succeeded(run: Run) -> Run:
+    """The run, which must have succeeded; a test fails with what the CLI said otherwise."""
+    assert run.code == 0, run.messages[-5000:]
+    return run
+
+
 def called(urn: str) -> str:
     """Type and name of a resource, short enough to read."""
     return f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::', 3)[3]}"
@@ -112,7 +119,9 @@ class Rig:
     def preview(self, stack: str, *arguments: str, forgetful: bool = False) -> Run:
         """What an update would do."""
         done = self._run("preview", "--json", "--stack", stack, *arguments, forgetful=forgetful)
-        answer = json.loads(done.stdout[done.stdout.index("{") :] or "{}")
+        # Without an answer, what it says on stderr is why.
+        _, brace, rest = done.stdout.partition("{")
+        answer = json.loads(brace + rest or "{}")
         steps = tuple(
             Step(
                 step["op"],
@@ -143,8 +152,13 @@ class Rig:
         return self._events("refresh", "--yes", "--skip-preview", "--json", "--expect-no-changes", "--stack", stack)
 
     def destroy(self, stack: str) -> Run:
-        """Deletes everything."""
+        """Deletes everything, without a preview before it."""
         return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack)
+
+    def destroy_after_preview(self, stack: str) -> tuple[int, str]:
+        """What the CLI says of deleting everything, with the preview that goes before it: exit code and text."""
+        done = self._run("destroy", "--yes", "--stack", stack)
+        return done.returncode, f"{done.stdout}\n{done.stderr}"
 
     def recorded(self, stack: str, *, dry_run: bool = False) -> Graph:
         """What `trn plan` has of the stack, in this process: a process of its own for each would take too long."""

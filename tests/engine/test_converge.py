@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from engine.rig import REPOSITORY, Rig
+from engine.rig import REPOSITORY, Rig, succeeded
 
 pytestmark = [pytest.mark.engine_full]
 
@@ -34,8 +34,7 @@ def undisturbed(new_rig: Callable[[], Rig]) -> Callable[[str], list[Mapping[str,
         if stack not in made:
             rig = new_rig()
             rig.begin(stack)
-            run = rig.up(stack)
-            assert run.code == 0, run.messages
+            succeeded(rig.up(stack))
             made[stack] = list(rig.inventory())
         return made[stack]
 
@@ -52,6 +51,5 @@ def test_after_a_failure_the_next_update_converges(
     failed = rig.up(stack, failing=failing)
     assert failed.code != 0
     assert "ThrottlingException" in failed.messages
-    again = rig.up(stack, failing=failing)
-    assert again.code == 0, again.messages
+    succeeded(rig.up(stack, failing=failing))
     assert list(rig.inventory()) == expected

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from engine import config_changes, same
 from engine.config_changes import Change
-from engine.rig import Rig, Run, called, why_not
+from engine.rig import Rig, called, succeeded, why_not
 
 from components import _training_operator
 from trainium_eks.fetched import Unfetched
@@ -57,14 +57,18 @@ NAMESPACE = {
     "ServiceAccount trn-dev-vision-service-account",
     "TrainingNamespace trn-dev-vision",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-commands",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-deployments",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-jobs",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-pods",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-services",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-volcano-jobs",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-commands",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-deployments",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-jobs",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-pods",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-services",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-volcano-jobs",
 }
 
@@ -228,11 +232,6 @@ def assert_planned_as_recorded(rig: Rig, stack: str) -> None:
     assert set(run.changes()) == {"create"}
     states = {step.urn: step.state for step in run.steps}
     assert list(same.differences(rig.recorded(stack, dry_run=True), states, first_preview=True)) == []
-
-
-def succeeded(run: Run) -> Run:
-    assert run.code == 0, run.messages[-5000:]
-    return run
 
 
 def key(thing: Mapping[str, Any]) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from engine.rig import Config, Rig, called, why_not
+from engine.rig import Config, Rig, called, succeeded, why_not
 
 from trainium_eks.graph.judging.diff import compare
 
@@ -32,8 +32,7 @@ def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their
 ) -> None:
     rig = new_rig()
     rig.begin("dev")
-    up = rig.up("dev")
-    assert up.code == 0, up.messages
+    succeeded(rig.up("dev"))
     before = rig.recorded("dev")
     rig.configure("dev", another)
 
@@ -41,14 +40,12 @@ def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their
     assert {called(each.resource.urn) for each in planned.replaced} == set(GOES)
     assert [called(each.resource.urn) for each in planned.claims] == [CLAIM]
 
-    up = rig.up("dev")
-    assert up.code == 0, up.messages
+    up = succeeded(rig.up("dev"))
     assert [step.name for step in up.steps if step.operation == "delete-replaced"] == GOES
     done = [step.operation for step in up.steps if step.operation in ("delete-replaced", "create-replacement")]
     assert done == ["delete-replaced"] * len(GOES) + ["create-replacement"] * len(GOES)
 
-    down = rig.destroy("dev")
-    assert down.code == 0, down.messages
+    down = succeeded(rig.destroy("dev"))
     order = [step.name for step in down.steps if step.operation == "delete"]
     for namespace, volume in (
         ("Namespace trn-dev-training-namespace", "PersistentVolume trn-dev-volumes-training"),

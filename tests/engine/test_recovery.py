@@ -2,7 +2,7 @@
 
 import shlex
 
-from engine.rig import Rig
+from engine.rig import Rig, succeeded
 
 from trainium_eks.cleanup.recovery import Advice, commands
 from trainium_eks.cleanup.state import StackState
@@ -14,7 +14,7 @@ def exported(rig: Rig) -> StackState:
 
 def test_an_interrupted_node_group_is_imported_and_not_made_twice(rig: Rig) -> None:
     rig.begin("dev")
-    assert rig.up("dev").code == 0
+    succeeded(rig.up("dev"))
     urn = next(each.urn for each in exported(rig).of_type("aws:eks/nodeGroup:NodeGroup") if "trn1n" in each.urn)
     identity = rig.interrupt("dev", urn)
     before = exported(rig)
@@ -29,6 +29,5 @@ def test_an_interrupted_node_group_is_imported_and_not_made_twice(rig: Rig) -> N
     after = exported(rig)
     assert after.pending == ()
     assert [each.urn for each in after.resources if each.id == identity] == [urn]
-    again = rig.up("dev")
-    assert again.code == 0
+    again = succeeded(rig.up("dev"))
     assert not again.of("create", "delete", "replace")
