@@ -1,6 +1,6 @@
 """A role for the pods of a service account, by EKS Pod Identity."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pulumi
@@ -9,14 +9,13 @@ import pulumi_aws as aws
 from trainium_eks.model.addon_policies import Statement
 
 from . import _iam
-from ._args import Text
+from ._args import AwsCallerArgs
 
 
 @dataclass(frozen=True)
 class Pods:
     """Whose pods take the role."""
 
-    cluster_name: Text
     namespace: str
     service_account: str
 
@@ -37,23 +36,21 @@ class PodRole:
 
 def make_role(
     name: str,
+    args: AwsCallerArgs,
     pods: Pods,
     statements: pulumi.Input[Iterable[Statement]],
     *,
     role_name: str,
-    boundary: Text | None,
-    tags: Mapping[str, Text],
     parent: pulumi.Resource,
 ) -> PodRole:
     """The role with its one policy, and after both the association.
 
     Args:
         name: logical name of policy and association.
+        args: of the component that makes it: cluster, the role's bound, and tags.
         pods: who takes it.
         statements: what they may do.
         role_name: logical name of the role, from which IAM's is generated.
-        boundary: ARN of the policy that bounds the role; None for no bound.
-        tags: beside those of the provider.
         parent: the component it belongs to.
     """
     child = pulumi.ResourceOptions(parent=parent)
@@ -61,19 +58,19 @@ def make_role(
         role_name,
         description=f"Taken by {pods.service_account} in the namespace {pods.namespace}, by Pod Identity",
         trust=_iam.pod_identity_trust(),
-        boundary=boundary,
-        tags=tags,
+        boundary=args.permissions_boundary,
+        tags=args.tags,
         parent=parent,
     )
     policy = pulumi.Output.from_input(statements).apply(_iam.policy)
     allowed = aws.iam.RolePolicy(name, role=role.name, policy=policy, opts=child)
     association = aws.eks.PodIdentityAssociation(
         name,
-        cluster_name=pods.cluster_name,
+        cluster_name=args.cluster_name,
         namespace=pods.namespace,
         service_account=pods.service_account,
         role_arn=role.arn,
-        tags=dict(tags),
+        tags=dict(args.tags),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=[allowed]),
     )
     return PodRole(role, allowed, association)

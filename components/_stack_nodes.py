@@ -49,7 +49,7 @@ def make_device_addons(base: Foundation, volcano: VolcanoStack) -> None:
 
 
 def make_autoscaling(base: Foundation) -> None:
-    """Both run on the system nodes, which nobody removes."""
+    """Karpenter and Cluster Autoscaler, where the config has them; on the system nodes, which nobody removes."""
     config = base.config
     if config.autoscaling.karpenter is not None:
         _make_karpenter(base, config.autoscaling.karpenter)

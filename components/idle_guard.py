@@ -143,11 +143,10 @@ class IdleGuard(pulumi.ComponentResource):
         )
         return _pod_identity.make_role(
             self._name,
-            _pod_identity.Pods(args.cluster_name, NAMESPACE, NAME),
+            args,
+            _pod_identity.Pods(NAMESPACE, NAME),
             allowed,
             role_name=self._name,
-            boundary=args.permissions_boundary,
-            tags=args.tags,
             parent=self,
         )
 

@@ -129,11 +129,10 @@ class Karpenter(pulumi.ComponentResource):
         )
         return _pod_identity.make_role(
             self._name,
-            _pod_identity.Pods(args.cluster_name, NAMESPACE, CHART),
+            args,
+            _pod_identity.Pods(NAMESPACE, CHART),
             statements,
             role_name=self._name,
-            boundary=args.permissions_boundary,
-            tags=args.tags,
             parent=self,
         )
 

@@ -89,11 +89,10 @@ class LogShipping(pulumi.ComponentResource):
     def _make_role(self) -> aws.eks.PodIdentityAssociation:
         return _pod_identity.make_role(
             f"{self._name}-fluent-bit",
-            _pod_identity.Pods(self._args.cluster_name, NAMESPACE, _fluent_bit.SERVICE_ACCOUNT),
+            self._args,
+            _pod_identity.Pods(NAMESPACE, _fluent_bit.SERVICE_ACCOUNT),
             self._group.arn.apply(write_statements),
             role_name=f"{self._name}-fluent-bit-role",
-            boundary=self._args.permissions_boundary,
-            tags=self._args.tags,
             parent=self,
         ).association
 

@@ -191,11 +191,10 @@ class MetricsStack(pulumi.ComponentResource):
     ) -> aws.eks.PodIdentityAssociation:
         return _pod_identity.make_role(
             f"{self._name}-{key}",
-            _pod_identity.Pods(self._args.cluster_name, NAMESPACE, service_account),
+            self._args,
+            _pod_identity.Pods(NAMESPACE, service_account),
             statements,
             role_name=f"{self._name}-{key}-role",
-            boundary=self._args.permissions_boundary,
-            tags=self._args.tags,
             parent=self,
         ).association
 

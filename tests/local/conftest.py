@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from waiting import until
+from running_pods import await_account
 
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.objects.api import Api, ObjectReference
+from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 
 
@@ -42,8 +42,7 @@ def namespace(api: Api) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:10]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     api.request("POST", "/api/v1/namespaces", body)
-    account = ObjectReference("v1", "ServiceAccount", name, "default")
-    until(lambda: api.get(account), "Kubernetes makes the default account")
+    await_account(api, name)
     yield name
     api.request("DELETE", f"/api/v1/namespaces/{name}")
 

@@ -13,7 +13,7 @@ from trainium_eks.graph.recording.project import InvalidConfig, ProjectError, St
 from trainium_eks.model.problems import config_path, config_set
 
 TIMEOUT_SECONDS = 300.0
-"""After which a program is stopped."""
+"""A program is stopped when nothing has moved in it for so long."""
 
 
 def find_project(directory: Path | None) -> Path:

@@ -126,7 +126,7 @@ class Cache:
         return self._open(generation).exists()
 
     def await_helpers(self, generation: int) -> None:
-        """Waits until everybody who compiles beside the holder is done or dead; takes no more."""
+        """Waits until everybody who compiles beside the holder is done or dead. Nobody may join any more."""
         self._open(generation).unlink(missing_ok=True)
         for place in sorted(self._helpers.glob(f"{generation}.*")):
             helper = Lease(place, *self._times)

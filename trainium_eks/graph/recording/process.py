@@ -102,7 +102,7 @@ def record(
         directory: where ``Pulumi.yaml`` is.
         stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
         dry_run: as in a first preview; see :func:`~trainium_eks.graph.recording.program.record_program`.
-        timeout_seconds: how long nothing may move in the program until it is stopped; it may go on as long as it moves.
+        timeout_seconds: the program is stopped when nothing has moved in it for so long.
         python: the interpreter to run it with; it must have Pulumi's SDKs.
         adjust: changes the stack's settings on their way to the program.
         live: who answers for the providers; the simulation when None.

@@ -70,9 +70,9 @@ def record_program(
         backend: who answers for the providers; a simulation when not given.
         assumptions: answers for look-ups. What they leave open gets a placeholder, and resource types that are not
             known here are recorded as they are. When None, a look-up or an unknown type is an error.
-        timeout_seconds: how long nothing may move in the program, which then waits for something that never comes.
-            However long it takes on a busy machine, it may go on as long as it moves. A program that computes without
-            end cannot be stopped from inside its process; ``record`` can.
+        timeout_seconds: the program is stopped when nothing has moved in it for so long: it waits for something that
+            never comes. While it moves it may take any time. A program that computes without end cannot be stopped from
+            inside its process; ``record`` can.
         steps: what moves is counted there, for whoever looks from another thread.
 
     Raises:

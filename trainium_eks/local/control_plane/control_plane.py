@@ -168,7 +168,7 @@ class ControlPlane:
         )
 
     def _come_back(self, progress: Callable[[str], None]) -> str:
-        """Starts again what others were to follow; what to tell the user."""
+        """Starts these programs again after others failed in their place; what to tell the user."""
         who = f"Kubernetes {self._kubernetes_minor}"
         progress(f"Going back to {who}")
         try:

@@ -19,7 +19,7 @@ _RANGE = range(20000, 32768)
 
 _TRIES = 200
 
-# A process that was killed is gone from the process table a moment before its port is free; on a busy machine seconds.
+# A process that was killed is gone from the process table before its port is free; on a busy machine, seconds before.
 _FREE_WITHIN_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 10.0
@@ -113,7 +113,7 @@ class Settings:
 
 
 def is_free(port: int) -> bool:
-    """Whether a program could listen there. It listens itself for a moment: not where one is about to."""
+    """Whether a program could listen there. It is tried for a moment: do not ask where a program is about to listen."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         # As Go's net.Listen does: connections of a former listener that still time out do not matter.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -17,7 +17,7 @@ from trainium_eks.local.pods import programs
 
 _LOOK_SECONDS = 0.05
 
-# A program that does not know a flag says so and ends: within that. A cluster that was there before says nothing of it.
+# A program that does not know a flag says so and ends within that time. A cluster that was there before is no sign.
 _SETTLED_AFTER_SECONDS = 0.5
 
 # On a busy machine a program may take seconds to its first line, whatever it says.

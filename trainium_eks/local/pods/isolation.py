@@ -14,7 +14,7 @@ from trainium_eks.local.pods.plan import Container, Isolation, PodDirectory, Pod
 from trainium_eks.local.pods.sandbox import Sandbox, StartError
 
 _TRY_SECONDS = 60.0
-"""For a pod that ends at once: on a machine that is merely busy, pods must not end up less apart for good."""
+"""For a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
 _NOT_ISOLATED: Mapping[Isolation, str] = {
     Isolation.NET: "they are processes of your user, read this machine's files, and share its memory and processors",
     Isolation.NS: (

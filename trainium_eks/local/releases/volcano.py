@@ -26,6 +26,7 @@ from trainium_eks.local.control_plane.ports import free_port, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.parts import READY_SECONDS
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
 from trainium_eks.model.queues import QUEUE_API
 
@@ -43,9 +44,6 @@ others' own queues go through the webhooks."""
 
 OWN_QUEUES = ("root", "default")
 """Queues that the scheduler makes when it starts; all others have ``root`` above them."""
-
-READY_SECONDS = 300.0
-"""How long the processes may take: seconds on an idle machine."""
 
 # The environment variable by which a running process tells what it was started with.
 _FINGERPRINT = "TRN_FINGERPRINT"
