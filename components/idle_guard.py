@@ -1,12 +1,11 @@
 """IdleGuard: says when accelerators are idle, and gives them back."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from trainium_eks import idle as guard_package
 from trainium_eks.model import formats, idle, namespaces, regions, versions
 from trainium_eks.model.idle import IdleGuardConfig
 from trainium_eks.model.problems import Problem, join
@@ -16,6 +15,7 @@ from . import _iam, _pod_identity
 from ._args import AwsCallerArgs, Text, accept
 from ._charts import namespace
 from ._dicts import IdleGuardArgsDict
+from ._pods import Program, container, grant, unprivileged
 from ._team_policies import READ, role_rules
 
 NAMESPACE = namespaces.IDLE_GUARD
@@ -23,10 +23,9 @@ NAMESPACE_REASON = "the guard needs no privilege"
 NAME = "idle-guard"
 """Of its service account, its CronJob, and its roles."""
 
-MODULES = ("decision", "guard")
-"""Of :mod:`trainium_eks.idle`, which the guard's pod gets as files."""
+PROGRAM = Program("idle", ("decision", "guard"))
+"""What the guard's pod runs."""
 
-CODE = "/guard"
 LIST = "/list/remove"
 """File by which the container that decides tells the other which instances to end."""
 
@@ -154,28 +153,17 @@ class IdleGuard(pulumi.ComponentResource):
         """The service account, and what it may do in Kubernetes."""
         name, child = f"trainium-eks-{NAME}", pulumi.ResourceOptions(parent=self)
         account = k8s.core.v1.ServiceAccount(f"{self._name}-account", metadata=self._metadata(), opts=self._inside())
-        subjects = [k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)]
-        in_cluster = k8s.meta.v1.ObjectMetaArgs(name=name)
+        subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)
         in_default = k8s.meta.v1.ObjectMetaArgs(name=name, namespace="default")
-        cluster_role = k8s.rbac.v1.ClusterRole(
-            f"{self._name}-role", metadata=in_cluster, rules=role_rules(CLUSTER_RULES), opts=child
-        )
         role = k8s.rbac.v1.Role(f"{self._name}-events", metadata=in_default, rules=role_rules(EVENT_RULES), opts=child)
-        group = "rbac.authorization.k8s.io"
         return [
             account,
-            k8s.rbac.v1.ClusterRoleBinding(
-                f"{self._name}-role",
-                metadata=in_cluster,
-                role_ref=k8s.rbac.v1.RoleRefArgs(api_group=group, kind="ClusterRole", name=name),
-                subjects=subjects,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[cluster_role, account]),
-            ),
+            grant(f"{self._name}-role", name, CLUSTER_RULES, subject=subject, account=account, parent=self),
             k8s.rbac.v1.RoleBinding(
                 f"{self._name}-events",
                 metadata=in_default,
-                role_ref=k8s.rbac.v1.RoleRefArgs(api_group=group, kind="Role", name=name),
-                subjects=subjects,
+                role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=name),
+                subjects=[subject],
                 opts=pulumi.ResourceOptions(parent=self, depends_on=[role, account]),
             ),
         ]
@@ -185,7 +173,7 @@ class IdleGuard(pulumi.ComponentResource):
         return k8s.core.v1.ConfigMap(
             f"{self._name}-code",
             metadata=self._metadata(),
-            data=sources(),
+            data=PROGRAM.sources(),
             opts=self._inside(),
         )
 
@@ -213,12 +201,6 @@ class IdleGuard(pulumi.ComponentResource):
             ),
             opts=self._inside(*identity, *account, code),
         )
-
-
-def sources() -> dict[str, str]:
-    """The guard's modules, as files."""
-    home = Path(guard_package.__file__).parent
-    return {f"{module}.py": (home / f"{module}.py").read_text(encoding="utf-8") for module in MODULES}
 
 
 def settings(args: IdleGuardArgs) -> dict[str, object]:
@@ -261,72 +243,34 @@ def statements(region: str, cluster: str, groups: Sequence[str]) -> list[Mapping
 
 
 def _pod(args: IdleGuardArgs) -> k8s.core.v1.PodSpecArgs:
-    files = [k8s.core.v1.KeyToPathArgs(key=f"{module}.py", path=f"trainium_eks/idle/{module}.py") for module in MODULES]
-    code = k8s.core.v1.ConfigMapVolumeSourceArgs(name=NAME, items=files)
-    told = k8s.core.v1.VolumeMountArgs(name="list", mount_path=str(Path(LIST).parent))
+    told = k8s.core.v1.VolumeMountArgs(name="list", mount_path=str(PurePosixPath(LIST).parent))
     return k8s.core.v1.PodSpecArgs(
         restart_policy="Never",
         service_account_name=NAME,
-        security_context=k8s.core.v1.PodSecurityContextArgs(
-            run_as_non_root=True,
-            run_as_user=65534,
-            run_as_group=65534,
-            fs_group=65534,
-            seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
-        ),
+        security_context=unprivileged(),
         init_containers=[
-            _container(
+            PROGRAM.container(
                 "decide",
-                versions.IMAGES["python"],
-                ["python", "-m", "trainium_eks.idle.guard", LIST],
-                env=[
-                    k8s.core.v1.EnvVarArgs(name="PYTHONPATH", value=CODE),
-                    k8s.core.v1.EnvVarArgs(name="PYTHONDONTWRITEBYTECODE", value="1"),
-                    # Not in the ConfigMap, which Pulumi makes anew when anything in it changes.
-                    k8s.core.v1.EnvVarArgs(name="SETTINGS", value=pulumi.Output.json_dumps(settings(args))),
-                ],
-                mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path=CODE, read_only=True), told],
+                ["guard", LIST],
+                # Not in the ConfigMap, which Pulumi makes anew when anything in it changes.
+                env=[k8s.core.v1.EnvVarArgs(name="SETTINGS", value=pulumi.Output.json_dumps(settings(args)))],
+                mounts=[told],
             )
         ],
         containers=[
-            _container(
+            container(
                 "end-instances",
                 versions.IMAGES["aws-cli"],
                 ["sh", "-c", END_INSTANCES],
                 env=[
                     k8s.core.v1.EnvVarArgs(name="AWS_REGION", value=args.region),
-                    k8s.core.v1.EnvVarArgs(name="HOME", value=str(Path(LIST).parent)),
+                    k8s.core.v1.EnvVarArgs(name="HOME", value=str(PurePosixPath(LIST).parent)),
                 ],
                 mounts=[told],
             )
         ],
         volumes=[
-            k8s.core.v1.VolumeArgs(name="code", config_map=code),
+            PROGRAM.volume(NAME),
             k8s.core.v1.VolumeArgs(name="list", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit="16Mi")),
         ],
-    )
-
-
-def _container(
-    name: str,
-    image: str,
-    command: Sequence[str],
-    *,
-    env: Sequence[k8s.core.v1.EnvVarArgs],
-    mounts: Sequence[k8s.core.v1.VolumeMountArgs],
-) -> k8s.core.v1.ContainerArgs:
-    return k8s.core.v1.ContainerArgs(
-        name=name,
-        image=image,
-        command=[*command],
-        env=[*env],
-        resources=k8s.core.v1.ResourceRequirementsArgs(
-            requests={"cpu": "50m", "memory": "128Mi"}, limits={"cpu": "500m", "memory": "512Mi"}
-        ),
-        security_context=k8s.core.v1.SecurityContextArgs(
-            allow_privilege_escalation=False,
-            read_only_root_filesystem=True,
-            capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
-        ),
-        volume_mounts=[*mounts],
     )

@@ -17,6 +17,7 @@ from trainium_eks.model.workloads import ETCD_CHART, SYSTEM_NAMESPACE
 from ._args import accept, waivers_of
 from ._charts import chart, local_chart, namespace, release, spread
 from ._dicts import VolcanoStackArgsDict
+from ._hypernodes import make_controller
 
 CHART = "volcano"
 RELEASE_NAME = "volcano"
@@ -47,7 +48,8 @@ class VolcanoStackArgs(VolcanoConfig):
     rests_at_zero: Flag = False
     """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
     topology_labels: tuple[str, ...] = volcano_config.EC2_TOPOLOGY_LABELS
-    """Node labels that Volcano makes HyperNodes from, the widest layer first; empty for none."""
+    """Node labels that name a node's switches, the widest layer first. A controller keeps a HyperNode for each switch;
+    empty for no controller, and HyperNodes that are there stay."""
     rendezvous_namespaces: tuple[str, ...] = ()
     """Namespaces whose jobs may reach etcd (it has no password); only with ``rendezvous: etcd``."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
@@ -56,7 +58,8 @@ class VolcanoStackArgs(VolcanoConfig):
 
 
 class VolcanoStack(pulumi.ComponentResource):
-    """Volcano with its scheduler and controllers configured for accelerator gangs, and the stack's queues.
+    """Volcano with its scheduler and controllers configured for accelerator gangs, the controller that keeps the
+    HyperNodes by which it places close gangs, and the stack's queues.
 
     The Kubernetes provider comes by ``opts.providers``. Nothing here tolerates the accelerators' taints, so all of
     it runs on system or CPU nodes. Queues wait for the release, which is ready when its admission webhook answers.
@@ -82,6 +85,8 @@ class VolcanoStack(pulumi.ComponentResource):
         self._make_network_policy()
         self._make_disruption_budgets()
         self._release = self._make_release()
+        if args.topology_labels:
+            make_controller(name, args.topology_labels, home=self._namespace, volcano=self._release, parent=self)
         self._make_priority_classes()
         made = self._make_queues()
         etcd = self._make_etcd() if args.rendezvous == "etcd" else None
@@ -213,7 +218,6 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
         "scheduler_config_override": volcano_config.scheduler_yaml(
             args, queues=args.queues, rests_at_zero=args.rests_at_zero
         ),
-        "controller_config_override": volcano_config.controller_config(args.topology_labels),
         "scheduler_resources": _resources("250m", "512Mi", "2", "2Gi"),
         # One job's pods are counted by one thread, again for each pod that starts: a thousand need more than one core
         # (the garbage collector has its own) and a copy of the job in memory.

@@ -720,6 +720,22 @@ SCHEDULING = [
         values("volcano", "custom.scheduler_config_override", 'actions: "enqueue, allocate, backfill"'),
     ),
     fault("R60", "the chart's own configuration", "unset", values("volcano", "custom.scheduler_config_override", DROP)),
+    fault(
+        "R96",
+        "discovery by label",
+        "networkTopologyDiscovery",
+        values(
+            "volcano",
+            "custom.controller_config_override",
+            {"networkTopologyDiscovery": [{"source": "label", "enabled": True}]},
+        ),
+    ),
+    fault(
+        "R96",
+        "discovery by label, as text",
+        "networkTopologyDiscovery",
+        values("volcano", "custom.controller_config_override", "networkTopologyDiscovery:\n- source: label\n"),
+    ),
     fault("R61", "outside the cluster", "LoadBalancer", values("torchx-etcd", "service", {"type": "LoadBalancer"})),
     fault("R61", "no policy", "networkPolicy", values("torchx-etcd", "networkPolicy", OFF)),
     fault("R61", "a bare etcd", "NodePort", tokens),

@@ -20,6 +20,7 @@ from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods.images import with_local_image
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.karpenter import localised
 from trainium_eks.local.releases.volcano import Programs
@@ -148,7 +149,7 @@ class _Objects:
                 f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
                 "object itself"
             )
-        manifest = localised(_manifest(asked))
+        manifest = with_local_image(localised(_manifest(asked)))
         return self._objects.apply(manifest, timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
 
     def delete(self, reference: Mapping[str, Any]) -> None:

@@ -15,18 +15,8 @@ EC2_TOPOLOGY_LABELS = (
     "topology.k8s.aws/network-node-layer-2",
     "topology.k8s.aws/network-node-layer-3",
 )
-"""Labels in which EC2's topology of a node stands, the widest layer first. The last one, shared by the nodes under
-one switch, becomes tier 1 of Volcano's HyperNodes."""
-
-HOSTNAME_LABEL = "kubernetes.io/hostname"
-
-TOPOLOGY_TYPE = "ec2"
-"""Name of the discovered topology. Volcano takes at most 20 characters and drops a longer one silently."""
-
-DISCOVERY_INTERVAL = "10m"
-"""Volcano 1.15 does not go by it for labels: it discovers HyperNodes anew when a node or a HyperNode comes or goes, or
-a node's label changes (its ``discovery/label/label.go``). Other sources do."""
-
+"""Labels of a node that name its switches in EC2's network, the widest layer first. The last one, shared by the nodes
+under one switch, becomes tier 1 of Volcano's HyperNodes."""
 
 CONTROLLER_RATES: Mapping[str, int] = {
     "controller_kube_api_qps": 1000,
@@ -123,31 +113,6 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
 def scheduler_yaml(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> str:
     """:func:`scheduler_config` as the text that the chart's ``scheduler_config_override`` takes."""
     return to_yaml(scheduler_config(volcano, queues=queues, rests_at_zero=rests_at_zero))
-
-
-def controller_config(topology_labels: Sequence[str] = EC2_TOPOLOGY_LABELS) -> dict[str, Any]:
-    """The controllers' configuration as data: HyperNodes discovered from the nodes' labels.
-
-    The chart's ``controller_config_override`` wants it so and not as text, in spite of its own example: a text is
-    quoted once more on its way into the ConfigMap, and the controller reads a text where it expects an object
-    (seen with chart 1.15.1).
-
-    Args:
-        topology_labels: node labels, the widest layer first; empty for no discovery.
-    """
-    if not topology_labels:
-        return {}
-    layers = [{"nodeLabel": label} for label in (*topology_labels, HOSTNAME_LABEL)]
-    return {
-        "networkTopologyDiscovery": [
-            {
-                "source": "label",
-                "enabled": True,
-                "interval": DISCOVERY_INTERVAL,
-                "config": {"networkTopologyTypes": {TOPOLOGY_TYPE: layers}},
-            }
-        ]
-    }
 
 
 def to_yaml(data: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from components import ArgumentError, IdleGuard
-from components.idle_guard import MODULES, sources
 from trainium_eks.graph.graph import Graph
 
 Record = Callable[..., Graph]
@@ -46,16 +45,6 @@ def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
 
 def test_without_an_end_nothing_is_removed(record: Record) -> None:
     assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
-
-
-def test_its_pod_gets_every_module_that_the_guard_imports(record: Record) -> None:
-    data = one(guard(record), "ConfigMap")["data"]
-    assert {name.removesuffix(".py") for name in data} == set(MODULES)
-    for text in sources().values():
-        imported = {
-            line.split()[1] for line in text.splitlines() if line.startswith(("from trainium", "import trainium"))
-        }
-        assert imported <= {f"trainium_eks.idle.{module}" for module in MODULES}
 
 
 def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:

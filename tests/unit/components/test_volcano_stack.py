@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from components._args import ArgumentError
+from components._pods import Program
 from components.volcano_stack import VolcanoStack, VolcanoStackArgs, problems
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import priorities, versions
@@ -15,6 +16,7 @@ NAMESPACE = "kubernetes:core/v1:Namespace"
 QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
 BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 POOL = {NEURON: 64, EFA: 32}
 
@@ -132,12 +134,35 @@ def test_capacity_replaces_proportion_where_queues_say_what_they_deserve(record:
     assert "proportion" not in names
 
 
-def test_hypernode_discovery_reaches_the_controller_as_an_object(record: Record) -> None:
-    """As text the chart quotes it once more, and the controller reads nothing."""
-    override = values(record)["custom"]["controller_config_override"]
-    (source,) = override["networkTopologyDiscovery"]
-    assert source["source"] == "label"
-    assert "networkTopologyDiscovery" not in values(record, topology_labels=())["custom"]["controller_config_override"]
+def test_hypernodes_are_kept_by_a_controller_and_by_no_discovery_of_volcanos(record: Record) -> None:
+    graph = built(record, topology_labels=("zone", "switch"))
+    assert "controller_config_override" not in releases(graph)["volcano"].inputs["values"]["custom"]
+    (deployment,) = graph.of_type(DEPLOYMENT)
+    # Its definitions, and the end of the discovery of earlier releases, come with Volcano's.
+    assert releases(graph)["volcano"].urn in deployment.dependencies
+    (container,) = deployment.inputs["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["zone", "switch"]
+    (role,) = graph.of_type("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+    rights = {each["resources"][0]: set(each["verbs"]) for each in role.inputs["rules"]}
+    assert rights == {
+        "nodes": {"get", "list", "watch"},
+        "hypernodes": {"list", "create", "patch", "delete"},
+    }
+
+
+def test_the_controllers_pod_starts_anew_with_other_code(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    def annotations() -> Any:
+        (deployment,) = built(record).of_type(DEPLOYMENT)
+        return deployment.inputs["spec"]["template"]["metadata"]["annotations"]
+
+    before = annotations()
+    assert annotations() == before
+    monkeypatch.setattr(Program, "sources", lambda _: {"tree.py": "", "controller.py": ""})
+    assert annotations() != before
+
+
+def test_without_topology_labels_nothing_keeps_hypernodes(record: Record) -> None:
+    assert built(record, topology_labels=()).of_type(DEPLOYMENT) == ()
 
 
 def test_a_queue_caps_devices_and_takes_the_pool_where_it_says_nothing(record: Record) -> None:
@@ -240,8 +265,8 @@ def test_only_webhook_and_metrics_ports_are_open(record: Record) -> None:
 
 def test_typed_objects_are_valid_kubernetes(record: Record) -> None:
     graph = built(record, rendezvous="etcd", rendezvous_namespaces=["training"])
-    checked = graph.of_type(NAMESPACE, BUDGET, NETWORK_POLICY)
-    assert len(checked) == 6
+    checked = graph.of_type(NAMESPACE, BUDGET, NETWORK_POLICY, DEPLOYMENT)
+    assert len(checked) == 7
     for resource in checked:
         kubernetes_validate.validate(dict(resource.inputs), versions.KUBERNETES, strict=True)
 

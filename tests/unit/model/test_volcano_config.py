@@ -79,27 +79,6 @@ def test_gang_and_priority_come_in_the_first_tier() -> None:
     assert [plugin["name"] for plugin in config()["tiers"][0]["plugins"]] == ["priority", "gang", "conformance"]
 
 
-def test_hypernodes_come_from_the_labels_of_ec2s_topology_widest_layer_first() -> None:
-    (source,) = volcano_config.controller_config()["networkTopologyDiscovery"]
-    assert (source["source"], source["enabled"]) == ("label", True)
-    (layers,) = source["config"]["networkTopologyTypes"].values()
-    assert [layer["nodeLabel"] for layer in layers] == [
-        "topology.k8s.aws/network-node-layer-1",
-        "topology.k8s.aws/network-node-layer-2",
-        "topology.k8s.aws/network-node-layer-3",
-        "kubernetes.io/hostname",
-    ]
-
-
-def test_topology_type_has_a_name_that_volcano_takes() -> None:
-    """Longer than 20 characters, and Volcano's controller drops it with a line in its log."""
-    assert 0 < len(volcano_config.TOPOLOGY_TYPE) <= 20
-
-
-def test_no_labels_mean_no_discovery() -> None:
-    assert volcano_config.controller_config(()) == {}
-
-
 def test_the_same_configuration_gives_the_same_text() -> None:
     texts = {
         volcano_config.scheduler_yaml(VolcanoConfig(), queues=PLAIN, rests_at_zero=True),

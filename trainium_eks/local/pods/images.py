@@ -14,8 +14,10 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 from filelock import FileLock
@@ -31,6 +33,7 @@ from trainium_eks.local.pods.installing import (
     take_over,
     unwritable,
 )
+from trainium_eks.model.versions import IMAGES
 
 PREFIX = "local/"
 """How images begin that run here."""
@@ -77,6 +80,20 @@ class LocalImage:
 def is_local(reference: str) -> bool:
     """Whether an image is run here instead of being simulated."""
     return reference.startswith(PREFIX)
+
+
+def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Deployment of one of the library's own Python programs with ``local/python`` for its image, so that it
+    runs here; any other object as it is."""
+    if manifest.get("kind") != "Deployment":
+        return manifest
+    spec = manifest["spec"]
+    template = spec["template"]
+    containers = template["spec"]["containers"]
+    if {each.get("image") for each in containers} != {IMAGES["python"]}:
+        return manifest
+    here = {**template["spec"], "containers": [{**each, "image": f"{PREFIX}{PYTHON}"} for each in containers]}
+    return {**manifest, "spec": {**spec, "template": {**template, "spec": here}}}
 
 
 def find(name: str) -> LocalImage | None:

@@ -1,4 +1,4 @@
-"""R58-R63: Volcano and its queues, etcd, device plugins, and who repairs a node."""
+"""R58-R63 and R96: Volcano, its queues and HyperNodes, etcd, device plugins, and who repairs a node."""
 
 import re
 from collections.abc import Iterator
@@ -192,6 +192,23 @@ def one_recovery(view: View) -> Iterator[Finding]:
         yield from judged(group.resource, faults, "repaired by EKS" if repair else "repaired by Neuron's recovery")
 
 
+@rule("R96", "Let Volcano discover no HyperNodes by label", "high", "volcano#5877, own")
+def discovery(view: View) -> Iterator[Finding]:
+    """Volcano 1.15 names a HyperNode at random when its cache shows none for the switch, and the cache lags while nodes
+    join together: one switch gets two, and no job with a topology is placed any more. VolcanoStack's own controller
+    names them after the switch."""
+    path = "values.custom.controller_config_override"
+    for release in releases(view, "volcano"):
+        found = at(release.inputs, path)
+        if isinstance(found, str):
+            by_label = re.search(r"source:\s*[\"']?label\b", found) is not None
+        else:
+            sources = items(at(found, "networkTopologyDiscovery"))
+            by_label = any(at(each, "source") == "label" and true(at(each, "enabled")) for each in sources)
+        faults = [f"{path}: networkTopologyDiscovery has the source label, wanted none"] if by_label else []
+        yield from judged(release, faults, "discovers no HyperNodes by label")
+
+
 def _amounts(queue: Resource, part: str) -> dict[str, Decimal]:
     path = "spec.guarantee.resource" if part == "guarantee" else f"spec.{part}"
     amounts = {name: quantity(value) for name, value in mapping(at(queue.inputs, path)).items()}
@@ -296,4 +313,12 @@ def _affinity(values: Json) -> tuple[str, Json]:
     return "", None
 
 
-RULES: tuple[Rule, ...] = (volcano_copies, queue_amounts, scale_from_zero, rendezvous, plugin_types, one_recovery)
+RULES: tuple[Rule, ...] = (
+    volcano_copies,
+    queue_amounts,
+    scale_from_zero,
+    rendezvous,
+    plugin_types,
+    one_recovery,
+    discovery,
+)

@@ -1,0 +1,148 @@
+"""Pods that run a Python program of this library: its files, containers that the restricted level of Pod Security
+admits, and rights in the whole cluster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from trainium_eks.model import versions
+
+from ._team_policies import role_rules
+
+CODE = "/code"
+"""Where the program's files are."""
+
+NOBODY = 65534
+
+Rules = Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]]
+"""API group, resources and verbs."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Modules of one package of ``trainium_eks`` that import each other and the standard library alone."""
+
+    folder: str
+    """``idle`` for ``trainium_eks.idle``."""
+    modules: tuple[str, ...]
+
+    def sources(self) -> dict[str, str]:
+        """Return the modules as the data of a ConfigMap."""
+        home = resources.files(f"trainium_eks.{self.folder}")
+        return {f"{module}.py": (home / f"{module}.py").read_text(encoding="utf-8") for module in self.modules}
+
+    def volume(self, config_map: str) -> k8s.core.v1.VolumeArgs:
+        """Return the volume that :meth:`container` mounts, with the modules of a ConfigMap."""
+        items = [
+            k8s.core.v1.KeyToPathArgs(key=f"{module}.py", path=f"trainium_eks/{self.folder}/{module}.py")
+            for module in self.modules
+        ]
+        return k8s.core.v1.VolumeArgs(
+            name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=config_map, items=items)
+        )
+
+    def container(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        env: Sequence[k8s.core.v1.EnvVarArgs] = (),
+        mounts: Sequence[k8s.core.v1.VolumeMountArgs] = (),
+        readiness: k8s.core.v1.ProbeArgs | None = None,
+    ) -> k8s.core.v1.ContainerArgs:
+        """Return a container with Python that runs one of the modules.
+
+        Args:
+            name: of the container.
+            command: the module, and its arguments.
+            env: variables besides Python's own.
+            mounts: of volumes besides the code.
+            readiness: how to find out whether it is ready; None for as soon as it runs.
+        """
+        module, *arguments = command
+        return container(
+            name,
+            versions.IMAGES["python"],
+            ["python", "-m", f"trainium_eks.{self.folder}.{module}", *arguments],
+            env=[
+                k8s.core.v1.EnvVarArgs(name="PYTHONPATH", value=CODE),
+                k8s.core.v1.EnvVarArgs(name="PYTHONDONTWRITEBYTECODE", value="1"),
+                *env,
+            ],
+            mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path=CODE, read_only=True), *mounts],
+            readiness=readiness,
+        )
+
+
+def container(
+    name: str,
+    image: str,
+    command: Sequence[str],
+    *,
+    env: Sequence[k8s.core.v1.EnvVarArgs],
+    mounts: Sequence[k8s.core.v1.VolumeMountArgs],
+    readiness: k8s.core.v1.ProbeArgs | None = None,
+) -> k8s.core.v1.ContainerArgs:
+    """Return a small container without privileges or a writable root."""
+    return k8s.core.v1.ContainerArgs(
+        name=name,
+        image=image,
+        command=[*command],
+        env=[*env],
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests={"cpu": "50m", "memory": "128Mi"}, limits={"cpu": "500m", "memory": "512Mi"}
+        ),
+        security_context=k8s.core.v1.SecurityContextArgs(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+        ),
+        volume_mounts=[*mounts],
+        readiness_probe=readiness,
+    )
+
+
+def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
+    """Return the security context of a pod whose processes are nobody's."""
+    return k8s.core.v1.PodSecurityContextArgs(
+        run_as_non_root=True,
+        run_as_user=NOBODY,
+        run_as_group=NOBODY,
+        fs_group=NOBODY,
+        seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+    )
+
+
+def grant(
+    logical_name: str,
+    role: str,
+    rules: Rules,
+    *,
+    subject: k8s.rbac.v1.SubjectArgs,
+    account: k8s.core.v1.ServiceAccount,
+    parent: pulumi.Resource,
+) -> k8s.rbac.v1.ClusterRoleBinding:
+    """Give a service account rights in the whole cluster, and return the binding.
+
+    Args:
+        logical_name: Pulumi's name of the role and of its binding.
+        role: their name in the cluster.
+        rules: what may be done.
+        subject: the service account as bindings name it.
+        account: the service account.
+        parent: of both resources.
+    """
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=role)
+    made = k8s.rbac.v1.ClusterRole(
+        logical_name, metadata=metadata, rules=role_rules(rules), opts=pulumi.ResourceOptions(parent=parent)
+    )
+    return k8s.rbac.v1.ClusterRoleBinding(
+        logical_name,
+        metadata=metadata,
+        role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role),
+        subjects=[subject],
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=[made, account]),
+    )

@@ -1,0 +1,111 @@
+"""HyperNodes of any nodes: a tree, and changes that lead to it from whatever is there without leaving it on the way."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
+from trainium_eks.topology.tree import OWNED, Change, changes, hypernodes
+
+Object = Mapping[str, Any]
+
+# Few values, so that nodes share switches: also such that no network has, a leaf below two spines.
+VALUES = st.sampled_from(["nn-1", "nn-2", "NN_1.", "x" * 63, ""])
+NODES = st.dictionaries(
+    st.sampled_from([f"n{number}" for number in range(8)]), st.dictionaries(st.sampled_from(LAYERS), VALUES)
+)
+
+
+def members(each: Object) -> list[str]:
+    return [member["selector"]["exactMatch"]["name"] for member in each["spec"]["members"]]
+
+
+def is_a_forest(found: Mapping[str, Object]) -> bool:
+    """Whether no HyperNode has two parents: Volcano's scheduler refuses all topologies otherwise."""
+    children = Counter(name for each in found.values() if each["spec"]["tier"] > 1 for name in members(each))
+    return all(count == 1 for count in children.values())
+
+
+def applied(change: Change, found: Mapping[str, Object]) -> dict[str, Object]:
+    """What the API server has after a change."""
+    if change.verb == "delete":
+        return {name: each for name, each in found.items() if name != change.name}
+    if change.verb == "create":
+        assert change.name not in found
+        return {**found, change.name: change.body}
+    there = found[change.name]
+    labels = {**there["metadata"]["labels"], **change.body["metadata"]["labels"]}
+    return {
+        **found,
+        change.name: {**there, "metadata": {**there["metadata"], "labels": labels}, "spec": change.body["spec"]},
+    }
+
+
+def other(name: str, labels: Mapping[str, str]) -> Object:
+    spec = {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "n0"}}}]}
+    return {"metadata": {"name": name, "labels": dict(labels)}, "spec": spec}
+
+
+BY_LABEL = {"volcano.sh/network-topology-source": "label", LAYERS[-1]: "nn-1"}
+KEPT = {
+    "a-persons": other("a-persons", {}),
+    "of-another-discovery": other("of-another-discovery", BY_LABEL),
+    "hypernode-ec2-tier1-x4x5x": other("hypernode-ec2-tier1-x4x5x", {}),
+}
+REMOVED = {
+    "hypernode-ec2-tier1-b2c4d": other("hypernode-ec2-tier1-b2c4d", BY_LABEL),
+    "tier1-nn-9-0123456789": other("tier1-nn-9-0123456789", OWNED),
+}
+
+
+@given(NODES)
+def test_every_node_with_a_switch_is_under_that_one_alone_up_to_its_first_missing_layer(
+    nodes: dict[str, dict[str, str]],
+) -> None:
+    found = hypernodes(nodes, LAYERS)
+    assert is_a_forest(found)
+    parent = {(each["spec"]["tier"], name): key for key, each in found.items() for name in members(each)}
+    for node, labels in nodes.items():
+        above, member = [], node
+        while (len(above) + 1, member) in parent:
+            member = parent[len(above) + 1, member]
+            label = found[member]["spec"]["tierName"]
+            above.append((label, found[member]["metadata"]["labels"][label]))
+        known = [(layer, labels.get(layer, "")) for layer in reversed(LAYERS)]
+        missing = next((index for index, (_, value) in enumerate(known) if not value), len(known))
+        assert above == known[:missing]
+
+
+@given(NODES)
+def test_their_names_are_such_as_a_member_may_have(nodes: dict[str, dict[str, str]]) -> None:
+    for name, each in hypernodes(nodes, LAYERS).items():
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name)
+        assert each["metadata"]["name"] == name
+        assert OWNED.items() <= each["metadata"]["labels"].items()
+
+
+@given(NODES, NODES)
+def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(
+    before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]
+) -> None:
+    wanted = hypernodes(after, LAYERS)
+    there: dict[str, Object] = {**hypernodes(before, LAYERS), **KEPT, **REMOVED}
+    for change in changes(wanted, there):
+        there = applied(change, there)
+        assert is_a_forest(there)
+    assert there == {**wanted, **KEPT}
+    assert changes(wanted, there) == []
+
+
+def test_one_that_lost_its_label_or_members_to_a_person_is_set_right_again() -> None:
+    wanted = hypernodes({"n0": dict.fromkeys(LAYERS, "nn-1")}, LAYERS)
+    for name, each in wanted.items():
+        bare = {**each, "metadata": {"name": name}}
+        empty = {**each, "spec": {**each["spec"], "members": []}}
+        for spoilt in (bare, empty):
+            (change,) = changes(wanted, {**wanted, name: spoilt})
+            assert (change.verb, change.name, change.body["spec"]) == ("update", name, each["spec"])

@@ -1,0 +1,1 @@
+"""HyperNodes: the switches of EC2's network, as Volcano's scheduler knows them, and the controller that keeps them."""

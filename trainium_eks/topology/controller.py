@@ -1,0 +1,300 @@
+"""The controller of HyperNodes: it watches nodes, and keeps the HyperNodes that their labels ask for.
+
+It runs in a pod that has Python and nothing else. Every change can be made twice without harm, so it elects no leader
+and keeps no state. Without it the HyperNodes stay as they are.
+
+``python -m trainium_eks.topology.controller --account DIRECTORY --ready FILE LABEL...``, the widest layer first.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import signal
+import ssl
+import sys
+import threading
+import time
+import traceback
+import urllib.parse
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.topology.tree import API_VERSION, Change, changes, hypernodes
+
+NODES = "/api/v1/nodes"
+HYPERNODES = f"/apis/{API_VERSION}/hypernodes"
+
+SETTLE_SECONDS = 0.5
+"""Between a change of a node's switches and the answer to it: all that happens meanwhile is answered together."""
+LOOK_SECONDS = 30.0
+"""How often HyperNodes are looked at where no node changes: somebody may have deleted one."""
+
+_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds before the next try after one failure, two in a row, and so on."""
+_REQUEST_SECONDS = 30.0
+_WATCH_SECONDS = 240
+"""After which the API server ends a watch. A connection that is silent for longer is lost."""
+_PAGE = 500
+# A Node has some 20 KB, most of it the names of images; its metadata are enough.
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+
+Object = Mapping[str, Any]
+
+
+class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """An answer of the API server that is no success."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(f"{status} {message}")
+
+
+Failures = (OSError, http.client.HTTPException, ValueError, Refused)
+"""What a request may end with: no connection, no HTTP, no JSON, no success."""
+
+
+class Connection:
+    """A connection to the API server, as the pod's service account. For one thread.
+
+    Args:
+        account: directory with the files ``token`` and ``ca.crt``.
+        seconds: how long an answer, or the next line of a watch, may take.
+    """
+
+    def __init__(self, host: str, port: int, account: Path, seconds: float) -> None:
+        tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+        self._http = http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
+        self._token = account / "token"
+
+    def send(
+        self, method: str, path: str, body: Object | None = None, *, accept: str = "", content: str = ""
+    ) -> http.client.HTTPResponse:
+        """Send a request and return the answer, which is still to be read.
+
+        Raises:
+            one of :data:`Failures`. The next request opens a new connection.
+        """
+        # The kubelet renews the token.
+        headers = {"Authorization": f"Bearer {self._token.read_text(encoding='utf-8')}"}
+        headers |= {"Accept": accept or "application/json", "Content-Type": content or "application/json"}
+        try:
+            self._http.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = self._http.getresponse()
+            if answer.status >= http.HTTPStatus.BAD_REQUEST:
+                raise Refused(answer.status, f"{method} {path}: {answer.read().decode(errors='replace')[:400]}")
+        except Failures:
+            self.close()
+            raise
+        return answer
+
+    def items(self, path: str, accept: str = "") -> tuple[list[Object], str]:
+        """Return all objects at a path, and the version of the list.
+
+        Raises:
+            one of :data:`Failures`.
+        """
+        found: list[Object] = []
+        after = ""
+        while True:
+            query = urllib.parse.urlencode({"limit": _PAGE, **({"continue": after} if after else {})})
+            with self.send("GET", f"{path}?{query}", accept=accept) as answer:
+                page = json.load(answer)
+            found += page["items"]
+            after = page["metadata"].get("continue", "")
+            if not after:
+                return found, page["metadata"]["resourceVersion"]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+
+class Nodes(threading.Thread):
+    """The labels of the cluster's nodes that name switches, as the API server tells of them.
+
+    Args:
+        connection: this thread's own.
+        layers: the labels.
+        changed: set when a node comes, goes or gets other switches.
+    """
+
+    def __init__(self, connection: Connection, layers: Sequence[str], changed: threading.Event) -> None:
+        super().__init__(daemon=True, name="nodes")
+        self.labels: dict[str, Mapping[str, str]] | None = None
+        """Node to its labels, of nodes that have any; None until all were listed. Copy it before you iterate."""
+        self._connection = connection
+        self._layers = layers
+        self._changed = changed
+        self._version = ""
+
+    def run(self) -> None:
+        """Follow the nodes for ever."""
+        failures = 0
+        while True:
+            try:
+                self.follow()
+                failures = 0
+            except Failures as error:
+                self._connection.close()
+                if isinstance(error, Refused) and error.status == http.HTTPStatus.GONE:
+                    self._version = ""  # the server has forgotten what came after it
+                    continue
+                failures += 1
+                _pause(failures, error)
+
+    def follow(self) -> None:
+        """List the nodes where that has not been done, and take changes in until the server ends the watch.
+
+        Raises:
+            one of :data:`Failures`.
+        """
+        if not self._version:
+            found, self._version = self._connection.items(NODES, _METADATA.format("List"))
+            listed = {each["metadata"]["name"]: self._switches(each) for each in found}
+            self.labels = {name: labels for name, labels in listed.items() if labels}
+            self._changed.set()
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH_SECONDS}
+        path = f"{NODES}?{urllib.parse.urlencode({**query, 'resourceVersion': self._version})}"
+        with self._connection.send("GET", path, accept=_METADATA.format("")) as answer:
+            for line in answer:
+                event = json.loads(line)
+                node = event["object"]
+                if event["type"] == "ERROR":
+                    raise Refused(int(node.get("code") or 500), str(node.get("message")))
+                if event["type"] != "BOOKMARK":
+                    self._put(node["metadata"]["name"], {} if event["type"] == "DELETED" else self._switches(node))
+                self._version = node["metadata"]["resourceVersion"]
+
+    def _switches(self, node: Object) -> dict[str, str]:
+        labels = node["metadata"].get("labels") or {}
+        return {layer: labels[layer] for layer in self._layers if layer in labels}
+
+    def _put(self, name: str, labels: Mapping[str, str]) -> None:
+        assert self.labels is not None, "a watch follows a list"
+        if self.labels.get(name, {}) != labels:
+            if labels:
+                self.labels[name] = labels
+            else:
+                del self.labels[name]
+            self._changed.set()
+
+
+class Controller:
+    """Keeps the HyperNodes of a cluster.
+
+    Args:
+        connect: opens a connection whose answers may take so many seconds.
+        layers: node labels, the widest layer first.
+        ready: file that is written once the HyperNodes are as they should be.
+    """
+
+    def __init__(self, connect: Callable[[float], Connection], layers: Sequence[str], ready: Path) -> None:
+        self._layers = layers
+        self._ready = ready
+        self._changed = threading.Event()
+        self._connection = connect(_REQUEST_SECONDS)
+        self._nodes = Nodes(connect(_WATCH_SECONDS + _REQUEST_SECONDS), layers, self._changed)
+
+    def run(self) -> None:
+        """Watch nodes and keep HyperNodes for ever."""
+        self._nodes.start()
+        failures = 0
+        while True:
+            self._changed.wait(LOOK_SECONDS)
+            time.sleep(SETTLE_SECONDS)
+            self._changed.clear()
+            try:
+                self.keep(self._nodes.labels)
+                failures = 0
+            except Failures as error:
+                failures += 1
+                self._changed.set()
+                _pause(failures, error)
+
+    def keep(self, nodes: Mapping[str, Mapping[str, str]] | None) -> None:
+        """Make the HyperNodes as they should be.
+
+        Args:
+            nodes: node to its labels; None where they are not known yet, and nothing is done.
+
+        Raises:
+            one of :data:`Failures`: what is done stays.
+        """
+        if nodes is None:
+            return
+        # The time between two rounds is long enough for the API server to end an unused connection.
+        with contextlib.closing(self._connection) as connection:
+            try:
+                found, _ = connection.items(HYPERNODES)
+            except Refused as error:
+                if error.status != http.HTTPStatus.NOT_FOUND:
+                    raise
+                found, nodes = [], {}  # without Volcano's definitions there is nothing to keep
+            due = changes(hypernodes(dict(nodes), self._layers), {each["metadata"]["name"]: each for each in found})
+            refusals = [refusal for change in due if (refusal := _make(connection, change))]
+        if due:
+            verbs = Counter(change.verb for change in due)
+            _say(f"HyperNodes of {len(nodes)} nodes: " + ", ".join(f"{verbs[verb]} to {verb}" for verb in verbs))
+        if refusals:
+            raise refusals[0]
+        self._ready.touch()
+
+
+def _make(connection: Connection, change: Change) -> Refused | None:
+    """Send one change and return what the API server has against it: the others are made all the same.
+
+    Raises:
+        one of :data:`Failures`: the API server does not answer, or has trouble of its own.
+    """
+    path = HYPERNODES if change.verb == "create" else f"{HYPERNODES}/{change.name}"
+    method = {"create": "POST", "update": "PATCH", "delete": "DELETE"}[change.verb]
+    content = "application/merge-patch+json" if change.verb == "update" else ""
+    try:
+        connection.send(method, path, change.body or None, content=content).read()
+    except Refused as error:
+        if error.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR or error.status == http.HTTPStatus.TOO_MANY_REQUESTS:
+            raise
+        # Another copy of the controller, or a person, was faster.
+        faster = http.HTTPStatus.CONFLICT if change.verb == "create" else http.HTTPStatus.NOT_FOUND
+        return None if error.status == faster else error
+    return None
+
+
+def _pause(failures: int, error: BaseException) -> None:
+    seconds = _PAUSES[min(failures, len(_PAUSES)) - 1]
+    _say(f"{error or type(error).__name__}; trying again in {seconds:g} s")
+    time.sleep(seconds)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _end(failed: threading.ExceptHookArgs) -> None:
+    """End the process with a thread that failed, so that the pod is started again."""
+    traceback.print_exception(failed.exc_value)
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the controller with a pod's service account; see the module."""
+    parser = argparse.ArgumentParser(prog="controller")
+    parser.add_argument("--account", type=Path, required=True)
+    parser.add_argument("--ready", type=Path, required=True)
+    parser.add_argument("layers", nargs="+")
+    given = parser.parse_args(arguments)
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    # The first process of a container ignores SIGTERM unless it says otherwise.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    threading.excepthook = _end
+    Controller(lambda seconds: Connection(host, port, given.account, seconds), given.layers, given.ready).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

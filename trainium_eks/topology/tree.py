@@ -1,0 +1,124 @@
+"""The HyperNodes that a cluster's nodes should have, and the changes that make them so.
+
+Pure functions; they need Python alone, for the controller's pod has nothing else.
+
+A HyperNode stands for one switch. Its name follows from the labels of the nodes under it, from the widest layer down to
+its own. So the API server itself refuses a second HyperNode for a switch, and no HyperNode can have two parents.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+API_VERSION, KIND = "topology.volcano.sh/v1alpha1", "HyperNode"
+
+OWNED: Mapping[str, str] = {"app.kubernetes.io/managed-by": "trainium-eks"}
+"""Label of the HyperNodes that the controller keeps. It touches no others but those of :func:`is_discovered`."""
+
+_DISCOVERED_LABEL = ("volcano.sh/network-topology-source", "label")
+_DISCOVERED_NAME = re.compile(r"hypernode-ec2-tier\d+-[a-z0-9]{5}")
+
+# A member's name has at most 63 characters: the chart's ValidatingAdmissionPolicy wants a qualified name.
+_VALUE_LENGTH = 40
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One request to the API server."""
+
+    verb: Literal["create", "update", "delete"]
+    name: str
+    body: Object
+    """The whole object, or for ``update`` what a merge patch changes; empty for ``delete``."""
+
+
+def hypernodes(nodes: Mapping[str, Mapping[str, str]], layers: Sequence[str]) -> dict[str, Object]:
+    """Return the HyperNodes for these nodes, by name.
+
+    A node counts up to the first layer whose label it lacks, from the narrowest: one without the narrowest label is in
+    no HyperNode.
+
+    Args:
+        nodes: name of each node to its labels.
+        layers: the labels in which nodes say their switches, the widest layer first.
+    """
+    made: dict[str, Object] = {}
+    members: dict[str, set[str]] = {}
+    for node, labels in nodes.items():
+        member = node
+        path = _path(labels, layers)
+        for tier in range(1, len(path) + 1):
+            name = _name(tier, path[tier - 1 :])
+            members.setdefault(name, set()).add(member)
+            made.setdefault(name, _head(name, tier, *path[tier - 1]))
+            member = name
+    return {name: _with_members(head, sorted(members[name])) for name, head in made.items()}
+
+
+def changes(wanted: Mapping[str, Object], existing: Mapping[str, Object]) -> list[Change]:
+    """Return what makes the existing HyperNodes the wanted ones; nothing when they are.
+
+    Members come before what contains them, and go after it: Volcano's scheduler never sees a part of the tree that
+    contradicts another.
+
+    Args:
+        wanted: the result of :func:`hypernodes`.
+        existing: all HyperNodes of the cluster by name, at least with ``metadata.labels`` and ``spec``.
+    """
+    found = []
+    for name, each in sorted(wanted.items(), key=lambda item: (item[1]["spec"]["tier"], item[0])):
+        there = existing.get(name)
+        if there is None:
+            found.append(Change("create", name, each))
+        elif there["spec"] != each["spec"] or not each["metadata"]["labels"].items() <= _labels(there).items():
+            body = {"metadata": {"labels": each["metadata"]["labels"]}, "spec": each["spec"]}
+            found.append(Change("update", name, body))
+    surplus = [
+        each
+        for name, each in existing.items()
+        if name not in wanted and (OWNED.items() <= _labels(each).items() or is_discovered(name, each))
+    ]
+    surplus.sort(key=lambda each: (-each["spec"]["tier"], each["metadata"]["name"]))
+    return [*found, *(Change("delete", each["metadata"]["name"], {}) for each in surplus)]
+
+
+def is_discovered(name: str, hypernode: Object) -> bool:
+    """Return whether Volcano's own discovery made a HyperNode, as earlier releases of this library configured it."""
+    return _DISCOVERED_LABEL in _labels(hypernode).items() and _DISCOVERED_NAME.fullmatch(name) is not None
+
+
+def _path(labels: Mapping[str, str], layers: Sequence[str]) -> list[tuple[str, str]]:
+    """Label and value of each layer, the narrowest first, up to the first that is missing."""
+    path = []
+    for layer in reversed(layers):
+        value = labels.get(layer)
+        if not value:
+            break
+        path.append((layer, value))
+    return path
+
+
+def _name(tier: int, path: Sequence[tuple[str, str]]) -> str:
+    digest = hashlib.sha256(json.dumps(path).encode()).hexdigest()[:10]
+    value = re.sub(r"[^a-z0-9]+", "-", path[0][1].lower())[:_VALUE_LENGTH].strip("-")
+    return "-".join(filter(None, (f"tier{tier}", value, digest)))
+
+
+def _head(name: str, tier: int, label: str, value: str) -> Object:
+    metadata = {"name": name, "labels": {**OWNED, label: value}}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {"tier": tier, "tierName": label}}
+
+
+def _with_members(head: Object, names: Sequence[str]) -> Object:
+    type_ = "Node" if head["spec"]["tier"] == 1 else KIND
+    members = [{"type": type_, "selector": {"exactMatch": {"name": name}}} for name in names]
+    return {**head, "spec": {**head["spec"], "members": members}}
+
+
+def _labels(hypernode: Object) -> Mapping[str, str]:
+    return hypernode["metadata"].get("labels") or {}
