@@ -8,11 +8,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from trainium_eks.model import namespaces
+from trainium_eks.model.workloads import HYPERNODES
 
 from ._pods import Program, grant, unprivileged
 from ._team_policies import READ
 
-NAME = "hypernodes"
+NAME = HYPERNODES.name
 """Of the Deployment, its service account and its ConfigMap."""
 
 PROGRAM = Program("topology", ("tree", "controller"))

@@ -132,7 +132,7 @@ def objects() -> Objects:
         ],
     }
     running: list[workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
-    running += [each for chart in charts for each in workloads.CHARTS[chart]]
+    running += [workloads.HYPERNODES, *(each for chart in charts for each in workloads.CHARTS[chart])]
     for each in running:
         count = 0 if each.kind == "DaemonSet" and each.nodes == "none" else pods[each.nodes]
         made.setdefault(each.kind, []).append(workload(each, count))
@@ -153,7 +153,7 @@ def volume() -> Object:
 
 
 def hypernode(name: str, tier: int, *members: str, created: str = "2026-05-01T10:00:00Z") -> Object:
-    """One as Volcano discovers it: of nodes in tier 1, of other HyperNodes above."""
+    """One of nodes in tier 1, of other HyperNodes above, that a person made."""
     type_ = "Node" if tier == 1 else "HyperNode"
     named_members = [{"type": type_, "selector": {"exactMatch": {"name": each}}} for each in members]
     made = named(name, spec={"tier": tier, "members": named_members})

@@ -157,6 +157,16 @@ def test_a_taint_that_somebody_took_away_comes_back_and_kubernetes_own_stay(
     assert live(api, pool)[1]["spec"]["taints"] == [own, theirs]
 
 
+def test_a_resource_that_somebody_took_away_comes_back(api: Api, nodes: Nodes, pool: NodePool) -> None:
+    nodes.apply(pool, TIMEOUT_SECONDS)
+    node = live(api, pool)[1]
+    path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+    lost = {"aws.amazon.com/neuron": None, "vpc.amazonaws.com/efa": "3"}
+    api.request("PATCH", path, {"status": {"allocatable": lost}}, content_type=MERGE)
+    assert nodes.apply(pool, TIMEOUT_SECONDS).notes == ("nodes: 1 changed",)
+    assert live(api, pool)[1]["status"]["allocatable"] == node["status"]["allocatable"]
+
+
 def test_what_a_type_has_changes_on_the_running_nodes(api: Api, nodes: Nodes, pool: NodePool) -> None:
     nodes.apply(pool, TIMEOUT_SECONDS)
     before = uids(live(api, pool))

@@ -18,13 +18,13 @@ from local_project import LocalProject
 from training_jobs import job
 from waiting import until
 
-from trainium_eks.checks.topology import shared_members
 from trainium_eks.launch import volcano_job
 from trainium_eks.launch.job import Topology
 from trainium_eks.local import toolchain
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.versions import KUBERNETES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.topology.tree import hypernodes
 
 NODES, A_LEAF = 40, 8
 ZONE, SPINE, LEAF = EC2_TOPOLOGY_LABELS
@@ -43,12 +43,19 @@ class Cloud:
         [self._claim] = [each["metadata"]["name"] for each in self.get("persistentvolumeclaims")]
         self._labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in project.get("local", "nodes")}
 
-    def knows_its_switches(self) -> bool:
-        """Whether there is a HyperNode for each switch; of two for one, the younger goes, as `trn verify` says."""
+    def hypernodes(self) -> dict[str, Any]:
+        """The tree of HyperNodes: name to spec."""
         found = self._project.get("local", "hypernodes.topology.volcano.sh")
-        if younger := {name for parents in shared_members(found) for name in parents[1:]}:
-            self._project.kubectl("local", "delete", "hypernodes.topology.volcano.sh", *younger)
-        return Counter(int(each["spec"]["tier"]) for each in found) == {1: 5, 2: 2, 3: 1}
+        return {each["metadata"]["name"]: each["spec"] for each in found}
+
+    def wanted(self) -> dict[str, Any]:
+        """What the nodes' labels ask for."""
+        nodes = {each["metadata"]["name"]: each["metadata"]["labels"] for each in self._project.get("local", "nodes")}
+        return {name: each["spec"] for name, each in hypernodes(nodes, EC2_TOPOLOGY_LABELS).items()}
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        """What kubectl prints for the administrator."""
+        return self._project.kubectl("local", *arguments, given=given)
 
     def get(self, *arguments: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self._run("get", *arguments, "-o", "json"))["items"]
@@ -96,9 +103,7 @@ def cloud(
         report = json.loads((project.path / ".local" / "local" / "report.json").read_text())
         if not report["realVolcano"]:
             pytest.skip(next((each["reason"] for each in report["notInstalled"] if each["name"] == "volcano"), "off"))
-        made = Cloud(project)
-        until(made.knows_its_switches, "Volcano knows the switches")
-        yield made
+        yield Cloud(project)
     finally:
         project.trn("local", "down")
 
@@ -116,6 +121,38 @@ def submit(cloud: Cloud) -> Iterator[Callable[..., str]]:
     yield submitted
     for name in names:
         cloud.cancel(name)
+
+
+def test_up_ends_with_a_hypernode_for_each_switch(cloud: Cloud) -> None:
+    found = cloud.hypernodes()
+    assert found == cloud.wanted()
+    assert Counter(each["tier"] for each in found.values()) == {1: 5, 2: 2, 3: 1}
+
+
+def test_hypernodes_follow_the_nodes_and_those_of_others_stay(cloud: Cloud) -> None:
+    node = cloud.get("nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")[0]["metadata"]
+    leaf = next(name for name, each in cloud.hypernodes().items() if each["tier"] == 1)
+    member = {"type": "Node", "selector": {"exactMatch": {"name": "nowhere"}}}
+    by_label = {"volcano.sh/network-topology-source": "label"}
+    others = [
+        {
+            "apiVersion": "topology.volcano.sh/v1alpha1",
+            "kind": "HyperNode",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"tier": 1, "members": [member]},
+        }
+        for name, labels in (("a-persons", {}), ("hypernode-ec2-tier1-b2c4d", by_label))
+    ]
+    cloud.kubectl("create", "-f", "-", given=yaml.safe_dump_all(others))
+    cloud.kubectl("delete", "hypernodes.topology.volcano.sh", leaf)
+    cloud.kubectl("label", "--overwrite", "node", node["name"], f"{LEAF}=nn-another")
+    try:
+        until(lambda: cloud.hypernodes() == {**cloud.wanted(), "a-persons": others[0]["spec"]}, "they are as the nodes")
+        assert len(cloud.wanted()) == 5 + 2 + 1 + 1
+    finally:
+        cloud.kubectl("label", "--overwrite", "node", node["name"], f"{LEAF}={node['labels'][LEAF]}")
+        cloud.kubectl("delete", "hypernodes.topology.volcano.sh", "a-persons")
+    until(lambda: cloud.hypernodes() == cloud.wanted(), "they are as before")
 
 
 def test_what_a_gang_needs_stands_in_its_pod_group(cloud: Cloud, submit: Callable[..., str]) -> None:

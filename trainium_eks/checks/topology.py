@@ -3,45 +3,56 @@
 from collections.abc import Iterator, Sequence
 
 from trainium_eks.checks.check import Check, failed, not_applicable, passed
-from trainium_eks.checks.cluster import Object, name_of
+from trainium_eks.checks.cluster import Object, labels_of, name_of
 from trainium_eks.checks.examined import Examined
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.model.workloads import HYPERNODES
+from trainium_eks.topology import tree
 
 Member = tuple[str, str]
 """Its type (``Node`` or ``HyperNode``) and its name."""
 
 
 def hypernodes(examined: Examined) -> Iterator[Check]:
-    """No member has two parents.
+    """HyperNodes are those that the nodes' labels ask for, and no member has two parents.
 
-    Volcano 1.15 names HyperNodes with random suffixes and looks for those that exist in a cache. While many nodes join,
-    the cache lags, and a label value gets a second HyperNode with the members of the first. The scheduler then refuses
-    the whole topology, and with it every job that has ``spec.networkTopology`` (``addChild`` and ``updateAncestors`` of
-    its ``hyper_node_info.go``). It stays so until a node or a HyperNode comes or goes: nothing else starts a discovery.
+    Volcano's scheduler refuses the whole topology over a member with two parents, and with it every job that has
+    ``spec.networkTopology`` (``addChild`` and ``updateAncestors`` of its ``hyper_node_info.go``, 1.15). The controller
+    makes none; a person's HyperNode, or a discovery of Volcano's that somebody turned on, can.
     """
     id_, subject = "topology/hypernodes", "HyperNodes"
-    found = examined.cluster.of("HyperNode")
+    found = {name_of(each): each for each in examined.cluster.of("HyperNode")}
+    nodes = {name_of(each): labels_of(each) for each in examined.cluster.of("Node")}
+    due = tree.changes(tree.hypernodes(nodes, EC2_TOPOLOGY_LABELS), found)
     if examined.local is not None and not examined.local.real_volcano:
         yield not_applicable(id_, subject, "Volcano does not run on this machine")
-    elif not found:
-        yield not_applicable(id_, subject, "there are none")
-    elif shared := shared_members(found):
-        younger = dict.fromkeys(name for parents in shared for name in parents[1:])
-        delete = f"kubectl delete hypernodes.topology.volcano.sh {' '.join(younger)}"
-        remedy = f"delete the younger, and Volcano discovers the topology anew: {delete}"
+    elif not found and not due:
+        yield not_applicable(id_, subject, "there are none: no node names its switches")
+    elif shared := shared_members([*found.values()]):
+        surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
+        remedy = f"kubectl delete hypernodes.topology.volcano.sh {' '.join(surplus)}"
         detail = "members with two parents: jobs with spec.networkTopology may wait for ever"
         faults = [f"{' and '.join(parents)} share {_named(members)}" for parents, members in shared.items()]
         yield failed(id_, subject, detail, remedy, faults)
+    elif due:
+        remedy = f"its controller says why: kubectl -n {HYPERNODES.namespace} logs deployment/{HYPERNODES.name}"
+        faults = [f"{change.name}: to {change.verb}" for change in due]
+        yield failed(id_, subject, "not those that the nodes' labels ask for", remedy, faults)
     else:
-        yield passed(id_, subject, f"{len(found)}, none with members of another")
+        yield passed(id_, subject, f"{len(found)}, as the nodes' labels say")
 
 
 def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
-    """HyperNodes that have members in common, the oldest first, to those members.
+    """Return the HyperNodes that have members in common, the one to keep first, to those members.
 
-    Of two from the same second, the later in the alphabet counts as the younger: Volcano, too, keeps the other.
+    To keep is the controller's own, which it would make again, and otherwise the oldest.
     """
+
+    def is_less_wanted(each: Object) -> tuple[bool, str, str]:
+        return not tree.OWNED.items() <= labels_of(each).items(), each["metadata"]["creationTimestamp"], name_of(each)
+
     parents: dict[Member, list[str]] = {}
-    for each in sorted(found, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each))):
+    for each in sorted(found, key=is_less_wanted):
         for member in _members(each):
             parents.setdefault(member, []).append(name_of(each))
     shared: dict[tuple[str, ...], list[str]] = {}
@@ -52,7 +63,7 @@ def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
 
 
 def _members(hypernode: Object) -> set[Member]:
-    """Those that it names. Discovery names all; only people select nodes by a pattern or by labels."""
+    """Those that it names. The controller names all; only people select nodes by a pattern or by labels."""
     members = hypernode["spec"].get("members") or ()
     return {
         (each["type"], each["selector"]["exactMatch"]["name"]) for each in members if "exactMatch" in each["selector"]

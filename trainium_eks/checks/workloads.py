@@ -68,7 +68,7 @@ def plugins(examined: Examined) -> Iterator[Check]:
 
 
 def volcano(examined: Examined) -> Iterator[Check]:
-    """Volcano's three processes."""
+    """Volcano's three processes, and the controller that keeps its HyperNodes."""
     local = examined.local
     for workload in model.CHARTS[scheduling.VOLCANO]:
         id_, program = f"volcano/{workload.name}", PROCESSES[workload.name]
@@ -82,6 +82,13 @@ def volcano(examined: Examined) -> Iterator[Check]:
             yield passed(id_, workload.name, f"{program} runs on this machine")
         else:
             yield failed(id_, workload.name, f"{program} has ended", f"trn local logs {program}; {examined.deploy}")
+    yield _judge(
+        examined,
+        model.HYPERNODES.name,
+        model.HYPERNODES,
+        "kubectl get events -n volcano-system",
+        id_="volcano/hypernodes",
+    )
 
 
 def _of_chart(examined: Examined, chart: str) -> Iterator[Check]:

@@ -3,10 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from trainium_eks.cli import recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
@@ -14,9 +15,17 @@ from trainium_eks.graph.recording.process import ProgramFailed, ProgramTimedOut,
 from trainium_eks.graph.recording.project import InvalidConfig
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.shape import ShapeError
+
+if TYPE_CHECKING:
+    from trainium_eks.checks.verify import Verification
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+WELL_WITHIN_SECONDS = 30.0
+"""How long an ``up`` waits for checks that fail at its end."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,29 @@ def up(target: Target, nodes: int | None) -> int:
         asked = deployment.UpRequest(target.project(), target.stack, nodes)
         with render_local.reporter(no_color=target.no_color) as reporter:
             result = deployment.up(asked, reporter)
-        render_local.show(result, target.stack, no_color=target.no_color)
-        return 0
+            found = _checks(target, result.outputs, reporter.phase)
+        render_local.show(result, target.stack, found, no_color=target.no_color)
+        return FAILED if found is not None and found.failed else 0
 
     return _told(target, act)
+
+
+def _checks(target: Target, outputs: Mapping[str, Any], phase: Callable[[str], None]) -> "Verification | None":
+    """Return what ``trn verify`` finds now; None for a program that does not export what the checks go by.
+
+    What fails is looked at again for a while: controllers answer an ``up`` seconds later.
+    """
+    from trainium_eks.cli import verify
+
+    try:
+        StackOutputs.parse(outputs)
+    except ShapeError:
+        return None
+    phase("Checking the cluster")
+    asked = verify.VerifyOptions(
+        target.stack, directory=target.directory, wait=True, timeout_seconds=WELL_WITHIN_SECONDS
+    )
+    return verify.verification(asked, phase)
 
 
 def down(target: Target) -> int:

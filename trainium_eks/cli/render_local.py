@@ -13,7 +13,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli import facts, render
+from trainium_eks.checks.verify import Verification
+from trainium_eks.cli import facts, render, render_verify
 from trainium_eks.cli.failure import as_typed
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
@@ -124,12 +125,19 @@ class ConsoleReporter:
         self._status.update(Text(f"{count}  {what}", overflow="ellipsis", no_wrap=True))
 
 
-def show(result: Result, stack: str, *, no_color: bool = False) -> None:
-    """Prints what an ``up`` came to, outputs included, to stdout."""
-    render.show_sections(_sections(result, stack), no_color=no_color)
+def show(result: Result, stack: str, found: Verification | None, *, no_color: bool = False) -> None:
+    """Print what an ``up`` came to, outputs and checks included, to stdout.
+
+    Args:
+        result: of the ``up``.
+        stack: its name.
+        found: by the checks after it; None where there are none for this program.
+        no_color: plain text.
+    """
+    render.show_sections(_sections(result, stack, found), no_color=no_color)
 
 
-def _sections(result: Result, stack: str) -> Iterable[RenderableType]:
+def _sections(result: Result, stack: str, found: Verification | None) -> Iterable[RenderableType]:
     yield _header(result)
     if result.not_installed:
         rows = [(name, why) for name, why in sorted(result.not_installed.items())]
@@ -137,7 +145,9 @@ def _sections(result: Result, stack: str) -> Iterable[RenderableType]:
     if result.notes:
         yield Group(*(Text(note, "dim") for note in dict.fromkeys(result.notes)))
     yield render.outputs(_with_outputs(result))
-    yield _closing(result, stack)
+    if found is not None and found.failed:
+        yield render_verify.failures(found)
+    yield _closing(result, stack, found)
 
 
 def _header(result: Result) -> RenderableType:
@@ -154,7 +164,7 @@ def _header(result: Result) -> RenderableType:
     return Group(Text(title, "bold"), _rows(rows))
 
 
-def _closing(result: Result, stack: str) -> RenderableType:
+def _closing(result: Result, stack: str, found: Verification | None) -> RenderableType:
     option = "" if stack == "local" else f" --stack {stack}"
     if result.unchanged:
         said = f"✓ Nothing has changed: {stack} is as its program says ({result.seconds:.1f} s)."
@@ -166,12 +176,13 @@ def _closing(result: Result, stack: str) -> RenderableType:
         said = (
             f"✓ {stack} is as its program says: {', '.join(parts) or 'no resource changed'} ({result.seconds:.1f} s)."
         )
+    lines = [Text(said, "bold green"), *([render_verify.summary(found)] if found is not None else [])]
     next_ = {
         "look": f"trn local kubectl{option} get nodes -L node.kubernetes.io/instance-type",
         "check": f"trn verify --stack {stack}",
         "end": f"trn local down{option}",
     }
-    return Group(Text(said, "bold green"), _rows((what, as_typed(command)) for what, command in next_.items()))
+    return Group(*lines, _rows((what, as_typed(command)) for what, command in next_.items()))
 
 
 def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:

@@ -37,7 +37,13 @@ _MARKS = {
 
 def show(found: Verification, *, no_color: bool = False) -> None:
     """Prints the verification to stdout."""
-    show_sections([*_sections(found), _summary(found)], no_color=no_color)
+    show_sections([*_sections(found), summary(found)], no_color=no_color)
+
+
+def failures(found: Verification) -> RenderableType:
+    """Return the checks that fail, each with what to do."""
+    failed = [check for check in found.checks if check.status is CheckStatus.FAIL]
+    return Group(Text("Not as the stack says", "bold underline"), Padding(_table(failed), (0, 0, 0, 2), expand=False))
 
 
 def _sections(found: Verification) -> Iterable[RenderableType]:
@@ -85,8 +91,8 @@ def _found(check: Check) -> Iterable[Text]:
         yield Text(f"→ {as_typed(check.remedy)}", "cyan")
 
 
-def _summary(found: Verification) -> Text:
-    """The last line: whether the cluster is as its stack says."""
+def summary(found: Verification) -> Text:
+    """Return one line: whether the cluster is as its stack says."""
     counts = found.summary
     name = found.stack or found.cluster
     words = (("pass", "pass"), ("notInstalled", "not installed here"), ("notApplicable", "do not apply"))

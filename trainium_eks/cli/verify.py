@@ -1,4 +1,5 @@
-"""``trn verify``: find the stack's outputs and its cluster, look, judge, show; again until it is well, if asked."""
+"""``trn verify``: find the stack's outputs and its cluster, look, judge, show; again until it is well, if asked.
+``trn local up`` ends with the same."""
 
 import json
 import sys
@@ -16,8 +17,8 @@ from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.output import tell
 from trainium_eks.local.changes import LocalError
 
-PAUSE_SECONDS = 5
-"""Between two looks."""
+PAUSE_SECONDS = 5.0
+"""Between two looks; less between the first few."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ Raises:
 def run(asked: VerifyOptions) -> int:
     """Shows what is as the stack says and what is not; the exit code: 0, 1 when something failed, 2 for wrong usage."""
     try:
-        source = find_source(asked.stack, asked.outputs, asked.kubeconfig, asked.directory)
-        with open_kubeconfig(source) as kubeconfig:
-            found = _until_well(asked, _looks(source, kubeconfig))
+        with _progress(asked) as say:
+            found = verification(asked, say)
     except Failure as failure:
         return tell(failure, as_json=asked.as_json)
     if asked.as_json:
@@ -61,6 +61,21 @@ def run(asked: VerifyOptions) -> int:
 
         render_verify.show(found, no_color=asked.no_color)
     return FAILED if found.failed else 0
+
+
+def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verification:
+    """Return what the checks find.
+
+    Args:
+        asked: which cluster, and how long to wait for it to be well.
+        say: told why it looks again.
+
+    Raises:
+        Failure: the outputs or the cluster cannot be read.
+    """
+    source = find_source(asked.stack, asked.outputs, asked.kubeconfig, asked.directory)
+    with open_kubeconfig(source) as kubeconfig:
+        return _until_well(asked, _looks(source, kubeconfig), say)
 
 
 def _looks(source: Source, kubeconfig: Path) -> Look:
@@ -87,32 +102,31 @@ def _looks(source: Source, kubeconfig: Path) -> Look:
     return look
 
 
-def _until_well(asked: VerifyOptions, look: Look) -> Verification:
+def _until_well(asked: VerifyOptions, look: Look, say: Callable[[str], None]) -> Verification:
     """The first look, or with ``wait`` the first at which nothing fails, or the last.
 
     Raises:
         Failure: when the API server could not be asked, at the last look.
     """
     deadline = time.monotonic() + (asked.timeout_seconds if asked.wait else 0)
-    with _progress(asked) as say:
-        while True:
-            try:
-                found = look()
-                if not found.failed:
-                    return found
-                trouble = (
-                    f"failing: {', '.join(check.id for check in found.checks if check.status is CheckStatus.FAIL)}"
-                )
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return found
-            except Refused as error:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise Failure(FAILED, str(error)) from None
-                trouble = "the API server does not answer"
-            say(f"{trouble}; looking again for {left:.0f} s")
-            time.sleep(min(PAUSE_SECONDS, left))
+    pause = PAUSE_SECONDS / 8
+    while True:
+        try:
+            found = look()
+            if not found.failed:
+                return found
+            trouble = f"failing: {', '.join(check.id for check in found.checks if check.status is CheckStatus.FAIL)}"
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return found
+        except Refused as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Failure(FAILED, str(error)) from None
+            trouble = "the API server does not answer"
+        say(f"{trouble}; looking again for {left:.0f} s")
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, PAUSE_SECONDS)
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def look(session: Session) -> Environment:
 
 
 def _shown(found: Environment) -> RenderableType:
-    return Group(Text(found.cluster, "bold"), _table(found.groups, found.now), *_sums(found), *_idle(found.groups))
+    return Group(Text(found.cluster, "bold"), _table(found.groups, found.now), *_sums(found), *_idle(found))
 
 
 def _table(groups: Sequence[GroupUse], now: datetime) -> Table:
@@ -108,20 +108,25 @@ def _idle_cell(each: GroupUse, now: datetime) -> Text:
 
 def _sums(found: Environment) -> list[Text]:
     if found.is_local:
-        return [Text(f"simulated; on AWS {found.hourly_usd:,.2f} USD an hour at list prices", "dim")]
+        return [Text(f"simulated, and costs nothing; on AWS {found.hourly_usd:,.2f} USD an hour at list prices", "dim")]
     lines = [Text(f"{found.hourly_usd:,.2f} USD an hour now, at list prices")]
     if found.unknown:
         lines.append(Text(f"without {', '.join(found.unknown)}, whose price is not known", "yellow"))
     return lines
 
 
-def _idle(groups: Sequence[GroupUse]) -> list[Text]:
+def _idle(found: Environment) -> list[Text]:
+    """What is idle, and what it costs; simulated nodes cost nothing, so there is nothing to mend."""
     lines: list[Text] = []
-    for each in groups:
+    for each in found.groups:
         if not each.idle:
             continue
-        usd = f": {each.idle_hourly_usd:,.2f} USD an hour for nothing" if each.idle_hourly_usd is not None else ""
-        lines.append(Text(f"{each.group.name}: {each.idle} of {each.nodes} nodes idle{usd}", "yellow"))
+        idle = f"{each.group.name}: {each.idle} of {each.nodes} nodes idle"
+        usd = "" if each.idle_hourly_usd is None else f"{each.idle_hourly_usd:,.2f} USD an hour"
+        if found.is_local:
+            lines.append(Text(f"{idle}{usd and f'; on AWS that would be {usd}'}", "dim"))
+            continue
+        lines.append(Text(f"{idle}{usd and f': {usd} for nothing'}", "yellow"))
         fewer = max(each.nodes - each.idle, each.group.min_size)
         if fewer < each.nodes:
             lines.append(fix_line(f"trn scale {each.group.name} {fewer}"))

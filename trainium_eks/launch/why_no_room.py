@@ -273,12 +273,12 @@ def _topology(scene: Scene, ask: Ask) -> Iterator[Reason]:
         return
     shared = shared_members(scene.hypernodes)
     if shared:
-        younger = dict.fromkeys(name for parents in shared for name in parents[1:])
+        surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
         yield Reason(
             Cause.TOPOLOGY,
             f"Volcano knows a part of the network twice ({some([' and '.join(names) for names in shared], most=2)}) "
             "and places no job by it",
-            f"an administrator deletes the younger: kubectl delete hypernodes.topology.volcano.sh {' '.join(younger)}",
+            f"an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh {' '.join(surplus)}",
         )
     if asked.get("mode", "hard") != "hard":
         return

@@ -226,3 +226,12 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
     }
 )
 """Chart, or kustomization, to what it runs."""
+
+HYPERNODES = Workload(
+    "Deployment",
+    namespaces.VOLCANO,
+    "hypernodes",
+    "none",
+    "jobs with a network topology do not go to nodes that came since: check its log",
+)
+"""The controller that keeps HyperNodes. No chart makes it."""

@@ -3,7 +3,7 @@
 import json
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +13,12 @@ from cluster_snapshots import objects, outputs, the, without
 from small_project import Project
 from stub_api import StubApi, serving
 
+from trainium_eks.cli import local as local_commands
 from trainium_eks.cli import verify
 from trainium_eks.cli.verify import VerifyOptions, run
+from trainium_eks.graph.graph import Graph
+from trainium_eks.local.control_plane.control_plane import Started
+from trainium_eks.local.deployment import Result
 from trainium_eks.local.paths import Paths
 
 Answer = tuple[int, str, str]
@@ -79,7 +83,7 @@ def local(project: Project, api: StubApi) -> Paths:
 def test_a_sound_cluster_exits_with_zero_and_ends_with_the_summary(trn_verify: Verify, file: Path) -> None:
     code, out, err = trn_verify(outputs=file)
     assert (code, err) == (0, "")
-    assert out.rstrip().endswith("✓ trn-dev is as its stack says: 31 pass, 13 do not apply.")
+    assert out.rstrip().endswith("✓ trn-dev is as its stack says: 32 pass, 13 do not apply.")
     assert max(map(len, out.splitlines())) <= 80
     assert "\x1b" not in out
 
@@ -92,7 +96,7 @@ def test_a_failure_exits_with_one_and_shows_what_has_what_and_what_to_do(
     assert code == 1
     assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in out
     assert "→ the EFA device plugin on trn1 has stopped" in out
-    assert out.rstrip().endswith("✗ trn-dev is not as its stack says: 1 check fails; 30 pass, 13 do not apply.")
+    assert out.rstrip().endswith("✗ trn-dev is not as its stack says: 1 check fails; 31 pass, 13 do not apply.")
 
 
 def test_json_is_all_that_is_printed(trn_verify: Verify, file: Path, api: StubApi) -> None:
@@ -300,8 +304,8 @@ def test_waiting_ends_with_the_time_given(
     monkeypatch.setattr(verify, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
     monkeypatch.setattr(verify, "PAUSE_SECONDS", 5)
     assert trn_verify(outputs=file, wait=True, timeout_seconds=12)[0] == 1
-    assert slept == [5, 5, 2]
-    assert api.looks == 4
+    assert slept == [0.625, 1.25, 2.5, 5, 2.625]
+    assert api.looks == 6
 
 
 def test_without_waiting_it_looks_once(trn_verify: Verify, file: Path, api: StubApi) -> None:
@@ -338,3 +342,41 @@ def test_colors_follow_the_screen_and_no_color(trn_verify: Verify, file: Path, m
     assert green not in trn_verify(outputs=file, no_color=True)[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert green not in trn_verify(outputs=file)[1]
+
+
+@pytest.fixture
+def local_up(
+    local: Paths, project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Answer]:
+    """`trn local up` of a stack that is up: what comes after the last resource."""
+
+    def call(outputs: Mapping[str, Any]) -> Answer:
+        graph = Graph("trainium-eks", "dev", (), outputs)
+        started = Started("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
+        result = Result(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
+        monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
+        monkeypatch.setattr(local_commands, "WELL_WITHIN_SECONDS", 0.0)
+        code = local_commands.up(local_commands.Target("dev", project.path), None)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    assert local.outputs.is_file()
+    return call
+
+
+def test_up_on_this_machine_ends_with_the_same_checks(local_up: Callable[..., Answer], api: StubApi) -> None:
+    code, out, _ = local_up(_outputs(api))
+    assert code == 0
+    assert "✓ dev is as its stack says: 28 pass" in out
+    the(api.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
+    code, out, _ = local_up(_outputs(api))
+    assert code == 1
+    assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in out
+    assert "./trn local up sets them back" in out
+    assert "✗ dev is not as its stack says: 1 check fails" in out
+
+
+def test_up_of_another_program_has_no_checks(local_up: Callable[..., Answer]) -> None:
+    code, out, _ = local_up({"keyArn": "arn:aws:kms:us-west-2:111122223333:key/1"})
+    assert code == 0
+    assert "as its stack says" not in out

@@ -14,6 +14,7 @@ from watched_team import Call
 
 from trainium_eks.checks.cluster import GROUP_LABEL
 from trainium_eks.cli import watch_read
+from trainium_eks.cli.session import Session
 from trainium_eks.model.instances import CATALOGUE
 
 PODS = "/api/v1/pods"
@@ -55,6 +56,20 @@ def test_it_shows_what_is_idle_what_it_costs_and_what_mends_it(call: Call, scene
     idle = f"ng1: {nodes - 2} of {nodes} nodes idle: {(nodes - 2) * PRICE:,.2f} USD an hour for nothing"
     assert idle in " ".join(out.split())
     assert "scale ng1 2\n" in out
+
+
+def test_simulated_nodes_cost_nothing_so_that_none_is_to_be_saved(
+    call: Call, scene: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "is_local", True)
+    idle = len(scene["Node"]) - 2
+    code, out = call("status")
+    assert code == 0
+    assert f"{idle} of {idle + 2} nodes idle; on AWS that would be {idle * PRICE:,.2f} USD an hour" in " ".join(
+        out.split()
+    )
+    assert "for nothing" not in out
+    assert "trn scale" not in out
 
 
 def test_a_researcher_is_told_what_may_not_be_read(call: Call, api: StubApi) -> None:

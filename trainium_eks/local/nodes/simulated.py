@@ -9,6 +9,7 @@ from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
 from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
+from trainium_eks.model.quantities import quantity
 
 __all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
 
@@ -139,7 +140,7 @@ def _wanted(pool: NodePool, live: Mapping[str, Mapping[str, Any]]) -> list[dict[
 
 
 def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a node was made from the same, and nobody has taken a label or taint away since."""
+    """Whether a node was made from the same, and nobody has taken a label, a taint or a resource away since."""
     labels, annotations = live["metadata"].get("labels") or {}, live["metadata"].get("annotations") or {}
     taints = {(each["key"], each.get("value") or "", each["effect"]) for each in live["spec"].get("taints") or ()}
     own = {(each["key"], each["value"], each["effect"]) for each in wanted["spec"]["taints"]}
@@ -148,6 +149,11 @@ def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
         annotations.items() >= metadata["annotations"].items()
         and labels.items() >= metadata["labels"].items()
         and taints >= own
+        and all(
+            quantity((live["status"].get(field) or {}).get(name)) == quantity(amount)
+            for field in ("capacity", "allocatable")
+            for name, amount in wanted["status"][field].items()
+        )
     )
 
 
