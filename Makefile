@@ -12,16 +12,16 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants format docs golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants format docs golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # On a new machine pip keeps one core busy for minutes and Go the others: they run side by side.
-SIDE_BY_SIDE := $(MAKE) --no-print-directory --silent -j2 programs
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --silent -j2
 
 local: ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
-	@$(SIDE_BY_SIDE) $(VENV)/.local
+	@$(SIDE_BY_SIDE) local-programs $(VENV)/.local
 	@$(BIN)/python -m trainium_eks.cli local up --stack $(LOCAL) $(ARGS)
 
 local-down: $(VENV)/.local ## Stop what `make local` started and remove everything but the cache
@@ -34,14 +34,18 @@ plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no A
 	@$(BIN)/python -m trainium_eks.cli plan --stack $(STACK) $(ARGS)
 
 test: ## Run lint, type checks and tests
-	@$(SIDE_BY_SIDE) checked
+	@$(SIDE_BY_SIDE) programs checked
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory test-workloads ARGS=
 
 # Beside the build of the local cloud's programs, which the tests need too.
 checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
 
-# Provides the local cloud's programs, once on a machine.
+# Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
+# An `up` builds Karpenter or the Training Operator for a stack that has it.
+local-programs: $(VENV)/.toolchain
+	@$(BIN)/python -m trainium_eks.local.toolchain --try
+
 programs: $(VENV)/.toolchain
 	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus --karpenter
 
