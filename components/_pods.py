@@ -106,7 +106,7 @@ def container(
 
 
 def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
-    """Return the security context of a pod whose processes are nobody's."""
+    """Return the security context of a pod that runs as the user nobody."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
         run_as_user=NOBODY,
@@ -130,7 +130,7 @@ def grant(
     Args:
         logical_name: Pulumi's name of the role and of its binding.
         role: their name in the cluster.
-        rules: what may be done.
+        rules: API group, resources and verbs of each right.
         subject: the service account as bindings name it.
         account: the service account.
         parent: of both resources.

@@ -14,11 +14,11 @@ Member = tuple[str, str]
 
 
 def hypernodes(examined: Examined) -> Iterator[Check]:
-    """HyperNodes are those that the nodes' labels ask for, and no member has two parents.
+    """Check that the HyperNodes match the nodes' labels, and that no member has two parents.
 
-    Volcano's scheduler refuses the whole topology over a member with two parents, and with it every job that has
+    Over a member with two parents Volcano's scheduler refuses the whole topology, and with it every job that has
     ``spec.networkTopology`` (``addChild`` and ``updateAncestors`` of its ``hyper_node_info.go``, 1.15). The controller
-    makes none; a person's HyperNode, or a discovery of Volcano's that somebody turned on, can.
+    makes no such member; a person can, or Volcano's own discovery where somebody turned it on.
     """
     id_, subject = "topology/hypernodes", "HyperNodes"
     found = {name_of(each): each for each in examined.cluster.of("HyperNode")}
@@ -43,9 +43,9 @@ def hypernodes(examined: Examined) -> Iterator[Check]:
 
 
 def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
-    """Return the HyperNodes that have members in common, the one to keep first, to those members.
+    """Return each group of HyperNodes with common members, and these members.
 
-    To keep is the controller's own, which it would make again, and otherwise the oldest.
+    The HyperNode to keep comes first: the controller's own, which it would make again, otherwise the oldest.
     """
 
     def is_less_wanted(each: Object) -> tuple[bool, str, str]:
@@ -63,7 +63,7 @@ def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
 
 
 def _members(hypernode: Object) -> set[Member]:
-    """Those that it names. The controller names all; only people select nodes by a pattern or by labels."""
+    """Members by name. The controller names all members; only people select nodes by a pattern or by labels."""
     members = hypernode["spec"].get("members") or ()
     return {
         (each["type"], each["selector"]["exactMatch"]["name"]) for each in members if "exactMatch" in each["selector"]

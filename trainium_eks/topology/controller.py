@@ -187,7 +187,7 @@ class Controller:
     """Keeps the HyperNodes of a cluster.
 
     Args:
-        connect: opens a connection whose answers may take so many seconds.
+        connect: opens a connection, given the limit of an answer in seconds.
         layers: node labels, the widest layer first.
         ready: file that is written once the HyperNodes are as they should be.
     """
@@ -222,7 +222,7 @@ class Controller:
             nodes: node to its labels; None where they are not known yet, and nothing is done.
 
         Raises:
-            one of :data:`Failures`: what is done stays.
+            one of :data:`Failures`: earlier changes of the round stay.
         """
         if nodes is None:
             return
@@ -245,10 +245,10 @@ class Controller:
 
 
 def _make(connection: Connection, change: Change) -> Refused | None:
-    """Send one change and return what the API server has against it: the others are made all the same.
+    """Send one change. Return a refusal of this change alone, which keeps no other from being made.
 
     Raises:
-        one of :data:`Failures`: the API server does not answer, or has trouble of its own.
+        one of :data:`Failures`: no answer, or an error of the API server.
     """
     path = HYPERNODES if change.verb == "create" else f"{HYPERNODES}/{change.name}"
     method = {"create": "POST", "update": "PATCH", "delete": "DELETE"}[change.verb]

@@ -40,8 +40,8 @@ class Change:
 def hypernodes(nodes: Mapping[str, Mapping[str, str]], layers: Sequence[str]) -> dict[str, Object]:
     """Return the HyperNodes for these nodes, by name.
 
-    A node counts up to the first layer whose label it lacks, from the narrowest: one without the narrowest label is in
-    no HyperNode.
+    A node that lacks the label of a layer is in the HyperNodes of the narrower layers alone. Without the narrowest
+    label a node is in no HyperNode.
 
     Args:
         nodes: name of each node to its labels.
@@ -61,10 +61,10 @@ def hypernodes(nodes: Mapping[str, Mapping[str, str]], layers: Sequence[str]) ->
 
 
 def changes(wanted: Mapping[str, Object], existing: Mapping[str, Object]) -> list[Change]:
-    """Return what makes the existing HyperNodes the wanted ones; nothing when they are.
+    """Return the changes that turn the existing HyperNodes into the wanted ones.
 
-    Members come before what contains them, and go after it: Volcano's scheduler never sees a part of the tree that
-    contradicts another.
+    A HyperNode is created before its parent and deleted after it, so that Volcano's scheduler never sees one part of
+    the tree contradict another.
 
     Args:
         wanted: the result of :func:`hypernodes`.
