@@ -77,9 +77,9 @@ def up(target: Target, nodes: int | None) -> int:
 
 
 def _checks(target: Target, outputs: Mapping[str, Any], phase: Callable[[str], None]) -> "Verification | None":
-    """Return what ``trn verify`` finds now; None for a program that does not export what the checks go by.
+    """Return the verification of ``trn verify``; None for a program without a training stack's outputs.
 
-    What fails is looked at again for a while: controllers answer an ``up`` seconds later.
+    Failing checks are repeated for some seconds, because controllers answer an ``up`` with a delay.
     """
     from trainium_eks.cli import verify
 

@@ -64,7 +64,7 @@ def run(asked: VerifyOptions) -> int:
 
 
 def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verification:
-    """Return what the checks find.
+    """Return the results of all checks.
 
     Args:
         asked: which cluster, and how long to wait for it to be well.
