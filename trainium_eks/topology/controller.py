@@ -144,7 +144,7 @@ class Nodes(threading.Thread):
                     self._version = ""  # the server has forgotten what came after it
                     continue
                 failures += 1
-                _pause(failures, error)
+                _pause(failures, f"nodes: {error or type(error).__name__}")
 
     def follow(self) -> None:
         """List the nodes where that has not been done, and take changes in until the server ends the watch.
@@ -213,7 +213,7 @@ class Controller:
             except Failures as error:
                 failures += 1
                 self._changed.set()
-                _pause(failures, error)
+                _pause(failures, f"HyperNodes: {error or type(error).__name__}")
 
     def keep(self, nodes: Mapping[str, Mapping[str, str]] | None) -> None:
         """Make the HyperNodes as they should be.
@@ -264,9 +264,9 @@ def _make(connection: Connection, change: Change) -> Refused | None:
     return None
 
 
-def _pause(failures: int, error: BaseException) -> None:
+def _pause(failures: int, trouble: str) -> None:
     seconds = _PAUSES[min(failures, len(_PAUSES)) - 1]
-    _say(f"{error or type(error).__name__}; trying again in {seconds:g} s")
+    _say(f"{trouble}; trying again in {seconds:g} s")
     time.sleep(seconds)
 
 
