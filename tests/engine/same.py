@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.analyzer import after_check
 from pulumi.runtime import rpc
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
@@ -23,6 +24,8 @@ def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_
         first_preview: whether nothing exists yet. Then the Kubernetes provider cannot be configured, so the engine
             asks it nothing: what comes from its objects is unknown, and its components have no options.
     """
+    stands = {urn: _plain(state.get("inputs") or {}) for urn, state in engine.items()}
+    graph = after_check(graph, stands)
     for urn in sorted({*graph.by_urn, *engine}):
         if urn not in engine:
             yield f"{urn}: recorded only"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trainium_eks.graph.judging.rules._facts import Interface, NodeGroup, interfaces
 from trainium_eks.graph.judging.rules._read import Json, at, given, items, known, show, text, user_data
-from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule, unseen
 from trainium_eks.graph.judging.rules._view import View
 
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
@@ -48,6 +48,9 @@ def one_subnet(view: View) -> Iterator[Finding]:
     """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
     for group in view.efa_groups:
         ids = group.resource.inputs.get("subnetIds")
+        if ids is not None and not known(ids):
+            yield unseen(group.resource, "subnetIds is known only during the update")
+            continue
         faults = [] if len(items(ids)) == 1 else [f"subnetIds is {show(ids)}, wanted one subnet"]
         yield from judged(group.resource, faults, "one subnet")
 

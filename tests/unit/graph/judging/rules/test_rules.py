@@ -211,7 +211,7 @@ def existing_network(program: Program) -> None:
         *[name for name, entry in program.entries.items() if entry.type.startswith("aws:ec2/") and name in _NETWORK]
     )
     subnets = [
-        {"id": f"subnet-private-az{zone}", "zoneId": f"usw2-az{zone}", "cidrBlock": f"10.0.{zone}.0/24"}
+        {"id": f"subnet-private-az{zone}", "zoneId": f"usw2-az{zone}", "cidrBlock": f"10.0.{16 * zone}.0/22"}
         for zone in (4, 1)
     ]
     program.config["existingNetwork"] = {"vpcId": "vpc-1", "cidrBlock": "10.0.0.0/16", "privateSubnets": subnets}
@@ -334,6 +334,7 @@ def npd_recovery_alone(program: Program) -> None:
 def enqueue_without_resting_pools(program: Program) -> None:
     for group in ("base", "block"):
         program.put(group, "scalingConfig.minSize", 1)
+    program.drop("pool-trn1n")
     program.put("volcano", "values.custom.scheduler_config_override", 'actions: "enqueue, allocate"')
 
 
@@ -341,6 +342,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
     program = environment()
     for group in ("system", "base", "block"):
         program.put(group, "subnetIds", ["subnet-of-nobody"])
+    program.drop("pool-small", "pool-trn1n")
     program.put("base", "scalingConfig.maxSize", 2000)
     [verdict] = [each for each in judge(program.graph()) if each.id == "R37"]
     assert {finding.urn for finding in verdict.findings} == {program.graph().of_type("aws:ec2/vpc:Vpc")[0].urn}
@@ -377,6 +379,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
         (put("base", "nodeGroupNamePrefix", "base-"), "R30"),
         (option("base", ignore_changes=("scalingConfig",)), "R21"),
         (put("queue-a", "spec.capability", {"cpu": "4000", "aws.amazon.com/neuron": "128"}), "R59"),
+        (put("queue-a", "spec.capability", {"aws.amazon.com/neuron": "144"}), "R59"),  # with Karpenter's pool
         (put("queue-a", "spec.parent", "root"), "R59"),
         (put("team-policy", "policy", policy({"Effect": "Deny", "Action": "*", "Resource": "*"})), "R18"),
         (values("volcano", "custom.scheduler_config_override", "actions: allocate, backfill # enqueue"), "R60"),
