@@ -1,6 +1,7 @@
-"""Every example plans green in a project of its own; every component has one, and a page that shows it."""
+"""Every program that is shown plans green in a project of its own; every component has an example and a page."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,21 @@ from trainium_eks.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PROGRAMS = {path.stem: path.read_text() for path in EXAMPLES}
+PROGRAMS |= {
+    f"{path.name} {number}": program
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
+    if program.startswith("import pulumi\n")
+}
+"""Name to a program that is shown; the pages of components show the examples."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_plans_green_in_a_bare_project(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (tmp_path / "__main__.py").write_text(path.read_text())
+    (tmp_path / "Pulumi.dev.yaml").write_text('config: {"bare:kubeconfig": "{}"}\n')
+    (tmp_path / "__main__.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     shown = CliRunner().invoke(app, ["plan", "--json", "--directory", str(tmp_path)], catch_exceptions=False)

@@ -331,6 +331,12 @@ def npd_recovery_alone(program: Program) -> None:
     program.config["waivers"] = {"R19": waiver("Neuron's own recovery")}
 
 
+def karpenter_outside_production_with_the_accounts_key(program: Program) -> None:
+    program.config["production"] = False
+    for name in ("small", "trn1n"):
+        program.put(f"class-{name}", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)
+
+
 def enqueue_without_resting_pools(program: Program) -> None:
     for group in ("base", "block"):
         program.put(group, "scalingConfig.minSize", 1)
@@ -381,6 +387,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
         (put("queue-a", "spec.capability", {"cpu": "4000", "aws.amazon.com/neuron": "128"}), "R59"),
         (put("queue-a", "spec.capability", {"aws.amazon.com/neuron": "144"}), "R59"),  # with Karpenter's pool
         (put("queue-a", "spec.parent", "root"), "R59"),
+        (karpenter_outside_production_with_the_accounts_key, "R82"),
         (put("team-policy", "policy", policy({"Effect": "Deny", "Action": "*", "Resource": "*"})), "R18"),
         (values("volcano", "custom.scheduler_config_override", "actions: allocate, backfill # enqueue"), "R60"),
     ],
