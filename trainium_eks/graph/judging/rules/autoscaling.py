@@ -157,8 +157,8 @@ def one_autoscaler(view: View) -> Iterator[Finding]:
 def karpenter_nodes(view: View) -> Iterator[Finding]:
     """They have no launch template of the program, so that no other rule sees them. Their metadata service answers one
     hop away and by token; their volumes are encrypted, in production with a customer key; their image is pinned; none
-    has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never for
-    their age. Karpenter itself hears of interruptions."""
+    has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never
+    for their age. Karpenter itself hears of interruptions."""
     for release in releases(view, "karpenter"):
         told = given(at(release.inputs, "values.settings.interruptionQueue"))
         faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
