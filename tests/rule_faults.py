@@ -1054,6 +1054,9 @@ AUTOSCALING = [
     fault(
         "R82", "metadata by no token", "httpTokens", put("class-trn1n", "spec.metadataOptions.httpTokens", "optional")
     ),
+    fault(
+        "R82", "a drifted node goes", "drifted", put("pool-trn1n", "spec.template.spec.terminationGracePeriod", "1h")
+    ),
     fault("R82", "open disks", "encrypted", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.encrypted", False)),
     fault("R82", "AWS' key", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)),
     fault("R82", "the image's own disks", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings", DROP)),

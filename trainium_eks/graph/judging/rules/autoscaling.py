@@ -184,6 +184,9 @@ def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
             yield f"spec.template.spec.taints lacks {', '.join(lacking)}, wanted it for {name}"
     yield from differs(inputs, "spec.disruption.consolidationPolicy", "WhenEmpty")
     yield from differs(inputs, "spec.template.spec.expireAfter", "Never")
+    grace = pool.spec.get("terminationGracePeriod")
+    if given(grace):
+        yield f"spec.template.spec.terminationGracePeriod is {show(grace)}, wanted unset: drifted nodes in use would go"
 
 
 def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
