@@ -8,14 +8,15 @@ provider cannot be configured, so the engine asks it nothing (pulumi's ``pkg/res
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from rule_programs import kubeconfig
 
-from trainium_eks.engine.checked import DEFAULTS, checked
+from trainium_eks.engine.checked import checked
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
 from trainium_eks.graph.judging.policy_pack import Pack
+from trainium_eks.graph.judging.rules._read import leaves
 
 SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _OBJECT = "kubernetes:"
@@ -71,19 +72,20 @@ def proxied(value: Any) -> Any:
     return SENTINEL if value == UNKNOWN else value
 
 
-def after_check(graph: Graph, before: Mapping[str, Mapping[str, Any]] | None = None) -> Graph:
+def after_check(graph: Graph, before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> Graph:
     """Return the program with inputs as the providers complete them.
 
     Args:
         graph: a recorded program.
-        before: URN to the checked inputs of a resource that stands, whose name stays; the recorded outputs by default.
+        before: URN to the checked inputs of a resource that stands, which keeps the name that was made up.
     """
 
     def one(resource: Resource) -> Resource:
         provider = graph.by_urn.get(resource.provider)
-        if not resource.custom or provider is None:
+        # What a provider is configured with is not known yet: the engine asks it nothing.
+        if not resource.custom or provider is None or any(value == UNKNOWN for _, value in leaves(provider.inputs)):
             return resource
-        stands = before.get(resource.urn) if before is not None else {DEFAULTS: ["name"], **resource.outputs}
+        stands = before.get(resource.urn)
         found = checked(resource.type, resource.name, resource.inputs, provider=provider.inputs, before=stands)
         assert not found.faults, (resource.urn, found.faults)
         return replace(resource, inputs=found.inputs)

@@ -52,11 +52,14 @@ def _different(recorded: Resource, state: Mapping[str, Any], first_preview: bool
     # What a component was given stays with the process that builds it.
     if recorded.custom:
         inputs = _plain(state.get("inputs") or {})
+        given = _plain(recorded.inputs)
         if first_preview:
             inputs = {name: _unless_unknown(recorded, name, value) for name, value in inputs.items()}
+            # Check makes up names, so the engine knows what comes from them; a recording learns it later.
+            given = {name: _filled(value, inputs.get(name)) for name, value in given.items()}
         came_from = state.get("propertyDependencies") or {}
         pairs |= {
-            "inputs": (_plain(recorded.inputs), inputs),
+            "inputs": (given, inputs),
             "propertyDependencies": (_sorted(recorded.property_dependencies), _sorted(came_from)),
             "provider": (recorded.provider, str(state.get("provider", "")).rpartition("::")[0]),
         }

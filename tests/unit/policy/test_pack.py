@@ -1,6 +1,7 @@
 """The policy pack says of a program what the rules say, from what an engine shows."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,8 +81,10 @@ def test_what_a_preview_cannot_know_is_not_reported() -> None:
     assert pack(graph).broken(RULE["R11"], shown(graph)), "an update knows everything"
 
 
-@pytest.mark.parametrize("change", [plain_config, every_feature])
-@pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
+@pytest.mark.parametrize(
+    ("stack", "change"),
+    [("dev", plain_config), ("dev", every_feature), ("gpu", every_feature), ("prod", every_feature)],
+)
 def test_a_sound_stack_breaks_no_policy(stack: str, change: Change, tmp_path: Path) -> None:
     """In its first preview, and in an update, which knows all values."""
     rig = Rig(tmp_path)
@@ -89,9 +92,9 @@ def test_a_sound_stack_breaks_no_policy(stack: str, change: Change, tmp_path: Pa
     built = rig.recorded(stack)
     assert list(broken(without_a_cluster(rig.recorded(stack, dry_run=True)), preview=True)) == []
     assert list(broken(built)) == []
-    not_judged = {rule.id for rule in RULES if f"{rule.id}" in pack(built).not_judged(shown(built))}
+    said = pack(built).not_judged(shown(built))
     linked = {"R39"} if built.of_type(ASSOCIATION) and not built.production else set()
-    assert not_judged == {"R65"} | linked
+    assert set(re.findall(r"R\d+", said)) == {"R65"} | linked
 
 
 def test_what_a_preview_knows_is_reported() -> None:
