@@ -129,7 +129,7 @@ def checked(
     if row.tagged:
         tags = default_tags.laid_over(inputs, provider)
         found[TAGS_ALL] = UNKNOWN if UNKNOWN in tags or UNKNOWN in tags.values() else tags
-    path = OTHER_NAMES.get(type_) or (row.named_by[-1] if row.named_by else "")
+    path = name_path(type_)
     faults: tuple[tuple[str, str], ...] = ()
     if path:
         given = value_at(inputs, path) or value_at(inputs, f"{path}Prefix") or value_at(inputs, "metadata.generateName")
@@ -145,6 +145,12 @@ def checked(
     if type_.startswith("aws:"):
         found[DEFAULTS] = sorted(path for path in filled if "." not in path)
     return Checked(found, faults)
+
+
+def name_path(type_: str) -> str:
+    """Return the dotted path of the input that gets a name when a program gives none; empty for types without one."""
+    row = registry.find(type_)
+    return OTHER_NAMES.get(type_) or (row.named_by[-1] if row is not None and row.named_by else "")
 
 
 def _kept(type_: str, path: str, before: Mapping[str, Any] | None) -> Any:
