@@ -46,7 +46,7 @@ def _renamed(checked: Graph, recorded: Graph, stands: Mapping[str, Mapping[str, 
     for resource in recorded.resources:
         path = name_path(resource.type)
         ours, theirs = (value_at(values, path) for values in (resource.outputs, stands.get(resource.urn, {})))
-        if path and ours and theirs and value_at(resource.inputs, path) is None:
+        if path and ours and theirs and ours != UNKNOWN and value_at(resource.inputs, path) is None:
             names[str(ours)] = str(theirs)
 
     def renamed(value: Any) -> Any:
