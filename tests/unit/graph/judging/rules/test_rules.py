@@ -1,10 +1,14 @@
 """Every rule: passes on a whole environment, fails where it must and only there, and does not apply to nothing."""
 
+import contextlib
+
 import pytest
+from engine.analyzer import pack, shown
 from rule_faults import FAULTS, Fault, both, drop, open_endpoint, option, put, values
 from rule_programs import DROP, Program, environment, node_group, policy, release, user_data
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
+from trainium_eks.graph.judging.policy_pack import NotSeen
 from trainium_eks.graph.judging.rules import (
     NOT_JUDGED,
     RULES,
@@ -397,8 +401,12 @@ def test_rule_accepts_other_good_ways(change: object, rule: str) -> None:
     program = environment()
     assert callable(change)
     change(program)
-    verdict = verdicts(program)[rule]
+    graph = program.graph()
+    [verdict] = [each for each in judge(graph) if each.id == rule]
     assert verdict.status == "pass", verdict.failures
+    [judged] = [each for each in RULES if each.id == rule]
+    with contextlib.suppress(NotSeen):
+        assert pack(graph).broken(judged, shown(graph)) == ()
 
 
 @pytest.mark.parametrize("id_", ["R03", "R34"])
@@ -575,6 +583,26 @@ def test_references_that_are_not_known_yet_are_followed_by_their_origin() -> Non
 
 
 # The rest -----------------------------------------------------------------------------------------------------------
+
+
+def test_subnets_of_another_stack_are_not_judged_before_they_are_known() -> None:
+    """As outputs of a StackReference are in a plan: the rules take them neither for a fault nor for a pass."""
+    program = environment()
+    existing_network(program)
+    del program.config["existingNetwork"]
+    for group in ("system", "base", "block"):
+        program.put(group, "subnetIds", UNKNOWN)
+    for name, path in (
+        ("cluster", "vpcConfig.subnetIds"),
+        ("file-system", "subnetIds"),
+        ("class-small", "spec.subnetSelectorTerms.0.id"),
+        ("class-trn1n", "spec.subnetSelectorTerms.0.id"),
+    ):
+        program.put(name, path, UNKNOWN)
+    found = verdicts(program)
+    assert {id_ for id_, verdict in found.items() if verdict.status == "fail"} == set()
+    assert {id_ for id_, verdict in found.items() if verdict.status == "unseen"} == {"R10", "R26", "R28", "R37", "R41"}
+    assert "its subnets are known only during the update" in found["R37"].unseen[0].message
 
 
 def test_numbers_are_those_of_the_model() -> None:
