@@ -1,5 +1,6 @@
 """What every component shares: reading its args, and the one error that shows all that is wrong."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -7,7 +8,7 @@ import pulumi
 import pydantic
 
 from trainium_eks.model.instances import CATALOGUE, Catalogue
-from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
+from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused, snake
 from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, is_judged, judged, read
 from trainium_eks.model.waivers import reasons
 
@@ -89,13 +90,42 @@ def accept(
     try:
         read_args = read(spec, args)
     except ShapeError as error:
-        raise ArgumentError(subject, error.problems, spell) from None
+        beside = _problems_beside(spec, args, error.problems, lambda known: (*naming(known), *judge(known)))
+        every = [*error.problems, *refused(beside, waivers or {})]
+        raise ArgumentError(subject, every, spell) from None
     found = (*naming(read_args), *(() if is_judged(read_args) else judge(read_args)))
     stopping = refused(found, waivers or {})
     if stopping:
         raise ArgumentError(subject, stopping, spell)
     _warn([problem for problem in found if problem.severity is Severity.WARN], subject, spell)
     return judged(read_args)
+
+
+def _problems_beside(
+    spec: type[A], args: A | Mapping[str, Any], faults: Iterable[Problem], judge: Callable[[A], Iterable[Problem]]
+) -> list[Problem]:
+    """Return what is wrong with the fields that have their shape, when others have not.
+
+    A field without its shape is judged as if it had not been given, and a problem that speaks of it is left out. A
+    judge that needs a field which must be given and has none is not asked.
+    """
+    broken = {_field(fault) for fault in faults}
+    if not isinstance(args, Mapping) or not broken <= set(spec.model_fields) | set(map(snake, args)):
+        return []
+    needed = {name: (Any, None) for name, field in spec.model_fields.items() if name in broken and field.is_required()}
+    relaxed = pydantic.create_model(spec.__name__, __base__=spec, **cast(dict[str, Any], needed))
+    try:
+        sound = relaxed.model_validate({name: value for name, value in args.items() if snake(name) not in broken})
+        for name in needed:
+            del sound.__dict__[name]
+        found = list(judge(sound))
+    except (pydantic.ValidationError, AttributeError):
+        return []
+    return [each for each in found if _field(each) not in broken and not any(name in each.reason for name in broken)]
+
+
+def _field(problem: Problem) -> str:
+    return re.split(r"[.\[]", problem.path, maxsplit=1)[0]
 
 
 def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) -> None:

@@ -148,6 +148,7 @@ class EncryptionKeyArgsDict(TypedDict):
     description: NotRequired[str]
     deletion_window_days: NotRequired[int]
     retain_on_delete: NotRequired[bool]
+    kept_key_arn: NotRequired[str | pulumi.Output[str] | None]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
@@ -788,6 +789,7 @@ class StackConfigDict(TypedDict):
     production: NotRequired[bool]
     allowed_account_ids: NotRequired[Sequence[str]]
     permissions_boundary: NotRequired[str | None]
+    kept_key_arn: NotRequired[str | None]
     tags: NotRequired[Mapping[str, str]]
     network: NotRequired[NetworkConfig | NetworkConfigDict]
     existing_network: NotRequired[ExistingNetworkConfig | ExistingNetworkConfigDict | None]

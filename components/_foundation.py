@@ -64,7 +64,8 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
     """
     child = pulumi.ResourceOptions(parent=stack)
     catalogue, tags = model.catalogue(config), default_tags(config)
-    key = EncryptionKey(f"{name}-key", EncryptionKeyArgs(region=config.region), child)
+    key_args = EncryptionKeyArgs(region=config.region, kept_key_arn=config.kept_key_arn)
+    key = EncryptionKey(f"{name}-key", key_args, child)
     network = _make_network(f"{name}-network", config, key, child)
     args = extend(
         TrainiumClusterArgs,

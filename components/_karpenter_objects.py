@@ -6,7 +6,7 @@ from typing import Any
 
 from trainium_eks.model import addresses, node_groups, versions
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, InstanceType, Taint
-from trainium_eks.model.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.karpenter import CPU_POOL, LAYOUT, KarpenterConfig, KarpenterPoolConfig
 from trainium_eks.model.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
 
 from . import _launch_template as template
@@ -20,9 +20,6 @@ ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 CPU_POOL_LABEL = "cpu"
 """The pool label of Karpenter's CPU nodes: that of the CPU pool, by which staging and image builds look for a node."""
-
-LAYOUT = "ena"
-"""Karpenter's interfaces are plain or ``efa-only``, the first one plain (EC2NodeClass, networkInterfaces)."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _iam
-from ._args import Tags, accept
+from ._args import Tags, Text, accept
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
@@ -32,6 +32,9 @@ class EncryptionKeyArgs(Shape):
     retain_on_delete: Flag = True
     """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
     be read again without it. False deletes it with the stack, after the deletion window."""
+    kept_key_arn: Text | None = None
+    """ARN of the key that an earlier component of this name kept, to be used again: it gets this component's policy and
+    alias, and nothing else of it is managed. None makes a key."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
@@ -45,6 +48,8 @@ def problems(args: EncryptionKeyArgs) -> list[Problem]:
         )
     if len(args.description) > 8192:
         found.append(Problem("description", "longer than the 8192 characters that KMS keeps", "shorten it"))
+    if isinstance(args.kept_key_arn, str):
+        found += formats.kms_key_arn("kept_key_arn", args.kept_key_arn)
     return found
 
 
@@ -70,25 +75,29 @@ class EncryptionKey(pulumi.ComponentResource):
         args = accept(EncryptionKeyArgs, args, problems, f"EncryptionKey {name}")
         super().__init__("trainium-eks:index:EncryptionKey", name, {}, opts)
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain_on_delete)
-        key = aws.kms.Key(
-            f"{name}-key",
-            description=args.description,
-            enable_key_rotation=True,
-            deletion_window_in_days=args.deletion_window_days,
-            tags={"Name": name, **args.tags},
-            opts=kept,
-        )
-        # The policy names the account, which the key's own ARN tells: a resource of its own spares a look-up.
-        arn = key.arn.apply(lambda told: told or _unseen_arn(args.region))
+        if args.kept_key_arn is None:
+            key = aws.kms.Key(
+                f"{name}-key",
+                description=args.description,
+                enable_key_rotation=True,
+                deletion_window_in_days=args.deletion_window_days,
+                tags={"Name": name, **args.tags},
+                opts=kept,
+            )
+            self.key_id = key.key_id
+            # The policy names the account, which the key's own ARN tells: a resource of its own spares a look-up.
+            arn = key.arn.apply(lambda told: told or _unseen_arn(args.region))
+        else:
+            arn = pulumi.Output.from_input(args.kept_key_arn)
+            self.key_id = arn.apply(lambda known: known.rpartition("/")[2])
         key_policy = aws.kms.KeyPolicy(
             f"{name}-policy",
-            key_id=key.key_id,
+            key_id=self.key_id,
             policy=arn.apply(lambda known: policy(known, args.region)),
             opts=kept,
         )
-        aws.kms.Alias(f"{name}-alias", target_key_id=key.key_id, opts=pulumi.ResourceOptions(parent=self))
+        aws.kms.Alias(f"{name}-alias", target_key_id=self.key_id, opts=pulumi.ResourceOptions(parent=self))
         self.key_arn = pulumi.Output.all(arn, key_policy.id).apply(lambda known: str(known[0]))
-        self.key_id = key.key_id
         self.register_outputs({"key_arn": self.key_arn, "key_id": self.key_id})
 
 

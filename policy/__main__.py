@@ -23,8 +23,8 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from trainium_eks.graph.judging.policy_pack import NotSeen, Pack, judged_here
-from trainium_eks.graph.judging.rules import Rule
+from trainium_eks.graph.judging.policy_pack import NotSeen, Pack
+from trainium_eks.graph.judging.rules import RULES, Rule
 
 ENFORCED = {"high": EnforcementLevel.MANDATORY, "medium": EnforcementLevel.MANDATORY, "low": EnforcementLevel.ADVISORY}
 """How a rule of each severity is enforced, unless the policy's own config says otherwise."""
@@ -43,7 +43,10 @@ def remember(args: ResourceValidationArgs, _report: ReportViolation) -> None:
 
 
 def stale_waivers(args: StackValidationArgs, report: ReportViolation) -> None:
-    """Reports waivers that have expired or excuse nothing."""
+    """Reports waivers that have expired or excuse nothing. Logs which rules the pack cannot judge: the CLI shows a
+    policy that is not applicable like one that holds."""
+    if line := pack.not_judged(args.resources):
+        pulumi.log.info(line)
     for line in pack.stale_waivers(args.resources):
         report(line)
 
@@ -74,7 +77,7 @@ PolicyPack(
         ResourceValidationPolicy(
             "inputs", "Remembers what each resource was asked for; reports nothing", remember, EnforcementLevel.ADVISORY
         ),
-        *map(policy, judged_here()),
+        *map(policy, RULES),
         StackValidationPolicy("waivers", "Remove or renew stale waivers", stale_waivers, EnforcementLevel.MANDATORY),
     ],
 )

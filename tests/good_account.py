@@ -125,6 +125,7 @@ GOOD: dict[str, Answer] = {
     "ssm:GetParameters": parameters,
     "ecr:DescribeRepositories": AwsError("RepositoryNotFoundException"),
     "logs:DescribeLogGroups": {"logGroups": []},
+    "resourcegroupstaggingapi:GetResources": {"ResourceTagMappingList": []},
 }
 """An account in which the environments would come up."""
 

@@ -24,10 +24,12 @@ class Fault:
     """A part of the failing finding's message."""
     also: frozenset[str] = frozenset()
     """Other rules that the same change breaks."""
+    beyond_pack: bool = False
+    """Whether a policy pack cannot see it."""
 
 
-def fault(rule: str, label: str, says: str, change: Change, *also: str) -> Fault:
-    return Fault(rule, label, change, says, frozenset(also))
+def fault(rule: str, label: str, says: str, change: Change, *also: str, beyond_pack: bool = False) -> Fault:
+    return Fault(rule, label, change, says, frozenset(also), beyond_pack)
 
 
 def put(name: str, path: str, value: Any) -> Change:
@@ -462,6 +464,7 @@ NETWORK = [
     ),
     fault("R37", "subnets overlap", "overlaps", put("public-az4", "cidrBlock", "10.0.0.0/20")),
     fault("R37", "a subnet outside", "outside", put("public-az4", "cidrBlock", "10.1.0.0/20")),
+    fault("R37", "Karpenter's nodes take them", "pool-small", put("pool-small", "spec.limits.cpu", "16000"), "R72"),
     fault("R37", "more nodes than addresses", "addresses", put("base", "scalingConfig.maxSize", 2000), "R72", "R80"),
 ]
 
@@ -509,6 +512,7 @@ STORAGE = [
         "bucket",
         option("bucket", protect=False, retain_on_delete=False),
         "R50",
+        beyond_pack=True,
     ),
     fault(
         "R39", "scratch in production", "PERSISTENT_2", put("file-system", "deploymentType", "SCRATCH_2"), "R40", "R43"
@@ -690,7 +694,7 @@ SCHEDULING = [
     fault("R58", "one scheduler", "scheduler_replicas", values("volcano", "custom.scheduler_replicas", 1)),
     fault("R58", "no leader", "leader_elect", values("volcano", "custom.leader_elect_enable", False)),
     fault("R58", "no budget", "volcano-admission", drop("pdb-admission")),
-    fault("R59", "more than the pool", "maxSize", put("queue-a", "spec.capability", {"aws.amazon.com/neuron": 256})),
+    fault("R59", "more than the pool", "144", put("queue-a", "spec.capability", {"aws.amazon.com/neuron": 256})),
     fault("R59", "a device nobody has", "nvidia.com/gpu", put("queue-a", "spec.capability", {"nvidia.com/gpu": 8})),
     fault(
         "R59", "deserves more than it may", "deserved", put("queue-a", "spec.deserved", {"aws.amazon.com/neuron": 129})
@@ -740,7 +744,13 @@ SCHEDULING = [
     fault("R61", "no policy", "networkPolicy", values("torchx-etcd", "networkPolicy", OFF)),
     fault("R61", "a bare etcd", "NodePort", tokens),
     fault(
-        "R62", "a type is missing", "trn1.32xlarge", values("neuron-helm-chart", "neuronInstances", ["trn1.2xlarge"])
+        "R62", "a type is missing", "trn1.32xlarge", values("neuron-helm-chart", "neuronInstances", ["trn1n.32xlarge"])
+    ),
+    fault(
+        "R62",
+        "the type of Karpenter's pool is missing",
+        "trn1n.32xlarge",
+        values("neuron-helm-chart", "neuronInstances", ["trn1.32xlarge"]),
     ),
     fault(
         "R62",
@@ -882,7 +892,11 @@ ISOLATION = [
 
 HYGIENE = [
     fault(
-        "R65", "the kubeconfig is plain", "plain text", lambda program: program.outputs.update(kubeconfig=kubeconfig())
+        "R65",
+        "the kubeconfig is plain",
+        "plain text",
+        lambda program: program.outputs.update(kubeconfig=kubeconfig()),
+        beyond_pack=True,
     ),
     fault("R65", "a token inside", "token", put("k8s", "kubeconfig", kubeconfig(token="abc"))),
     fault("R65", "no exec", "exec.command", put("k8s", "kubeconfig", kubeconfig(name="x"))),
@@ -1055,6 +1069,9 @@ AUTOSCALING = [
     ),
     fault(
         "R82", "metadata by no token", "httpTokens", put("class-trn1n", "spec.metadataOptions.httpTokens", "optional")
+    ),
+    fault(
+        "R82", "a drifted node goes", "drifted", put("pool-trn1n", "spec.template.spec.terminationGracePeriod", "1h")
     ),
     fault("R82", "open disks", "encrypted", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.encrypted", False)),
     fault("R82", "AWS' key", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)),

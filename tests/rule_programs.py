@@ -681,11 +681,11 @@ def _scheduling(program: Program) -> None:
     tolerations = [{"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}]
     plugin = {"tolerations": tolerations, "resources": amounts}
     npd = {"enabled": False, "nodeRecovery": {"enabled": False}}
-    neuron = {"neuronInstances": ["trn1.32xlarge"], "devicePlugin": plugin, "npd": npd}
+    neuron = {"neuronInstances": ["trn1.32xlarge", "trn1n.32xlarge"], "devicePlugin": plugin, "npd": npd}
     release(program, "oci://public.ecr.aws/neuron/neuron-helm-chart", "kube-system", neuron, "1.10.0")
-    efa = {"supportedInstanceLabels": {"keys": [], "values": ["trn1.32xlarge"]}, **plugin}
+    efa = {"supportedInstanceLabels": {"keys": [], "values": ["trn1.32xlarge", "trn1n.32xlarge"]}, **plugin}
     release(program, "aws-efa-k8s-device-plugin", "kube-system", efa, "v0.5.30")
-    monitor = {"instanceTypes": ["trn1.32xlarge", "trn2.48xlarge"], "tolerations": tolerations}
+    monitor = {"instanceTypes": ["trn1.32xlarge", "trn1n.32xlarge"], "tolerations": tolerations}
     release(program, "./charts/neuron-monitor", "neuron-monitor", monitor, None)
     release(program, "./charts/torchx-etcd", "torchx-etcd", {"image": "quay.io/coreos/etcd:v3.5.24"}, None)
     _autoscaling(program, amounts)
@@ -743,6 +743,7 @@ def _karpenter(program: Program, amounts: dict[str, Any]) -> None:
         "associatePublicIPAddress": False,
         "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
         "blockDeviceMappings": [disk],
+        "subnetSelectorTerms": [{"id": "subnet-private-az4"}],
     }
     taints = [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}]
     for name, type_, cpus, own in (

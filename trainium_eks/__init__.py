@@ -12,37 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from components import AcceleratorNodeGroup as AcceleratorNodeGroup
-    from components import AcceleratorNodeGroupArgs as AcceleratorNodeGroupArgs
-    from components import ArgumentError as ArgumentError
-    from components import ClusterAutoscaler as ClusterAutoscaler
-    from components import ClusterAutoscalerArgs as ClusterAutoscalerArgs
-    from components import EncryptionKey as EncryptionKey
-    from components import EncryptionKeyArgs as EncryptionKeyArgs
-    from components import ExistingNetwork as ExistingNetwork
-    from components import ExistingNetworkArgs as ExistingNetworkArgs
-    from components import FsxLustre as FsxLustre
-    from components import FsxLustreArgs as FsxLustreArgs
-    from components import GpuAddons as GpuAddons
-    from components import GpuAddonsArgs as GpuAddonsArgs
-    from components import ImageRepository as ImageRepository
-    from components import ImageRepositoryArgs as ImageRepositoryArgs
-    from components import Karpenter as Karpenter
-    from components import KarpenterArgs as KarpenterArgs
-    from components import LustreVolumes as LustreVolumes
-    from components import LustreVolumesArgs as LustreVolumesArgs
-    from components import Network as Network
-    from components import NetworkArgs as NetworkArgs
-    from components import NeuronAddons as NeuronAddons
-    from components import NeuronAddonsArgs as NeuronAddonsArgs
-    from components import TrainingNamespace as TrainingNamespace
-    from components import TrainingNamespaceArgs as TrainingNamespaceArgs
-    from components import TrainingStack as TrainingStack
-    from components import TrainiumCluster as TrainiumCluster
-    from components import TrainiumClusterArgs as TrainiumClusterArgs
-    from components import VolcanoStack as VolcanoStack
-    from components import VolcanoStackArgs as VolcanoStackArgs
-    from components import read_config as read_config
+    from components import *  # noqa: F403 (the public names stand there, once)
 
 __version__ = "0.1.0"
 
@@ -61,6 +31,8 @@ def _components() -> ModuleType:
 
 
 def __getattr__(name: str) -> object:
+    if name == "__all__":  # `from trainium_eks import *`
+        return list(_components().__all__)
     # `from trainium_eks import fetched` asks here before it imports the module of that name.
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

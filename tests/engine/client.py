@@ -18,6 +18,10 @@ def urn(type_: str, name: str) -> str:
     return f"{STACK}::{type_}::{name}"
 
 
+class InvalidInputs(Exception):  # noqa: N818 (what the inputs are)
+    """Path and reason of each input that a provider refuses."""
+
+
 @dataclass
 class Connection:
     """What the engine has of one provider: a channel of its own."""
@@ -31,10 +35,21 @@ class Connection:
             )
         )
 
-    def check(self, type_: str, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        answer = self.stub.Check(provider_pb2.CheckRequest(urn=urn(type_, "it"), news=wire.encode(inputs)))
-        assert wire.decode(answer.inputs, mask=False) == inputs
-        return [(failure.property, failure.reason) for failure in answer.failures]
+    def check(
+        self, type_: str, inputs: Mapping[str, Any], *, before: Mapping[str, Any] | None = None, seed: bytes = b"1"
+    ) -> dict[str, Any]:
+        """The inputs as the provider completes them.
+
+        Raises:
+            InvalidInputs: when it refuses some.
+        """
+        request = provider_pb2.CheckRequest(
+            urn=urn(type_, "it"), news=wire.encode(inputs), olds=wire.encode(before or {}), randomSeed=seed
+        )
+        answer = self.stub.Check(request)
+        if answer.failures:
+            raise InvalidInputs([(failure.property, failure.reason) for failure in answer.failures])
+        return wire.decode(answer.inputs, mask=False)
 
     def diff(
         self,
@@ -42,15 +57,13 @@ class Connection:
         before: Mapping[str, Any],
         after: Mapping[str, Any],
         *,
-        olds: Mapping[str, Any] | None = None,
         ignore_changes: tuple[str, ...] = (),
     ) -> provider_pb2.DiffResponse:
-        """``olds``: what stands, with what was computed; the inputs alone when not given."""
         call = self.stub.DiffConfig if type_.startswith("pulumi:") else self.stub.Diff
         request = provider_pb2.DiffRequest(
             urn=urn(type_, "it"),
             old_inputs=wire.encode(before),
-            olds=wire.encode(before if olds is None else olds),
+            olds=wire.encode(before),
             news=wire.encode(after),
             ignoreChanges=ignore_changes,
         )

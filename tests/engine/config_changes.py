@@ -50,3 +50,39 @@ def instance_type(config: Config) -> None:
 
 def waiver(config: Config) -> None:
     config["trainium-eks:waivers"]["R06"]["reason"] = "Torn down every Friday."
+
+
+def every_feature(config: Config) -> None:
+    """Everything that can be on at once, on any of the repository's stacks."""
+
+    def section(name: str) -> Config:
+        found: Config = config.setdefault(f"trainium-eks:{name}", {})
+        return found
+
+    account = "arn:aws:iam::111122223333"
+    types = {each["instanceType"] for each in config["trainium-eks:nodeGroups"]}
+    config["trainium-eks:nodeGroups"] += [
+        {"name": name, "instanceType": type_, "maxSize": 1}
+        for name, type_ in (("neuron", "trn1.2xlarge"), ("gpu", "p5.4xlarge"))
+        if type_ not in types
+    ]
+    pool = {"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}
+    section("autoscaling")["karpenter"] = {"acceleratorPools": [pool]}
+    section("autoscaling").pop("clusterAutoscaler", None)
+    if "trainium-eks:existingNetwork" not in config:
+        section("network").update(natGateways="per-zone", interfaceEndpoints=["ecr.api", "ecr.dkr", "sts", "logs"])
+    section("cluster")["adminPrincipals"] = [f"{account}:role/oncall"]
+    section("fileSystem").update(durability={"type": "s3"}, onDemand=True, metadataIops=6000)
+    section("volcano").update(rendezvous="etcd", scaleFromZero=True, reclaim=True, replicas=3)
+    for each in config["trainium-eks:namespaces"]:
+        each.update(principals=[f"{account}:role/{each['name']}"], dataBucket="data-sets")
+    section("imageRepository")["keptImages"] = 10
+    section("neuronAddons")["schedulerExtension"] = True
+    section("gpuAddons")["trainers"] = ["v2"]
+    section("observability").update(
+        metrics={"managedPrometheus": True, "alerts": {"topicArn": "arn:aws:sns:us-west-2:111122223333:oncall"}},
+        grafana={"managed": {}},
+        logs={"retentionDays": 365, "system": True},
+    )
+    section("idleGuard").update(warnAfterMinutes=10, removeAfterMinutes=60)
+    section("budget").update(hourlyUsd=10_000, nodes=200, alert={"monthlyUsd": 1000, "emails": ["a@example.com"]})

@@ -6,7 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,20 @@ class Rig:
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def trn(self, *arguments: str, tools: Path) -> tuple[int, str]:
+        """Runs a command of this library in the project: exit code and text.
+
+        Args:
+            *arguments: of `trn`.
+            tools: a directory that comes first on PATH.
+        """
+        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        own = {"PATH": path, "PYTHONPATH": str(self.project), "AWS_EC2_METADATA_DISABLED": "true"}
+        command = [sys.executable, "-m", "trainium_eks.cli", *arguments]
+        with serving(self.inventory_file) as providers:
+            done = self._execute(command, {**providers, **own})
+        return done.returncode, f"{done.stdout}\n{done.stderr}"
+
     def _events(self, *arguments: str, failing: str = "") -> Run:
         done = self._run(*arguments, failing=failing)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -214,6 +228,10 @@ class Rig:
 
     def _run(self, *arguments: str, failing: str = "", forgetful: bool = False) -> "subprocess.CompletedProcess[str]":
         """The clouds run for as long as the command: what exists is in the file alone."""
+        with serving(self.inventory_file, failing=failing, forgetful=forgetful) as providers:
+            return self._execute(["pulumi", "--non-interactive", *arguments], providers)
+
+    def _execute(self, command: Sequence[str], more: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
         own = {
             "PULUMI_HOME": str(self._home),
@@ -223,16 +241,15 @@ class Rig:
             # A provider that is not attached must not be looked for on the network.
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         }
-        with serving(self.inventory_file, failing=failing, forgetful=forgetful) as providers:
-            return subprocess.run(
-                ["pulumi", "--non-interactive", *arguments],
-                cwd=self.project,
-                env={**inherited, **_TODAY, **own, **providers},
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_SECONDS,
-                check=False,
-            )
+        return subprocess.run(
+            command,
+            cwd=self.project,
+            env={**inherited, **_TODAY, **own, **more},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
 
 
 def why_not() -> str:

@@ -1,11 +1,15 @@
 """Holds what the engine has against what was recorded."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from engine.analyzer import after_check
 from pulumi.runtime import rpc
 
+from trainium_eks.engine.checked import name_path
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.graph.resource_types.replacements import value_at
 
 # Added by the engine to the inputs of providers, and not by the program.
 _ENGINES_OWN = ("__internal", "version")
@@ -23,6 +27,8 @@ def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_
         first_preview: whether nothing exists yet. Then the Kubernetes provider cannot be configured, so the engine
             asks it nothing: what comes from its objects is unknown, and its components have no options.
     """
+    stands = {urn: _plain(state.get("inputs") or {}) for urn, state in engine.items()}
+    graph = _renamed(after_check(graph, stands), graph, stands)
     for urn in sorted({*graph.by_urn, *engine}):
         if urn not in engine:
             yield f"{urn}: recorded only"
@@ -32,6 +38,28 @@ def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_
                 yield f"{urn}: in the engine only"
         else:
             yield from _different(graph.by_urn[urn], engine[urn], first_preview)
+
+
+def _renamed(checked: Graph, recorded: Graph, stands: Mapping[str, Mapping[str, Any]]) -> Graph:
+    """The program with the engine's names in place of those that a recording makes up, wherever they appear."""
+    names = {}
+    for resource in recorded.resources:
+        path = name_path(resource.type)
+        ours, theirs = (value_at(values, path) for values in (resource.outputs, stands.get(resource.urn, {})))
+        if path and ours and theirs and ours != UNKNOWN and value_at(resource.inputs, path) is None:
+            names[str(ours)] = str(theirs)
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, str):
+            for ours, theirs in names.items():
+                value = value.replace(ours, theirs)
+            return value
+        if isinstance(value, Mapping):
+            return {key: renamed(item) for key, item in value.items()}
+        return [renamed(item) for item in value] if isinstance(value, list) else value
+
+    resources = tuple(replace(each, inputs=renamed(each.inputs)) for each in checked.resources)
+    return replace(checked, resources=resources)
 
 
 def _different(recorded: Resource, state: Mapping[str, Any], first_preview: bool) -> Iterator[str]:
@@ -49,11 +77,14 @@ def _different(recorded: Resource, state: Mapping[str, Any], first_preview: bool
     # What a component was given stays with the process that builds it.
     if recorded.custom:
         inputs = _plain(state.get("inputs") or {})
+        given = _plain(recorded.inputs)
         if first_preview:
             inputs = {name: _unless_unknown(recorded, name, value) for name, value in inputs.items()}
+            # Check makes up names, so the engine knows what comes from them; a recording learns it later.
+            given = {name: _filled(value, inputs.get(name)) for name, value in given.items()}
         came_from = state.get("propertyDependencies") or {}
         pairs |= {
-            "inputs": (_plain(recorded.inputs), inputs),
+            "inputs": (given, inputs),
             "propertyDependencies": (_sorted(recorded.property_dependencies), _sorted(came_from)),
             "provider": (recorded.provider, str(state.get("provider", "")).rpartition("::")[0]),
         }

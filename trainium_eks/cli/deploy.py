@@ -196,7 +196,7 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
     except Failure as failure:
         typer.echo(
             f"Cannot ask the cluster which pods hold them: {failure.title}\n"
-            "  The engine waits five minutes for a claim and then stops, before anything in AWS has changed.",
+            "  The engine waits five minutes for a claim and then stops, before the file system is touched.",
             err=True,
         )
 

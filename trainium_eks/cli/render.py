@@ -269,7 +269,7 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
 
 
 def rule_list(plan: Plan) -> RenderableType:
-    """Failed rules with what they met, then waived ones with their reason, then the others by id."""
+    """Failed rules with what they met, then waived ones and those that cannot be judged, then the others by id."""
     table = _table("mark", "id", "rule")
     failed = _with_status(plan, "fail")
     for verdict in failed:
@@ -278,6 +278,10 @@ def rule_list(plan: Plan) -> RenderableType:
     for verdict in _with_status(plan, "waived"):
         line = Text(verdict.title).append(f"  waived: {verdict.reason}", "dim")
         table.add_row(Text("~", "yellow"), Text(verdict.id, "yellow"), line)
+    for verdict in _with_status(plan, "unseen"):
+        why = "; ".join(dict.fromkeys(finding.message for finding in verdict.unseen))
+        line = Text(verdict.title).append(f"  not judged: {why}", "dim")
+        table.add_row(Text("?", "yellow"), Text(verdict.id, "yellow"), line)
     lines: list[RenderableType] = [table] if table.row_count else []
     if failed:
         waive = config_set(f"waivers.{failed[0].id}", PLACEHOLDER)

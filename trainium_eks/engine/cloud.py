@@ -6,6 +6,7 @@ from typing import Any
 
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
+from trainium_eks.engine.checked import DEFAULTS
 from trainium_eks.engine.inventory import AlreadyExists, Inventory, Thing
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Options, Resource
 from trainium_eks.graph.recording import wire
@@ -31,6 +32,8 @@ class Account:
     simulation: Simulation
     provider: str
     """URN of the provider."""
+    settings: Mapping[str, Any]
+    """Its inputs."""
     cluster: str = ""
     """Endpoint of the Kubernetes cluster; empty for AWS."""
 
@@ -62,8 +65,10 @@ class Asked:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The inputs, secrets in clear."""
-        return wire.decode(self.inputs, mask=False)
+        """The inputs that the type takes, secrets in clear: without the provider's notes and the tags that it lays
+        over everything, which are computed again."""
+        found = wire.decode(self.inputs, mask=False)
+        return {name: value for name, value in found.items() if name not in (DEFAULTS, TAGS_ALL)}
 
     @property
     def secret(self) -> frozenset[str]:
@@ -98,7 +103,7 @@ class Cloud:
         """A provider with its configuration."""
         simulation = Simulation(str(config.get("region") or DEFAULT_REGION))
         simulation.create(_registration(urn, type_of(urn), urn.rpartition("::")[2], config, ""))
-        return Account(simulation, urn, cluster)
+        return Account(simulation, urn, config, cluster)
 
     def planned(self, account: Account, asked: Asked) -> struct_pb2.Struct:
         """What a creation would give, as far as a preview knows."""
@@ -164,10 +169,6 @@ class Cloud:
         outputs = _encoded({**asked.plain, **self._updated(account, asked, thing, before, preview=False)}, asked)
         self._inventory.put(_thing(thing, asked, outputs))
         return outputs
-
-    def tags_all(self, account: Account, asked: Asked) -> Any:
-        """The tags that it would have with the provider's default tags; None for a type that takes none."""
-        return _answer(account, asked, asked.urn)[1].get(TAGS_ALL)
 
     def delete(self, account: Account, type_: str, id_: str) -> None:
         """Deletes a thing; a cluster with all that is in it. What does not exist is deleted already.

@@ -2,29 +2,30 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pulumi.runtime.proto import provider_pb2
 
+from trainium_eks.engine.checked import DEFAULTS
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.resource_types import registry
+from trainium_eks.graph.resource_types.default_tags import TAGS_ALL
 from trainium_eks.graph.resource_types.differences import Difference, Steps, differences
 from trainium_eks.graph.resource_types.replacements import value_at
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
-def answer(
-    resource: Resource, before: Mapping[str, Any], tags_all: tuple[Any, Any] = (None, None)
-) -> provider_pb2.DiffResponse:
+def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffResponse:
     """The changes as the engine takes them, with the property that each is about.
 
     Args:
-        resource: as it is to be.
-        before: its inputs so far.
-        tags_all: see :func:`~trainium_eks.graph.resource_types.differences.differences`.
+        resource: as it is to be, with checked inputs.
+        before: its checked inputs so far.
     """
-    found = differences(resource, before, tags_all=tags_all)
+    tags_all = before.get(TAGS_ALL), resource.inputs.get(TAGS_ALL)
+    found = differences(replace(resource, inputs=_given(resource.inputs)), _given(before), tags_all=tags_all)
     replaced = sorted({change.top for change in found if change.replaces})
     return provider_pb2.DiffResponse(
         changes=provider_pb2.DiffResponse.DIFF_SOME if found else provider_pb2.DiffResponse.DIFF_NONE,
@@ -45,7 +46,8 @@ def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:
     Both real providers go by the name that the program gave: one that Pulumi made is made anew.
     """
     named_by = registry.of(resource).named_by
-    if not named_by or not value_at(resource.inputs, named_by[-1]):
+    made_up = resource.inputs.get(DEFAULTS, ())
+    if not named_by or named_by[-1] in made_up or not value_at(resource.inputs, named_by[-1]):
         return False
     return all(value_at(before, path) == value_at(resource.inputs, path) for path in named_by)
 
@@ -62,6 +64,11 @@ def property_path(steps: Steps) -> str:
             quoted = step.replace("\\", "\\\\").replace('"', '\\"')
             found += f'["{quoted}"]'
     return found
+
+
+def _given(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs without the provider's own notes and without the tags, which are compared apart."""
+    return {name: value for name, value in inputs.items() if name not in (DEFAULTS, TAGS_ALL)}
 
 
 def _kind(change: Difference) -> provider_pb2.PropertyDiff.Kind.ValueType:

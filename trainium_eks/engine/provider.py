@@ -2,7 +2,7 @@
 # ruff: noqa: N802 (the methods are named as the RPCs)
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from trainium_eks.engine import component, diff_response
+from trainium_eks.engine.checked import checked
 from trainium_eks.engine.cloud import Account, Asked, Cloud, Refused, type_of
 from trainium_eks.engine.component import ChildFailed
 from trainium_eks.engine.inventory import InventoryError
@@ -19,7 +20,6 @@ from trainium_eks.graph.graph import Options, Resource
 from trainium_eks.graph.recording import wire
 from trainium_eks.graph.recording.backend import SimulationError
 from trainium_eks.graph.resource_types import sdk_inputs
-from trainium_eks.graph.resource_types.default_tags import TAGS_ALL
 from trainium_eks.graph.resource_types.simulation import known
 
 # What the engine adds to a provider's inputs for itself.
@@ -74,7 +74,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self, request: provider_pb2.CheckRequest, _context: grpc.ServicerContext
     ) -> provider_pb2.CheckResponse:
         """Refuses inputs that the provider's SDK class does not take."""
-        return _checked(request, _settings(request.news))
+        faults = _faults(type_of(request.urn), _settings(request.news))
+        return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(faults))
 
     def DiffConfig(
         self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext
@@ -103,19 +104,27 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # --- resources ------------------------------------------------------------------------------------------------
 
-    def Check(self, request: provider_pb2.CheckRequest, _context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
-        """Refuses an unknown type and inputs that the type does not take."""
-        return _checked(request, wire.decode(request.news, mask=False))
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+        """Fills in what the real provider does; refuses an unknown type and inputs that the type does not take."""
+        asked = Asked(request.urn, request.news)
+        with _told(context):
+            account = self._account(context)
+        given = wire.decode(request.news, mask=False)
+        before = wire.decode(request.olds, mask=False) or None
+        found = checked(
+            asked.type, asked.name, given, provider=account.settings, before=before, seed=request.randomSeed
+        )
+        answer = struct_pb2.Struct()
+        answer.CopyFrom(request.news)
+        filled = {name: value for name, value in found.inputs.items() if given.get(name) != value}
+        answer.MergeFrom(wire.encode(filled, secret=asked.secret))
+        faults = (*_faults(asked.type, given), *found.faults)
+        return provider_pb2.CheckResponse(inputs=answer, failures=_failures(faults))
 
-    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+    def Diff(self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         """Property by property, with what replaces the resource. A default tag of the provider that changed is one."""
         resource, before = _versions(request)
-        stands = wire.decode(request.olds, mask=False).get(TAGS_ALL)
-        if stands is None:
-            return diff_response.answer(resource, before)
-        with _told(context):
-            to_be = self._cloud.tags_all(self._account(context), Asked(request.urn, request.news))
-        return diff_response.answer(resource, before, (stands, to_be))
+        return diff_response.answer(resource, before)
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         """Makes it, or tells what a preview knows."""
@@ -196,16 +205,17 @@ def _settings(inputs: struct_pb2.Struct) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in _ENGINES_OWN}
 
 
-def _checked(request: provider_pb2.CheckRequest, inputs: Mapping[str, Any]) -> provider_pb2.CheckResponse:
-    type_ = type_of(request.urn)
-    failures = []
+def _faults(type_: str, inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Path and reason of each input that the type does not take; one fault without a path for an unknown type."""
     if not known(type_):
-        reason = f"there is no simulated answer for the resource type {type_}"
-        failures.append(provider_pb2.CheckFailure(reason=reason))
+        yield "", f"there is no simulated answer for the resource type {type_}"
     for fault in sdk_inputs.faults(type_, inputs):
         path, _, reason = fault.partition(": ")
-        failures.append(provider_pb2.CheckFailure(property=path, reason=reason))
-    return provider_pb2.CheckResponse(inputs=request.news, failures=failures)
+        yield path, reason
+
+
+def _failures(faults: Iterable[tuple[str, str]]) -> list[provider_pb2.CheckFailure]:
+    return [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in faults]
 
 
 @contextmanager

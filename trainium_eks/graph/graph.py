@@ -22,6 +22,12 @@ SECRET = UNSEEN
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 
+RETAIN_ON_DELETE = "retainOnDelete"
+"""The fact whether a resource stays when it is removed from the program or the stack is destroyed."""
+
+SECRETS = "secrets"
+"""The fact which values are secret."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -85,6 +91,9 @@ class Graph:
     """What the program logged as a warning."""
     placeholders: tuple[str, ...] = ()
     """Look-ups that were answered by something made up, one line each."""
+    untold: frozenset[str] = frozenset()
+    """Facts of every resource that are not told: :data:`RETAIN_ON_DELETE`, :data:`SECRETS`. A policy pack's graph has
+    them; a recorded program's has none."""
     unjudged: tuple[str, ...] = ()
     """Resource types that are not known here: they are shown, and neither priced, timed nor held to rules."""
 

@@ -71,6 +71,10 @@ class StackConfig(Shape):
     permissions_boundary: str | None = None
     """ARN of the IAM policy that bounds every role of this environment; the documented deploy role may make no role
     without it (docs/deploying.md). Unset: no bound."""
+    kept_key_arn: str | None = None
+    """ARN of the KMS key that an earlier stack of this name kept, to be used again; `trn check` proposes it. Set it
+    before the first ``up``: another key replaces the cluster, the file system and every volume. Unset: the stack makes
+    a key."""
     tags: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Further tags on everything."""
     network: NetworkConfig = NetworkConfig()
@@ -352,6 +356,8 @@ def _own_problems(config: StackConfig) -> list[Problem]:
         found += formats.account_id(join("allowed_account_ids", index), account)
     if config.permissions_boundary is not None:
         found += formats.policy_arn("permissions_boundary", config.permissions_boundary)
+    if config.kept_key_arn is not None:
+        found += formats.kms_key_arn("kept_key_arn", config.kept_key_arn)
     found += formats.tags("tags", config.tags, taken=OWN_TAGS)
     found += waivers.problems(config.waivers)
     return found

@@ -7,7 +7,7 @@ zone id to the range of its private subnet, empty when it cannot be planned.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainium_eks.model import addresses, formats, network, node_groups, ranges, regions, versions
+from trainium_eks.model import addresses, formats, karpenter, network, node_groups, ranges, regions, versions
 from trainium_eks.model.instances import Catalogue, InstanceType
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join
@@ -146,12 +146,11 @@ def address_problems(
             continue
         parts = ", ".join(f"{count} {what}" for what, count in demand.items() if count)
         reason = f"the private subnet of {zone} ({subnet}) has {have} addresses and {total} are needed: {parts}"
-        small = have < addresses.CONTROL_PLANE_ADDRESSES
         if config.existing_network is not None:
             at = [each.zone_id for each in config.existing_network.private_subnets].index(zone)
             path = join("existing_network.private_subnets", at)
             fix = "use a larger subnet, or smaller groups"
-            found.append(Problem(f"{path}.cidr_block", reason, fix, value=subnet if small else 7))
+            found.append(Problem(f"{path}.cidr_block", reason, fix, value=subnet))
             continue
         good = _larger_vpc(config.network.cidr_block, zones, zone, total)
         fix = "use smaller groups, or `interface_layout` efa-only" if good is None else "or use smaller groups"
@@ -174,7 +173,7 @@ def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[
 def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> Iterator[tuple[str, int]]:
     """What takes addresses in one zone, and how many."""
     yield "for the control plane", addresses.CONTROL_PLANE_ADDRESSES
-    for group in config.node_groups:
+    for group in (*config.node_groups, *karpenter.as_groups(config)):
         instance = catalogue.get(group.instance_type)
         if instance is not None and (node_groups.zone_of(group) or zones[0]) == zone:
             each = addresses.needed(instance, 1, group.interface_layout)
@@ -186,6 +185,11 @@ def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], z
         instance = catalogue.get(nodes.instance_type)
         if instance is not None:
             yield f"for {what}", addresses.needed(instance, max(nodes.max_size, 0), "none")
+    started = config.autoscaling.karpenter
+    if started is not None and zone == zones[0]:
+        types = [catalogue[name] for name in started.instance_types if name in catalogue]
+        most = (addresses.needed(each, max(started.cpu_limit, 0) // each.vcpus, "none") for each in types)
+        yield "for Karpenter's CPU nodes", max(most, default=0)
     yield "for interface endpoints", 0 if config.existing_network else len(config.network.interface_endpoints)
     if config.file_system is not None and (config.file_system.zone_id or zones[0]) == zone:
         yield "for the file system", 1 + max(config.file_system.storage_capacity_gib, 0) // FILE_SYSTEM_GIB_PER_ADDRESS

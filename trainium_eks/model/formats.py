@@ -51,6 +51,7 @@ _ACCOUNT = re.compile(r"[0-9]{12}")
 _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}")
 _SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
 _POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
+KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _ASSUMED_ROLE = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<role>[A-Za-z0-9_+=,.@-]+)/[!-~]+"
 )
@@ -182,6 +183,15 @@ def keyed_principals(path: str, values: Mapping[str, LaterText]) -> list[Problem
         found += under(here, dns_label("", key))
         found += principal(here, arn) if isinstance(arn, str) else []
     return found
+
+
+def kms_key_arn(path: str, value: str) -> list[Problem]:
+    """Return what is wrong with the ARN of a KMS key."""
+    if KMS_KEY_ARN.fullmatch(value):
+        return []
+    fix = "an alias may point to another key tomorrow: give the key that it points to" if ":alias/" in value else ""
+    good = "arn:aws:kms:<region>:<account>:key/<id>"
+    return [Problem(path, "it is not the ARN of a KMS key", fix, value=value, good=good)]
 
 
 def policy_arn(path: str, value: str) -> list[Problem]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from trainium_eks.model import formats
 from trainium_eks.model.instances import Catalogue
@@ -62,6 +62,10 @@ class KarpenterConfig(Shape):
     """Minutes that an accelerator node is empty before it goes, 1 to 1440. A node in use never goes."""
     replicas: Whole = 2
     """Copies; one is active."""
+
+
+LAYOUT: Literal["ena"] = "ena"
+"""Karpenter's interfaces are plain or ``efa-only``, the first one plain (EC2NodeClass, networkInterfaces)."""
 
 
 def own_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> list[Problem]:
@@ -157,7 +161,12 @@ def as_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
     karpenter = config.autoscaling.karpenter
     return tuple(
         NodeGroupConfig(
-            name=pool.name, instance_type=pool.instance_type, max_size=pool.max_nodes, size_managed_elsewhere=True
+            name=pool.name,
+            instance_type=pool.instance_type,
+            max_size=pool.max_nodes,
+            size_managed_elsewhere=True,
+            zone_id=pool.zone_id,
+            interface_layout=LAYOUT,
         )
         for pool in (karpenter.accelerator_pools if karpenter else ())
     )

@@ -44,6 +44,32 @@ def test_every_fault_is_in_one_error() -> None:
     ]
 
 
+class Sized(Shape):
+    """Args of which one must be given."""
+
+    unit: str
+    size: Whole = 1
+    spare: Whole = 0
+    names: tuple[str, ...] = ()
+
+
+def test_faults_of_shape_and_of_value_are_in_one_error() -> None:
+    def judge(args: Sized) -> list[Problem]:
+        found = [Problem("names", "a name is empty")] if "" in args.names else []
+        if args.spare >= args.size:
+            found.append(Problem("spare", "not below size", value=args.spare))
+        return found
+
+    def fields(args: dict[str, object]) -> list[str]:
+        with pytest.raises(ArgumentError) as caught:
+            accept(Sized, args, judge, "Sized s")
+        return [each.path for each in caught.value.problems]
+
+    assert fields({"size": "two", "spare": 1, "names": [""]}) == ["unit", "size", "names"]
+    assert fields({"unit": "GiB", "siez": 2, "spare": 1, "names": [""]}) == ["siez", "names", "spare"]
+    assert fields({"unit": 3, "spare": [], "names": [""]}) == ["unit", "spare", "names"]
+
+
 def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule() -> None:
     def judge(args: Sample) -> list[Problem]:
         return [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]

@@ -99,6 +99,26 @@ def test_china_has_its_own_partition_and_endpoints() -> None:
     assert "logs.cn-north-1.amazonaws.com.cn" in text
 
 
+def test_a_kept_key_gets_the_policy_and_an_alias_and_no_second_key_is_made(record: Record) -> None:
+    arn = "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
+    keys: list[str] = []
+
+    def program() -> None:
+        key = EncryptionKey("key", {"region": "us-west-2", "kept_key_arn": arn})
+        key.key_arn.apply(keys.append)
+
+    graph = record(program)
+    assert graph.of_type("aws:kms/key:Key") == ()
+    [key_policy] = graph.of_type("aws:kms/keyPolicy:KeyPolicy")
+    [alias] = graph.of_type("aws:kms/alias:Alias")
+    assert key_policy.inputs["keyId"] == alias.inputs["targetKeyId"] == "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
+    assert "111122223333" in key_policy.inputs["policy"]
+    assert key_policy.options.retain_on_delete
+    assert keys == [arn]
+    with pytest.raises(ArgumentError, match="not the ARN of a KMS key"):
+        record(lambda: EncryptionKey("key", {"region": "us-west-2", "kept_key_arn": "alias/trn-dev-key"}))
+
+
 MOCKED = """
 import pulumi
 

@@ -2,11 +2,12 @@
 
 import importlib.metadata
 import json
+import re
 from pathlib import Path
 
 import grpc
 import pytest
-from engine.client import Clouds, Serve, refusal, urn
+from engine.client import Clouds, InvalidInputs, Serve, refusal, urn
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
@@ -94,19 +95,62 @@ def test_look_ups_are_refused_by_name(clouds: Clouds, method: str) -> None:
 # --- check --------------------------------------------------------------------------------------------------------
 
 
-def test_good_inputs_pass(clouds: Clouds) -> None:
-    assert clouds.provider().check(VPC, {"cidrBlock": "10.0.0.0/16", "tags": {"a": "b"}}) == []
+def test_a_check_completes_what_the_program_left_open(clouds: Clouds) -> None:
+    """As pulumi-aws: its region, the default tags, a name, and what Terraform's schema says of the rest."""
+    aws = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me"}}))
+    inputs = {"assumeRolePolicy": "{}", "tags": {"Name": "x"}}
+    found = aws.check("aws:iam/role:Role", inputs)
+    assert re.fullmatch(r"it-[0-9a-f]{7}", found.pop("name"))
+    assert found == {
+        **inputs,
+        "maxSessionDuration": 3600,
+        "path": "/",
+        "tagsAll": {"Owner": "me", "Name": "x"},
+        "__defaults": ["maxSessionDuration", "name", "path"],
+    }
+    assert aws.check(VPC, {"tags": {"a": UNKNOWN}})["tagsAll"] == UNKNOWN
+    assert aws.check(CLUSTER, {"name": "c", "vpcConfig": {"subnetIds": []}})["vpcConfig"]["endpointPublicAccess"]
+
+
+def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds: Clouds) -> None:
+    aws = clouds.provider(region="us-west-2")
+    first = aws.check(GROUP, {"clusterName": "c"})
+    assert first["nodeGroupName"] == aws.check(GROUP, {"clusterName": "c"})["nodeGroupName"]
+    later = aws.check(GROUP, {"clusterName": "c", "version": "1.36"}, before=first, seed=b"2")
+    assert later["nodeGroupName"] == first["nodeGroupName"]
+    assert aws.check(GROUP, {"clusterName": "c"}, seed=b"2")["nodeGroupName"] != first["nodeGroupName"]
+    assert aws.check(GROUP, {"clusterName": "c"}, before={"nodeGroupName": "given"})["nodeGroupName"] != "given"
+    for given in ({"nodeGroupName": "n"}, {"nodeGroupNamePrefix": "n-"}):
+        assert aws.check(GROUP, given) == {**given, "region": "us-west-2", "tagsAll": {}, "__defaults": []}
+    object_ = clouds.provider("kubernetes").check(CONFIG_MAP, {"metadata": {"labels": {"a": "b"}}})
+    assert object_["metadata"]["name"].startswith("it-")
+
+
+def test_a_name_that_the_provider_would_refuse_is_refused(clouds: Clouds) -> None:
+    with pytest.raises(InvalidInputs) as error:
+        clouds.provider().check(GROUP, {"nodeGroupName": "n" * 64})
+    assert error.value.args[0][0][0] == "nodeGroupName"
+
+
+def test_a_secret_input_stays_one(clouds: Clouds) -> None:
+    request = provider_pb2.CheckRequest(
+        urn=urn("aws:iam/role:Role", "it"),
+        news=wire.encode({"assumeRolePolicy": "{}", "tags": {"a": "b"}}, secret=frozenset({"tags"})),
+    )
+    assert wire.secret_keys(clouds.provider().stub.Check(request).inputs) == {"tags"}
 
 
 def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
-    ((path, reason),) = clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
+    with pytest.raises(InvalidInputs) as error:
+        clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
+    ((path, reason),) = error.value.args[0]
     assert path == "scalingConfig.desiredsize"
     assert "desiredSize" in reason
 
 
 def test_a_type_without_answers_is_refused(clouds: Clouds) -> None:
-    ((_, reason),) = clouds.provider().check("aws:sns/topic:Topic", {"name": "x"})
-    assert "aws:sns/topic:Topic" in reason
+    with pytest.raises(InvalidInputs, match="aws:sns/topic:Topic"):
+        clouds.provider().check("aws:sns/topic:Topic", {"name": "x"})
 
 
 # --- diff ---------------------------------------------------------------------------------------------------------
@@ -154,16 +198,14 @@ def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
     before = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me", "Team": "a"}}))
     after = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "you", "Team": "a"}}))
     inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Team": "b"}}
-    _, stands = before.made(VPC, inputs)
-    assert not before.diff(VPC, inputs, inputs, olds=stands).diffs
-    assert list(after.diff(VPC, inputs, inputs, olds=stands).detailedDiff) == ["tagsAll.Owner"]
-    assert not after.diff(VPC, inputs, inputs, olds=stands, ignore_changes=("tagsAll",)).diffs
-    both = after.diff(VPC, inputs, {**inputs, "tags": {"Team": "c"}}, olds=stands)
+    stands, to_be = before.check(VPC, inputs), after.check(VPC, inputs)
+    assert not before.diff(VPC, stands, before.check(VPC, inputs, before=stands)).diffs
+    assert list(after.diff(VPC, stands, to_be).detailedDiff) == ["tagsAll.Owner"]
+    assert not after.diff(VPC, stands, to_be, ignore_changes=("tagsAll",)).diffs
+    both = after.diff(VPC, stands, after.check(VPC, {**inputs, "tags": {"Team": "c"}}))
     assert sorted(both.detailedDiff) == ["tags.Team", "tagsAll.Owner"]
-    bare = clouds.provider(region="us-west-2")
-    _, untagged = bare.made(VPC, {"cidrBlock": "10.1.0.0/16"})
-    assert list(after.diff(VPC, {}, {}, olds=untagged).diffs) == ["tagsAll"]
-    assert not after.diff("aws:kms/alias:Alias", {"name": "alias/a"}, {"name": "alias/a"}, olds={}).diffs
+    alias = {"name": "alias/a"}
+    assert "tagsAll" not in after.check("aws:kms/alias:Alias", alias)
 
 
 def test_what_becomes_unknown_may_replace(clouds: Clouds) -> None:
@@ -180,7 +222,8 @@ def test_a_file_system_grows_in_place_and_does_not_shrink(clouds: Clouds) -> Non
 def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: Clouds) -> None:
     aws = clouds.provider()
     given = aws.diff(GROUP, {"nodeGroupName": "n", "amiType": "a"}, {"nodeGroupName": "n", "amiType": "b"})
-    made_up = aws.diff(GROUP, {"amiType": "a"}, {"amiType": "b"})
+    stands = aws.check(GROUP, {"amiType": "a"})
+    made_up = aws.diff(GROUP, stands, aws.check(GROUP, {"amiType": "b"}, before=stands))
     renamed = aws.diff(GROUP, {"nodeGroupName": "n"}, {"nodeGroupName": "m"})
     assert [given.deleteBeforeReplace, made_up.deleteBeforeReplace, renamed.deleteBeforeReplace] == [True, False, False]
     in_place = aws.diff(GROUP, {"nodeGroupName": "n", "version": "1"}, {"nodeGroupName": "n", "version": "2"})

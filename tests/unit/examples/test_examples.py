@@ -1,22 +1,35 @@
-"""Every example plans green in a project of its own; every component has one, and a page that shows it."""
+"""Every program that is shown plans green in a project of its own; every component has an example and a page."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from engine.rig import Config, Rig
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
+from trainium_eks.graph.judging.rules import judge, stale_waivers
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PROGRAMS = {path.stem: path.read_text() for path in EXAMPLES}
+PROGRAMS |= {
+    f"{path.name} {number}": program
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
+    if program.startswith("import pulumi\n")
+}
+"""Name to a program that is shown; the pages of components show the examples."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_plans_green_in_a_bare_project(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (tmp_path / "__main__.py").write_text(path.read_text())
+    (tmp_path / "Pulumi.dev.yaml").write_text('config: {"bare:kubeconfig": "{}"}\n')
+    (tmp_path / "__main__.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     shown = CliRunner().invoke(app, ["plan", "--json", "--directory", str(tmp_path)], catch_exceptions=False)
@@ -28,6 +41,34 @@ def test_example_plans_green_in_a_bare_project(path: Path, tmp_path: Path, monke
     ours = [each for each in plan["resources"] if each["type"].startswith("trainium-eks:index:")]
     [stack] = [each["urn"] for each in plan["resources"] if each["type"] == "pulumi:pulumi:Stack"]
     assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
+
+
+def shown_configs() -> Iterator[tuple[str, Config]]:
+    """Each piece of a stack's config that a page shows."""
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
+        for number, text in enumerate(re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)):
+            piece = yaml.safe_load(text)
+            piece = piece.get("config", piece) if isinstance(piece, dict) else {}
+            if any(str(key).startswith("trainium-eks:") for key in piece):
+                yield f"{path.name} {number}", piece
+
+
+CONFIGS = dict(shown_configs())
+
+
+@pytest.mark.parametrize("piece", CONFIGS.values(), ids=CONFIGS)
+def test_config_that_a_page_shows_plans_green_in_dev(piece: Config, tmp_path: Path) -> None:
+    def shown(config: Config) -> None:
+        for key, value in piece.items():
+            within = isinstance(value, dict) and isinstance(config.get(key), dict)
+            config[key] = {**config[key], **value} if within else value
+
+    rig = Rig(tmp_path)
+    rig.configure("dev", shown)
+    graph = rig.recorded("dev")
+    verdicts = judge(graph)
+    assert {each.id: each.failures for each in verdicts if each.status == "fail"} == {}
+    assert stale_waivers(graph, verdicts) == ()
 
 
 def test_every_component_has_an_example() -> None:

@@ -58,6 +58,7 @@ FULL: dict[str, Any] = {
     },
     "existingNetwork": None,
     "permissionsBoundary": "arn:aws:iam::111122223333:policy/bounds",
+    "keptKeyArn": "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
     "cluster": {
         "kubernetesVersion": "1.35",
         "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "wayIn": "the office"},
@@ -420,6 +421,7 @@ def test_entries_of_lists_and_mappings_are_named_with_their_place() -> None:
 BAD: list[tuple[str, Any]] = [
     ("region", "us-moon-9"),
     ("permissionsBoundary", "trn-boundary"),
+    ("keptKeyArn", "alias/trn-dev-key"),
     ("owner", "  "),
     ("costCenter", "a?b"),
     ("allowedAccountIds", ["1234"]),

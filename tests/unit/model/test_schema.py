@@ -15,7 +15,7 @@ from trainium_eks.model.outputs import StackOutputs
 
 ROOT = Path(__file__).resolve().parents[3]
 BLOCK: dict[str, Any] = yaml.safe_load(schema.pulumi_yaml())["config"]
-NULLABLE = {"existingNetwork", "fileSystem", "idleGuard", "imageRepository", "permissionsBoundary"}
+NULLABLE = {"existingNetwork", "fileSystem", "idleGuard", "imageRepository", "keptKeyArn", "permissionsBoundary"}
 
 
 def fits(kind: str, items: dict[str, Any] | None, value: Any) -> bool:

@@ -48,6 +48,12 @@ def test_every_name_is_the_one_that_type_checkers_see() -> None:
         components.Netwrk  # noqa: B018
 
 
+def test_a_star_binds_the_public_names() -> None:
+    found: dict[str, object] = {}
+    exec("from trainium_eks import *", found)
+    assert {name for name in found if not name.startswith("__")} == set(components.__all__)
+
+
 def test_what_the_package_does_not_have_is_said() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import trainium_eks; trainium_eks.Netwrk"],

@@ -223,6 +223,41 @@ def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod
     assert "amazon-eks-node-al2023-x86_64-neuron-1.35-v20260818" in names
 
 
+# The kept key --------------------------------------------------------------------------------------------------------
+
+
+KEPT = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
+
+
+def kept(state: str) -> dict[str, Answer]:
+    known = {"KeyMetadata": {"KeyId": KEPT.rpartition("/")[2], "KeyState": state}}
+    keys = {"ResourceTagMappingList": [{"ResourceARN": KEPT}]}
+    return {"resourcegroupstaggingapi__GetResources": keys, "kms__DescribeKey": known}
+
+
+def test_a_key_that_an_earlier_stack_kept_is_proposed_before_the_first_up(prod: Graph) -> None:
+    assert judged(prod, "keys/kept")[:2] == ("pass", "none is kept")
+    assert judged(prod, "keys/kept", **kept("PendingDeletion"))[:2] == ("pass", "none is kept")
+    outcome, detail, remedy = judged(prod, "keys/kept", **kept("Enabled"))
+    assert (outcome, KEPT in detail) == ("warn", True)
+    assert f"pulumi config set keptKeyArn {KEPT}" in remedy
+    described = {"cluster": {"name": CLUSTER, "status": "ACTIVE", "tags": OWN}}
+    clusters = {"eks__ListClusters": {"clusters": [CLUSTER]}, "eks__DescribeCluster": described}
+    assert judged(prod, "keys/kept", **clusters, **kept("Enabled"))[0] == "pass"
+
+
+def test_a_kept_key_is_enabled_and_this_stacks(prod: Graph) -> None:
+    named = replace(prod, config={**prod.config, "keptKeyArn": KEPT})
+    assert judged(named, "keys/kept", **kept("Enabled"))[0] == "pass"
+    outcome, detail, remedy = judged(named, "keys/kept", **kept("PendingDeletion"))
+    assert (outcome, detail) == ("fail", "it is PendingDeletion")
+    assert "cancel-key-deletion" in remedy
+    gone = {**kept("Enabled"), "kms__DescribeKey": AwsError("NotFoundException")}
+    assert judged(named, "keys/kept", **gone)[0] == "fail"
+    others = {**kept("Enabled"), "resourcegroupstaggingapi__GetResources": {"ResourceTagMappingList": []}}
+    assert judged(named, "keys/kept", **others)[0] == "fail"
+
+
 # Names, images, subnets ----------------------------------------------------------------------------------------------
 
 

@@ -4,25 +4,21 @@
 recorded resources.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from trainium_eks.graph.graph import STACK_TYPE, UNKNOWN, Graph, Options, Resource
+from trainium_eks.graph.graph import RETAIN_ON_DELETE, SECRETS, STACK_TYPE, UNKNOWN, Graph, Options, Resource
 from trainium_eks.graph.judging import rules
 from trainium_eks.graph.judging.rules import RULES, Finding, Rule, Verdict
-from trainium_eks.graph.judging.rules._read import show
+from trainium_eks.graph.judging.rules._read import leaves, show
+from trainium_eks.graph.resource_types import registry
+from trainium_eks.graph.resource_types.replacements import value_at
 from trainium_eks.model.config import decode
 
-NOT_SHOWN: Mapping[str, str] = {
-    "R50": "the engine does not tell a policy pack of retainOnDelete",
-    "R65": "the policy SDK unwraps secrets, so a plain kubeconfig looks like a secret one",
-}
-"""Rules that a policy pack cannot judge, each with why. `trn plan` does."""
-
-NEED_IDS = frozenset({"R08", "R10", "R37", "R41", "R42", "R68", "R71", "R78", "R84"})
-"""Rules that follow ids and names from resource to resource. In a first preview there are none yet: the engine asks a
-provider nothing that is not configured, and the Kubernetes one waits for its cluster."""
+_MADE_UP = re.compile(r"-[0-9a-f]{7,8}")
+"""The end of a name that a provider makes of a logical name: 7 digits in AWS, 8 in Kubernetes."""
 
 _UNKNOWNS = frozenset(
     {
@@ -123,19 +119,32 @@ class Pack:
         self._judged = None
 
     def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Finding, ...]:
-        """What breaks a rule and is not waived.
+        """Return what breaks a rule and is not waived.
 
         Raises:
-            NotSeen: when only the update itself can tell.
+            NotSeen: when nothing that can be seen breaks it, and something that cannot be seen may.
         """
-        _, verdicts = self._judge(resources)
+        graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
-        if verdict.status != "fail":
-            return ()
-        seen = tuple(each for each in verdict.failures if not (self.preview and _unseen(rule, each)))
-        if not seen:
-            raise NotSeen("some values are known only during the update; `trn plan` judges it with made-up ones")
+        failures = verdict.failures if verdict.status == "fail" else ()
+        seen = tuple(each for each in failures if not (self.preview and _unseen(rule, each, graph)))
+        if failures and not seen:
+            raise NotSeen("some values are known only during the update")
+        if verdict.unseen and not failures:
+            raise NotSeen("; ".join(dict.fromkeys(each.message for each in verdict.unseen)))
         return seen
+
+    def not_judged(self, resources: Sequence[SeenResource]) -> str:
+        """Return one line for the rules that cannot be judged from what the engine shows, each with why; empty when
+        all can."""
+        reasons: dict[str, list[str]] = {}
+        for rule in RULES:
+            try:
+                self.broken(rule, resources)
+            except NotSeen as reason:
+                reasons.setdefault(str(reason), []).append(rule.id)
+        said = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
+        return f"not judged by this policy pack, but by `trn plan`: {said}" if said else ""
 
     def stale_waivers(self, resources: Iterable[SeenResource]) -> tuple[str, ...]:
         """One line for each waiver that has expired or excuses nothing."""
@@ -149,7 +158,8 @@ class Pack:
         outputs = next((each.outputs for each in kept if each.type == STACK_TYPE), {})
         prefix = f"{self.project}:"
         own = {key.removeprefix(prefix): text for key, text in self.config.items() if key.startswith(prefix)}
-        return Graph(self.project, self.stack, kept, outputs=outputs, config=decode(own))
+        untold = frozenset({RETAIN_ON_DELETE, SECRETS})
+        return Graph(self.project, self.stack, kept, outputs=outputs, config=decode(own), untold=untold)
 
     def _judge(self, resources: Iterable[SeenResource]) -> tuple[Graph, tuple[Verdict, ...]]:
         """Once for all policies: the SDK asks one after the other, each time with the resources read anew."""
@@ -167,7 +177,7 @@ class Pack:
             parent=seen.parent.urn if seen.parent else "",
             custom=seen.resource_type.startswith("pulumi:providers:")
             or (seen.provider is not None and seen.resource_type != "eks:index:Cluster"),
-            inputs=self._inputs.get(seen.urn, outputs),
+            inputs=_as_given(seen, self._inputs.get(seen.urn, outputs)),
             outputs=outputs,
             dependencies=tuple(sorted(each.urn for each in seen.dependencies)),
             property_dependencies={
@@ -184,11 +194,6 @@ class Pack:
 
 class NotSeen(Exception):  # noqa: N818 (what it says)
     """A rule that cannot be judged in this preview."""
-
-
-def judged_here() -> tuple[Rule, ...]:
-    """The rules that become policies."""
-    return tuple(rule for rule in RULES if rule.id not in NOT_SHOWN)
 
 
 def plain(value: Any) -> Any:
@@ -209,8 +214,25 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _unseen(rule: Rule, finding: Finding) -> bool:
-    return rule.id in NEED_IDS or show(UNKNOWN) in finding.message or UNKNOWN in finding.message
+def _as_given(seen: SeenResource, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the inputs as the program gave them, without a name that the provider's Check made of the logical one.
+
+    An analyzer sees the inputs after Check. A default that Check fills in says what is going to be made, and stays; a
+    name says that the program asked for one.
+    """
+    row = registry.find(seen.resource_type)
+    path = row.named_by[-1] if row is not None and row.named_by else ""
+    name = value_at(inputs, path) if "." not in path else None
+    if not isinstance(name, str) or not _MADE_UP.fullmatch(name.removeprefix(seen.name)):
+        return inputs
+    return {key: value for key, value in inputs.items() if key != path}
+
+
+def _unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:
+    """Whether a fault may be one only because the preview does not know a value."""
+    if rule.follows_ids and any(value == UNKNOWN for each in graph.resources for _, value in leaves(each.inputs)):
+        return True
+    return show(UNKNOWN) in finding.message or UNKNOWN in finding.message
 
 
 def _is_default_provider(resource: Resource) -> bool:

@@ -46,7 +46,8 @@ __all__ = [
     "stale_waivers",
 ]
 
-RuleStatus = Literal["pass", "fail", "waived", "n/a"]
+RuleStatus = Literal["pass", "fail", "waived", "n/a", "unseen"]
+"""``unseen``: no fault was found, and a part that could be one cannot be seen here."""
 
 _MODULES = (
     cluster,
@@ -99,7 +100,12 @@ class Verdict:
     @property
     def failures(self) -> tuple[Finding, ...]:
         """The findings that are not well; a waived rule keeps them."""
-        return tuple(finding for finding in self.findings if not finding.ok)
+        return tuple(finding for finding in self.findings if finding.ok is False)
+
+    @property
+    def unseen(self) -> tuple[Finding, ...]:
+        """The findings about what cannot be seen here."""
+        return tuple(finding for finding in self.findings if finding.ok is None)
 
 
 def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
@@ -128,8 +134,8 @@ def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) 
     status: RuleStatus
     if not findings:
         status, reason = "n/a", ""
-    elif all(finding.ok for finding in findings):
-        status, reason = "pass", ""
+    elif all(finding.ok is not False for finding in findings):
+        status, reason = ("pass" if all(finding.ok for finding in findings) else "unseen"), ""
     else:
         status, reason = ("waived", waiver) if waiver else ("fail", "")
     if status in ("n/a", "pass") and rule.id in own:

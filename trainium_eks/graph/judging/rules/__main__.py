@@ -26,6 +26,10 @@ beside the components, too.
 This page is generated (`python -m trainium_eks.graph.judging.rules > docs/rules.md`).
 """
 
+PACK = """The [policy pack](policy.md) judges the same rules from what the engine shows it. Where that is not enough, it
+reports neither a fault nor a pass: the policy is not applicable, and one line of the output names the rules that were
+not judged and why. `trn plan` judges them."""
+
 
 def page() -> str:
     """The page as Markdown."""
@@ -39,6 +43,11 @@ def page() -> str:
     lines += [f"- **{id_}**: {reason}" for id_, reason in STANDING_WAIVERS.items()]
     lines += ["", "## Not judged from a plan", ""]
     lines += [f"- **{id_}**: {reason}" for id_, reason in NOT_JUDGED.items()]
+    lines += ["", "## What a policy pack cannot see", "", PACK, ""]
+    lines += [f"- **{rule.id}**: {rule.beyond_pack}." for rule in RULES if rule.beyond_pack]
+    ids = ", ".join(rule.id for rule in RULES if rule.follows_ids)
+    lines += [f"- **{ids}** follow ids and names from resource to resource: while a preview does not know some, these "]
+    lines[-1] += "rules are judged in the update."
     return "\n".join(lines) + "\n"
 
 

@@ -1,14 +1,15 @@
-"""Who scales what: the node groups that a Cluster Autoscaler of the program serves, and Karpenter's pools."""
+"""Everything that holds nodes, and who scales it: node groups, and Karpenter's pools."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.judging.rules._facts import NodeGroup
+from trainium_eks.graph.judging.rules._facts import NodeGroup, interfaces
 from trainium_eks.graph.judging.rules._objects import object_name, releases
-from trainium_eks.graph.judging.rules._read import Json, at, items, mapping, text
+from trainium_eks.graph.judging.rules._read import Json, at, given, items, listed, mapping, number, text, user_data
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.graph.resource_types import karpenter
+from trainium_eks.model.instances import InstanceType
 
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 GROUP_TAG = "aws:autoscaling/tag:Tag"
@@ -61,6 +62,65 @@ def node_pools(view: View) -> Iterator[Pool]:
         name = text(at(each.inputs, "spec.template.spec.nodeClassRef.name"))
         most = max((karpenter.most_nodes(each, type_, view.catalogue) for type_ in types), default=0)
         yield Pool(each, classes.get(name), types, most)
+
+
+@dataclass(frozen=True)
+class Supply:
+    """The nodes of one instance type that a node group, or a NodePool of Karpenter, may have."""
+
+    resource: Resource
+    """The group or the pool."""
+    type_name: str
+    """EC2 type, or empty when it cannot be seen."""
+    instance: InstanceType | None
+    """None for a type that the catalogue does not know."""
+    most: float | None
+    """Most nodes; None when it cannot be seen."""
+    fewest: float | None
+    subnets: Sequence[Json]
+    """Ids of the subnets that its nodes start in; some may be known only during the update."""
+    interface_types: tuple[str, ...]
+    """``interface``, ``efa`` and ``efa-only``, one for each network interface that is asked for."""
+    boot: tuple[str, ...]
+    """The parts of the nodes' user data."""
+    bottlerocket: bool
+    accelerated: bool
+    """Whether the nodes carry Neuron devices or GPUs, by the catalogue, else by a group's AMI."""
+
+
+def supplies(view: View) -> Iterator[Supply]:
+    """Return what each node group, and each NodePool of Karpenter, may have: a pool once for each of its types."""
+    for group in view.node_groups:
+        yield Supply(
+            resource=group.resource,
+            type_name=group.type_name,
+            instance=group.instance,
+            most=number(group.max_size),
+            fewest=number(at(group.resource.inputs, "scalingConfig.minSize")),
+            subnets=listed(group.resource.inputs.get("subnetIds")),
+            interface_types=tuple(each.type for each in interfaces(group)),
+            boot=user_data(group.settings.get("userData")) or (),
+            bottlerocket=text(group.resource.inputs.get("amiType")).startswith("BOTTLEROCKET"),
+            accelerated=group.accelerated,
+        )
+    for pool in node_pools(view):
+        spec = mapping(at(pool.node_class.inputs, "spec")) if pool.node_class else {}
+        for type_name in pool.types:
+            instance = view.catalogue.get(type_name)
+            yield Supply(
+                resource=pool.resource,
+                type_name=type_name,
+                instance=instance,
+                most=karpenter.most_nodes(pool.resource, type_name, view.catalogue),
+                fewest=0,
+                subnets=[at(each, "id") for each in items(spec.get("subnetSelectorTerms")) if given(at(each, "id"))],
+                interface_types=tuple(text(at(each, "interfaceType")) for each in items(spec.get("networkInterfaces"))),
+                boot=(text(spec.get("userData")),),
+                bottlerocket=any(
+                    text(at(each, "alias")).startswith("bottlerocket") for each in items(spec.get("amiSelectorTerms"))
+                ),
+                accelerated=instance is not None and instance.family != "cpu",
+            )
 
 
 def _discovery_keys(release: Resource) -> tuple[str, ...]:

@@ -16,9 +16,11 @@ class Finding:
     """What a rule says about one resource."""
 
     urn: str
-    ok: bool
+    ok: bool | None
+    """Whether the resource keeps the rule; None where what decides it cannot be seen here."""
     message: str
-    """For a fault: the property path, the value found and what is wanted. For the rest: what was seen."""
+    """For a fault: the property path, the value found and what is wanted. For None: what cannot be seen, and why.
+    Otherwise: what was seen."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class Rule:
     source: str
     """Ids of the same demand elsewhere (Checkov, Trivy, CIS, Security Hub), or where it was learned."""
     check: Callable[[View], Iterable[Finding]]
+    beyond_pack: str = ""
+    """What the rule asks for that a policy pack cannot see, and why; empty where a pack sees all of it."""
+    follows_ids: bool = False
+    """Whether it follows ids and names from resource to resource, which the first preview of a stack does not know."""
 
     @property
     def explanation(self) -> str:
@@ -40,11 +46,21 @@ class Rule:
 
 
 def rule(
-    id_: str, title: str, severity: Severity, source: str
+    id_: str, title: str, severity: Severity, source: str, *, beyond_pack: str = "", follows_ids: bool = False
 ) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
     """Makes a :class:`Rule` of a function over a :class:`View`; its docstring is the rule's explanation."""
 
-    return functools.partial(Rule, id_, title, severity, source)
+    return functools.partial(Rule, id_, title, severity, source, beyond_pack=beyond_pack, follows_ids=follows_ids)
+
+
+def unseen(resource: Resource, why: str) -> Finding:
+    """Return the finding for a resource of which the deciding part cannot be seen here.
+
+    Args:
+        resource: the resource.
+        why: what cannot be seen, and why.
+    """
+    return Finding(resource.urn, None, why)
 
 
 def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Finding]:

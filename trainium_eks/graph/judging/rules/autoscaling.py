@@ -156,9 +156,9 @@ def one_autoscaler(view: View) -> Iterator[Finding]:
 )
 def karpenter_nodes(view: View) -> Iterator[Finding]:
     """They have no launch template of the program, so that no other rule sees them. Their metadata service answers one
-    hop away and by token; their volumes are encrypted with a key of the environment; their image is pinned; none has a
-    public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never for
-    their age. Karpenter itself hears of interruptions."""
+    hop away and by token; their volumes are encrypted, in production with a customer key; their image is pinned; none
+    has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never
+    for their age. Karpenter itself hears of interruptions."""
     for release in releases(view, "karpenter"):
         told = given(at(release.inputs, "values.settings.interruptionQueue"))
         faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
@@ -166,7 +166,7 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
     for pool in node_pools(view):
         yield from judged(pool.resource, _pool_faults(view, pool), "is bounded, and loses no node in use")
     for node_class in view.of(NODE_CLASS.token):
-        yield from judged(node_class, _class_faults(mapping(node_class.inputs.get("spec"))), "as other nodes")
+        yield from judged(node_class, _class_faults(view, mapping(node_class.inputs.get("spec"))), "as other nodes")
 
 
 def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
@@ -184,16 +184,21 @@ def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
             yield f"spec.template.spec.taints lacks {', '.join(lacking)}, wanted it for {name}"
     yield from differs(inputs, "spec.disruption.consolidationPolicy", "WhenEmpty")
     yield from differs(inputs, "spec.template.spec.expireAfter", "Never")
+    grace = pool.spec.get("terminationGracePeriod")
+    if given(grace):
+        yield f"spec.template.spec.terminationGracePeriod is {show(grace)}, wanted unset: drifted nodes in use would go"
 
 
-def _class_faults(spec: Mapping[str, Json]) -> Iterator[str]:
+def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
     if given(spec.get("metadataOptions")):
         yield from differs({"spec": spec}, "spec.metadataOptions.httpTokens", "required")
         yield from differs({"spec": spec}, "spec.metadataOptions.httpPutResponseHopLimit", 1)
     for index, disk in enumerate(items(spec.get("blockDeviceMappings")) or [{}]):
         path = f"spec.blockDeviceMappings[{index}].ebs"
-        if not true(at(disk, "ebs.encrypted")) or not given(at(disk, "ebs.kmsKeyID")):
-            yield f"{path} is not encrypted with a key of the environment, wanted encrypted and kmsKeyID"
+        if not true(at(disk, "ebs.encrypted")):
+            yield f"{path}.encrypted is {show(at(disk, 'ebs.encrypted'))}, wanted true"
+        if view.production and not given(at(disk, "ebs.kmsKeyID")):
+            yield f"{path}.kmsKeyID is unset, wanted a KMS key in production"
     for term in items(spec.get("amiSelectorTerms")) or [{}]:
         alias, id_ = text(at(term, "alias")), at(term, "id")
         if not given(id_) and (not alias or alias.endswith("@latest")):

@@ -13,6 +13,7 @@ from trainium_eks.graph.judging.rules._read import (
     given,
     items,
     known,
+    listed,
     mapping,
     number,
     principals,
@@ -21,7 +22,7 @@ from trainium_eks.graph.judging.rules._read import (
     text,
     true,
 )
-from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule, unseen
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model import ranges, versions
 from trainium_eks.model.cluster import LOG_TYPES
@@ -138,6 +139,7 @@ def creator(view: View) -> Iterator[Finding]:
     "Make the log groups first, keep them a year and encrypt them",
     "medium",
     "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
+    follows_ids=True,
 )
 def log_groups(view: View) -> Iterator[Finding]:
     """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
@@ -177,7 +179,13 @@ def support_policy(view: View) -> Iterator[Finding]:
         yield from judged(plane.resource, faults, f"the policy is {found}")
 
 
-@rule("R10", "Place the control plane in two zones, in private subnets with room", "high", "EKS network requirements")
+@rule(
+    "R10",
+    "Place the control plane in two zones, in private subnets with room",
+    "high",
+    "EKS network requirements",
+    follows_ids=True,
+)
 def control_plane_subnets(view: View) -> Iterator[Finding]:
     """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
     Independent of `model/network.py`, which judges the config."""
@@ -188,6 +196,9 @@ def control_plane_subnets(view: View) -> Iterator[Finding]:
         path, ids = plane.read("vpcConfig.subnetIds", "subnetIds")
         if not given(ids) and plane.component is not None:
             path, ids = "privateSubnetIds", plane.component.inputs.get("privateSubnetIds")
+        if not all(map(known, listed(ids))):
+            yield unseen(plane.resource, f"{path} is known only during the update")
+            continue
         faults += _subnet_faults(view, path, ids)
         yield from judged(plane.resource, faults, "private subnets in two zones, 16 addresses or more in each")
 

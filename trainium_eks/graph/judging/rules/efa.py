@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from trainium_eks.graph.judging.rules._facts import Interface, NodeGroup, interfaces
 from trainium_eks.graph.judging.rules._read import Json, at, given, items, known, show, text, user_data
-from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule, unseen
 from trainium_eks.graph.judging.rules._view import View
 
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
+SUBNETS_LATER = "subnetIds is known only during the update"
 LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
 """The setting of containerd's unit, or of a drop-in."""
 
@@ -47,6 +48,9 @@ def efa_security_groups(view: View) -> Iterator[Finding]:
 def one_subnet(view: View) -> Iterator[Finding]:
     """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
     for group in view.efa_groups:
+        if not _subnets_known(group):
+            yield unseen(group.resource, SUBNETS_LATER)
+            continue
         ids = group.resource.inputs.get("subnetIds")
         faults = [] if len(items(ids)) == 1 else [f"subnetIds is {show(ids)}, wanted one subnet"]
         yield from judged(group.resource, faults, "one subnet")
@@ -69,7 +73,11 @@ def capacity_blocks(view: View) -> Iterator[Finding]:
     for group in view.node_groups:
         market = at(group.settings, "instanceMarketOptions.marketType")
         if group.capacity_type == "CAPACITY_BLOCK" or market == "capacity-block":
-            yield from judged(group.resource, _block_faults(view, group), "all parts of the Capacity Block are set")
+            faults = list(_block_faults(view, group))
+            if faults or _subnets_known(group):
+                yield from judged(group.resource, faults, "all parts of the Capacity Block are set")
+            else:
+                yield unseen(group.resource, SUBNETS_LATER)
 
 
 @rule("R29", "Train on Spot only on purpose", "medium", "EKS best practices AI/ML")
@@ -184,6 +192,8 @@ def _block_faults(view: View, group: NodeGroup) -> Iterator[str]:
     if given(inputs.get("instanceTypes")):
         yield f"instanceTypes is {show(inputs.get('instanceTypes'))}, wanted unset (the template names the type)"
     subnets = items(inputs.get("subnetIds"))
+    if not _subnets_known(group):
+        return
     if len(subnets) != 1:
         yield f"subnetIds is {show(inputs.get('subnetIds'))}, wanted one subnet in the block's zone"
         return
@@ -191,6 +201,12 @@ def _block_faults(view: View, group: NodeGroup) -> Iterator[str]:
     found = view.zone_of(subnets[0])
     if wanted and found and wanted != found:
         yield f"subnetIds[0] is in {found}, wanted the block's zone {wanted}"
+
+
+def _subnets_known(group: NodeGroup) -> bool:
+    """Whether a group's subnets can be told, or are unset."""
+    ids = group.resource.inputs.get("subnetIds")
+    return ids is None or known(ids)
 
 
 def _block_zone(view: View, target: Json) -> str:

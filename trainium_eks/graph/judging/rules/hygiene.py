@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from trainium_eks.graph.graph import SECRET, Resource
+from trainium_eks.graph.graph import SECRET, SECRETS, Resource
 from trainium_eks.graph.judging.rules._facts import CLUSTER, EKS_CLUSTER, LAUNCH_TEMPLATE
 from trainium_eks.graph.judging.rules._read import (
     Json,
@@ -33,19 +33,28 @@ TAGS = {
 """Tags that everything carries, and their folded spellings."""
 
 
-@rule("R65", "Keep the kubeconfig secret and free of credentials", "high", "pulumi-eks#207, pulumi-eks#352")
+@rule(
+    "R65",
+    "Keep the kubeconfig secret and free of credentials",
+    "high",
+    "pulumi-eks#207, pulumi-eks#352",
+    beyond_pack="which outputs are secret, because the policy SDK unwraps secrets; what a kubeconfig holds is seen",
+)
 def kubeconfig(view: View) -> Iterator[Finding]:
     """Exported kubeconfigs and whatever is named like a secret are secret outputs. A kubeconfig runs `aws eks
     get-token` and comes from the cluster alone: a token in it goes stale, and an origin that changes makes every
     Kubernetes object look replaced."""
     faults = []
     named = [name for name in view.graph.outputs if SECRET_NAME.search(name) and "command" not in name.lower()]
+    untold = SECRETS in view.graph.untold
     for name in named:
         value = view.graph.outputs[name]
-        if value != SECRET and given(value):
+        if value != SECRET and given(value) and not untold:
             faults.append(f"output {name} is in plain text, wanted a secret output")
         faults += [f"output {name}.{fault}" for fault in _credentials(value)]
-    if named:
+    if named and untold and not faults:
+        yield Finding(view.stack_urn, None, f"whether {', '.join(named)} are secret outputs is not told")
+    elif named:
         yield from _of_stack(view, faults, f"secret: {', '.join(named)}")
     for provider in view.of(KUBERNETES_PROVIDER):
         yield from judged(provider, _provider_faults(view, provider), "kubeconfig by exec, from the cluster alone")

@@ -77,7 +77,7 @@ def one_object(view: View) -> Iterator[Finding]:
         yield from judged(resource, faults, "the only one of its name")
 
 
-@rule("R71", "Keep teams out of each other's share", "high", "own, PSS")
+@rule("R71", "Keep teams out of each other's share", "high", "own, PSS", follows_ids=True)
 def teams_apart(view: View) -> Iterator[Finding]:
     """In a team's namespace (of a TrainingNamespace, or one with a ResourceQuota) admission policies judge pods,
     Volcano's jobs, PodGroups and commands, on creation and on update, and refuse what they cannot judge. Nobody has
@@ -98,7 +98,7 @@ def teams_apart(view: View) -> Iterator[Finding]:
         yield from judged(each, faults, "preempts nothing")
 
 
-@rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554")
+@rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554", follows_ids=True)
 def submissions(view: View) -> Iterator[Finding]:
     """In a team's namespace admission policies also judge Jobs, Deployments and Services: the pods of the first two are
     judged anyway (R71), but their author would not hear of it; a Service with external addresses takes the traffic of

@@ -5,10 +5,12 @@ import itertools
 from collections.abc import Iterator
 
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.judging.rules._facts import SUBNET, VPC, NodeGroup, interfaces, zone
-from trainium_eks.graph.judging.rules._read import at, differs, given, items, mapping, number, show, text
-from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._autoscaled import Supply, supplies
+from trainium_eks.graph.judging.rules._facts import SUBNET, VPC, zone
+from trainium_eks.graph.judging.rules._read import at, differs, given, items, known, mapping, show, text
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule, unseen
 from trainium_eks.graph.judging.rules._view import View
+from trainium_eks.graph.resource_types.karpenter import NODE_POOL
 from trainium_eks.model import addresses
 from trainium_eks.model.network import COMPLETE_ENDPOINTS
 
@@ -105,7 +107,13 @@ def subnet_tags(view: View) -> Iterator[Finding]:
         yield from judged(subnet, faults, f"tagged as {'public' if public else 'private'}")
 
 
-@rule("R37", "Keep address ranges apart and large enough", "high", "EKS network requirements, EC2 address limits")
+@rule(
+    "R37",
+    "Keep address ranges apart and large enough",
+    "high",
+    "EKS network requirements, EC2 address limits",
+    follows_ids=True,
+)
 def address_ranges(view: View) -> Iterator[Finding]:
     """The VPC, Kubernetes services and peers do not overlap; subnets lie in the VPC, side by side; and each group's
     subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI. A subnet of another
@@ -192,37 +200,47 @@ def _subnet_overlaps(view: View, vpc: Resource, own: Range) -> Iterator[str]:
 
 
 def _budget_findings(view: View) -> Iterator[Finding]:
-    """Each subnet with node groups holds all of their nodes, also those that may start in another subnet."""
-    groups: dict[str, list[NodeGroup]] = {}
-    for group in view.node_groups:
-        for subnet_id in items(group.resource.inputs.get("subnetIds")) or ("",):
-            groups.setdefault(text(subnet_id), []).append(group)
-    for subnet_id, members in groups.items():
+    """Each subnet that nodes start in holds all of them, also those that may start in another subnet."""
+    holders: dict[str, dict[str, list[Supply]]] = {}
+    for supply in supplies(view):
+        if not all(map(known, supply.subnets)):
+            yield unseen(supply.resource, "its subnets are known only during the update, so no addresses are counted")
+            continue
+        if supply.resource.type == NODE_POOL.token and not supply.subnets:
+            yield unseen(supply.resource, "its EC2NodeClass names no subnet by id, so no addresses are counted")
+            continue
+        for subnet_id in supply.subnets or ("",):
+            holders.setdefault(text(subnet_id), {}).setdefault(supply.resource.urn, []).append(supply)
+    for subnet_id, members in holders.items():
         if subnet_id and not view.is_ours(subnet_id):
             continue
         block = _range(view.range_of(subnet_id))
         wanted, faults = 0, []
-        for group in members:
-            nodes = number(group.max_size)
-            if group.instance is None or nodes is None:
-                faults.append(
-                    f"{group.resource.name}: type {show(group.type_name)} or maxSize {show(group.max_size)} is unseen"
-                )
+        for holder in members.values():
+            if any(each.instance is None or each.most is None for each in holder):
+                seen = f"type {show(holder[0].type_name)} or maxSize {show(holder[0].most)}"
+                faults.append(f"{holder[0].resource.name}: {seen} is unseen")
             else:
-                wanted += addresses.needed(group.instance, int(nodes), _layout(group))
+                # A pool of several types has its maximum in one of them at a time.
+                wanted += max(map(_addresses, holder))
         if block is None:
             faults.append(
                 f"subnetIds: {show(subnet_id)} has no range in program or config, wanted one to count against"
             )
         elif wanted > addresses.usable(str(block)):
-            names = ", ".join(group.resource.name for group in members)
-            faults.append(f"{names} take {wanted} addresses at maxSize, {block} has {addresses.usable(str(block))}")
-        yield from judged(members[0].resource, faults, f"{wanted} addresses at maxSize fit into {block}")
+            names = ", ".join(holder[0].resource.name for holder in members.values())
+            faults.append(f"{names} take {wanted} addresses at their most, {block} has {addresses.usable(str(block))}")
+        first = next(iter(members.values()))[0].resource
+        yield from judged(first, faults, f"{wanted} addresses of all nodes fit into {block}")
 
 
-def _layout(group: NodeGroup) -> str:
-    """The interface layout that a template has, by how many of its EFA interfaces hold an address."""
-    types = [each.type for each in interfaces(group)]
+def _addresses(supply: Supply) -> int:
+    return addresses.needed(supply.instance, int(supply.most or 0), _layout(supply)) if supply.instance else 0
+
+
+def _layout(supply: Supply) -> str:
+    """The interface layout that nodes have, by how many of their EFA interfaces hold an address."""
+    types = supply.interface_types
     if types.count("efa") > 1:
         return "efa"
     return "ena" if "interface" in types and "efa-only" in types else "efa-only"

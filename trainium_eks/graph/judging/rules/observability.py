@@ -53,7 +53,13 @@ def stored_metrics(view: View) -> Iterator[Finding]:
         yield from judged(release, faults, "on an encrypted volume")
 
 
-@rule("R84", "Keep container logs a month, encrypted, in a group that exists", "medium", "CKV_AWS_66, CKV_AWS_158")
+@rule(
+    "R84",
+    "Keep container logs a month, encrypted, in a group that exists",
+    "medium",
+    "CKV_AWS_66, CKV_AWS_158",
+    follows_ids=True,
+)
 def container_logs(view: View) -> Iterator[Finding]:
     """What ships logs would make a group without key and without end: the group is there before it and it may make
     none. In production the logs are kept 30 days or longer. Independent of `model/observability.py`, which judges the

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.judging.rules._facts import QUEUE, NodeGroup
+from trainium_eks.graph.judging.rules._autoscaled import Supply, supplies
+from trainium_eks.graph.judging.rules._facts import QUEUE
 from trainium_eks.graph.judging.rules._objects import namespace, object_name, releases, walk
 from trainium_eks.graph.judging.rules._read import (
     Json,
@@ -19,7 +20,6 @@ from trainium_eks.graph.judging.rules._read import (
     show,
     text,
     true,
-    user_data,
 )
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
@@ -90,9 +90,9 @@ def volcano_copies(view: View) -> Iterator[Finding]:
 
 @rule("R59", "Keep guarantee <= deserved <= capability <= pool", "high", "Volcano queue webhook, own")
 def queue_amounts(view: View) -> Iterator[Finding]:
-    """Volcano's webhook checks all but the last; a queue that may use more than the groups have at their maximum leaves
-    a job pending for ever. Guarantees of sibling queues must fit together. Independent of `model/queues.py`, which
-    judges the config."""
+    """Volcano's webhook checks all but the last; a queue that may use more than the node groups and Karpenter's pools
+    have at their maximum leaves a job pending for ever. Guarantees of sibling queues must fit together. Independent of
+    `model/queues.py`, which judges the config."""
     pool = _pool(view)
     queues = view.of(QUEUE)
     by_name = {object_name(each): each for each in queues}
@@ -113,9 +113,9 @@ def queue_amounts(view: View) -> Iterator[Finding]:
 @rule("R60", "Let jobs create pods while a pool has no nodes", "high", "volcano#3910, volcano#2558")
 def scale_from_zero(view: View) -> Iterator[Finding]:
     """With the enqueue action, a job gets no pods until nodes exist; an autoscaler then sees no demand. Judged when an
-    accelerator group has minSize 0; the chart's default configuration has the action. Independent of `model/queues.py`,
-    which judges the config."""
-    resting = [group.resource.name for group in view.accelerator_groups if _rests(group)]
+    accelerator group has minSize 0, or Karpenter has a pool of accelerators; the chart's default configuration has the
+    action. Independent of `model/queues.py`, which judges the config."""
+    resting = [each.resource.name for each in supplies(view) if each.accelerated and not each.fewest]
     if not resting:
         return
     for release in releases(view, "volcano"):
@@ -160,7 +160,7 @@ def plugin_types(view: View) -> Iterator[Finding]:
     plugin. Where the NVIDIA plugin hands out devices as mounts, the nodes' runtime accepts them."""
     found = {name: releases(view, name) for name in PLUGINS}
     for name, plugin in PLUGINS.items():
-        groups = [group for group in view.accelerator_groups if _served(group, plugin)]
+        groups = [each for each in supplies(view) if each.accelerated and _served(each, plugin)]
         for release in found[name] if groups else ():
             yield from judged(release, _plugin_faults(view, release, plugin, groups), "lists the pool's types")
         if groups and plugin.device and not found[name]:
@@ -234,16 +234,22 @@ def _queue_faults(queue: Resource, parent: Resource | None, pool: dict[str, Deci
                 yield f"spec.{part}[{name}] is {amount:g}, wanted at most {above[name]:g} of the parent queue"
             # Only devices are counted: CPU and memory of a pool are also the system pods'.
             if pool and "/" in name and amount > pool.get(name, 0):
-                yield f"spec.{part}[{name}] is {amount:g}, wanted at most {pool.get(name, 0):g} (the groups at maxSize)"
+                yield f"spec.{part}[{name}] is {amount:g}, wanted at most {pool.get(name, 0):g} (all nodes)"
 
 
 def _pool(view: View) -> dict[str, Decimal]:
-    """Devices and EFA interfaces of all accelerator groups at their maximum; empty when there are no groups."""
+    """Devices and EFA interfaces of everything that holds accelerator nodes, at its maximum; empty without any.
+
+    A pool of several types has its maximum in one of them at a time.
+    """
+    most: dict[tuple[str, str], Decimal] = {}
+    for supply in supplies(view):
+        for name, count in view.catalogue.device_resources(supply.type_name).items() if supply.instance else ():
+            key = supply.resource.urn, name
+            most[key] = max(most.get(key, Decimal(0)), Decimal(supply.most or 0) * count)
     pool: dict[str, Decimal] = {}
-    for group in view.accelerator_groups:
-        nodes = Decimal(number(group.max_size) or 0)
-        for resource, count in view.catalogue.device_resources(group.type_name).items() if group.instance else ():
-            pool[resource] = pool.get(resource, Decimal(0)) + nodes * count
+    for (_, name), amount in most.items():
+        pool[name] = pool.get(name, Decimal(0)) + amount
     return pool
 
 
@@ -258,24 +264,19 @@ def _guarantees(queues: tuple[Resource, ...]) -> dict[str, dict[str, Decimal]]:
     return total
 
 
-def _rests(group: NodeGroup) -> bool:
-    fewest = number(at(group.resource.inputs, "scalingConfig.minSize"))
-    return fewest is None or fewest == 0
-
-
 def _actions(configuration: str) -> Json:
     """The actions of a scheduler configuration in YAML (one line, quoted or not), or None."""
     match = re.search(r"^\s*actions:\s*[\"']?([^\"'\n#]*)", configuration, re.MULTILINE)
     return match.group(1).strip() if match else None
 
 
-def _served(group: NodeGroup, plugin: Plugin) -> bool:
-    if group.instance is None:
+def _served(supply: Supply, plugin: Plugin) -> bool:
+    if supply.instance is None:
         return False
-    return group.has_efa if plugin.serves == "efa" else group.instance.family == plugin.serves
+    return supply.instance.has_efa if plugin.serves == "efa" else supply.instance.family == plugin.serves
 
 
-def _plugin_faults(view: View, release: Resource, plugin: Plugin, groups: list[NodeGroup]) -> Iterator[str]:
+def _plugin_faults(view: View, release: Resource, plugin: Plugin, groups: list[Supply]) -> Iterator[str]:
     values = mapping(release.inputs.get("values"))
     wanted = sorted({group.type_name for group in groups})
     path, found = (plugin.types, at(values, plugin.types)) if plugin.types else _affinity(values)
@@ -294,11 +295,10 @@ def _plugin_faults(view: View, release: Resource, plugin: Plugin, groups: list[N
         yield f"values.{plugin.tolerations} is {show(stated)}, wanted also {', '.join(closed)}"
 
 
-def _unmounted(groups: list[NodeGroup]) -> Iterator[str]:
-    """The groups on which a device list that comes as mounts would be ignored."""
+def _unmounted(groups: list[Supply]) -> Iterator[str]:
+    """The groups and pools on which a device list that comes as mounts would be ignored."""
     for group in groups:
-        accepted = any(MOUNTS_ACCEPTED.search(part) for part in user_data(group.settings.get("userData")) or ())
-        if not accepted and not text(group.resource.inputs.get("amiType")).startswith("BOTTLEROCKET"):
+        if not group.bottlerocket and not any(MOUNTS_ACCEPTED.search(part) for part in group.boot):
             yield (
                 f"values.deviceListStrategy is volume-mounts, but userData of {group.resource.name} does not set"
                 " accept-nvidia-visible-devices-as-volume-mounts=true, so its pods would see no device"

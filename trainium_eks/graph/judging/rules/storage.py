@@ -2,11 +2,24 @@
 
 from collections.abc import Iterator
 
-from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.graph import RETAIN_ON_DELETE, Resource
+from trainium_eks.graph.judging.rules._autoscaled import supplies
 from trainium_eks.graph.judging.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
 from trainium_eks.graph.judging.rules._objects import namespace
-from trainium_eks.graph.judging.rules._read import Json, at, differs, given, items, missing, number, show, text, true
-from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.graph.judging.rules._read import (
+    Json,
+    at,
+    differs,
+    given,
+    items,
+    known,
+    missing,
+    number,
+    show,
+    text,
+    true,
+)
+from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule, unseen
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model import lustre
 
@@ -27,7 +40,14 @@ def file_system_key(view: View) -> Iterator[Finding]:
         yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
 
 
-@rule("R39", "Keep the file system's data", "high", "own (skipFinalBackup is true by default)")
+@rule(
+    "R39",
+    "Keep the file system's data",
+    "high",
+    "own (skipFinalBackup is true by default)",
+    beyond_pack="whether the bucket of a link to S3 outlives the stack, because the engine does not tell a pack of"
+    " retainOnDelete; a protected bucket is seen",
+)
 def durability(view: View) -> Iterator[Finding]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
@@ -39,10 +59,20 @@ def durability(view: View) -> Iterator[Finding]:
             continue
         faults = list(differs(file_system.inputs, "deploymentType", "PERSISTENT_2"))
         links = view.referring(file_system, "fileSystemId", ASSOCIATION)
-        faults += _linked_faults(view, file_system, links) if links else _backup_faults(file_system)
+        faults += _linked_faults(file_system, links) if links else _backup_faults(file_system)
         if view.production and not file_system.options.protect:
             faults.append("options.protect is false, wanted true in production")
-        yield from judged(file_system, faults, "linked to S3" if links else "backed up")
+        buckets = [bucket for link in links for bucket in _linked_buckets(view, link) if not bucket.options.protect]
+        untold = buckets if RETAIN_ON_DELETE in view.graph.untold else []
+        faults += [
+            f"bucket {bucket.name} is neither retained on delete nor protected, wanted retainOnDelete"
+            for bucket in buckets
+            if not untold and not bucket.options.retain_on_delete
+        ]
+        for bucket in untold:
+            yield unseen(bucket, "whether the bucket outlives the stack is not told: retainOnDelete")
+        if faults or not untold:
+            yield from judged(file_system, faults, "linked to S3" if links else "backed up")
 
 
 @rule("R40", "Size the file system as FSx allows", "high", "FSx API")
@@ -53,19 +83,20 @@ def sizes(view: View) -> Iterator[Finding]:
         yield from judged(file_system, _size_faults(file_system), "size and throughput are on FSx's grid")
 
 
-@rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage")
+@rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
 def same_zone(view: View) -> Iterator[Finding]:
-    """Another zone is slower and costs for every gigabyte. With groups in several zones, use one of these. Independent
-    of `model/cross.py`, which judges the config."""
-    subnets = {
-        text(each) for group in view.accelerator_groups for each in items(group.resource.inputs.get("subnetIds"))
-    }
+    """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
+    of these. Independent of `model/cross.py`, which judges the config."""
+    subnets = {str(each) for supply in supplies(view) if supply.accelerated for each in supply.subnets}
     if not subnets:
         return
     zones = {view.zone_of(each) for each in subnets}
     for file_system in view.of(FILE_SYSTEM):
         own = at(file_system.inputs, "subnetIds")
         first = at(own, "[0]") if items(own) else own
+        if not all(map(known, (first, *subnets))):
+            yield unseen(file_system, "subnets are known only during the update, so zones are not compared")
+            continue
         here = view.zone_of(first)
         good = (text(first) and text(first) in subnets) or (here and here in zones)
         wanted = ", ".join(sorted(each or "an unseen zone" for each in zones))
@@ -78,6 +109,7 @@ def same_zone(view: View) -> Iterator[Finding]:
     "Open Lustre's ports both ways, before the file system",
     "high",
     "aws-fsx-csi-driver troubleshooting, FSx guide",
+    follows_ids=True,
 )
 def lustre_ports(view: View) -> Iterator[Finding]:
     """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group
@@ -120,7 +152,13 @@ def retained_volumes(view: View) -> Iterator[Finding]:
         yield from judged(volume, faults, "reclaim policy Retain")
 
 
-@rule("R68", "Show each team its own part of the file system", "high", "FSx guide, mounting from a specific fileset")
+@rule(
+    "R68",
+    "Show each team its own part of the file system",
+    "high",
+    "FSx guide, mounting from a specific fileset",
+    follows_ids=True,
+)
 def own_directories(view: View) -> Iterator[Finding]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
@@ -179,7 +217,7 @@ def _backup_faults(file_system: Resource) -> Iterator[str]:
         yield f"skipFinalBackup is {show(skipped)}, wanted false (unset means true)"
 
 
-def _linked_faults(view: View, file_system: Resource, links: tuple[Resource, ...]) -> Iterator[str]:
+def _linked_faults(file_system: Resource, links: tuple[Resource, ...]) -> Iterator[str]:
     days = file_system.inputs.get("automaticBackupRetentionDays")
     if number(days) not in (None, 0):
         yield f"automaticBackupRetentionDays is {show(days)} with a link to S3, wanted 0: FSx refuses both"
@@ -189,9 +227,6 @@ def _linked_faults(view: View, file_system: Resource, links: tuple[Resource, ...
             lacking = [event for event in EVENTS if event not in found]
             if lacking:
                 yield f"{link.name}: s3.{policy}.events is {show(list(found))}, wanted also {', '.join(lacking)}"
-        for bucket in _linked_buckets(view, link):
-            if not (bucket.options.retain_on_delete or bucket.options.protect):
-                yield f"bucket {bucket.name} is neither retained on delete nor protected, wanted retainOnDelete"
 
 
 def _linked_buckets(view: View, link: Resource) -> tuple[Resource, ...]:

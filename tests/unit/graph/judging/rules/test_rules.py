@@ -1,10 +1,14 @@
 """Every rule: passes on a whole environment, fails where it must and only there, and does not apply to nothing."""
 
+import contextlib
+
 import pytest
+from engine.analyzer import pack, shown
 from rule_faults import FAULTS, Fault, both, drop, open_endpoint, option, put, values
 from rule_programs import DROP, Program, environment, node_group, policy, release, user_data
 
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph
+from trainium_eks.graph.judging.policy_pack import NotSeen
 from trainium_eks.graph.judging.rules import (
     NOT_JUDGED,
     RULES,
@@ -211,7 +215,7 @@ def existing_network(program: Program) -> None:
         *[name for name, entry in program.entries.items() if entry.type.startswith("aws:ec2/") and name in _NETWORK]
     )
     subnets = [
-        {"id": f"subnet-private-az{zone}", "zoneId": f"usw2-az{zone}", "cidrBlock": f"10.0.{zone}.0/24"}
+        {"id": f"subnet-private-az{zone}", "zoneId": f"usw2-az{zone}", "cidrBlock": f"10.0.{16 * zone}.0/22"}
         for zone in (4, 1)
     ]
     program.config["existingNetwork"] = {"vpcId": "vpc-1", "cidrBlock": "10.0.0.0/16", "privateSubnets": subnets}
@@ -331,9 +335,16 @@ def npd_recovery_alone(program: Program) -> None:
     program.config["waivers"] = {"R19": waiver("Neuron's own recovery")}
 
 
+def karpenter_outside_production_with_the_accounts_key(program: Program) -> None:
+    program.config["production"] = False
+    for name in ("small", "trn1n"):
+        program.put(f"class-{name}", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)
+
+
 def enqueue_without_resting_pools(program: Program) -> None:
     for group in ("base", "block"):
         program.put(group, "scalingConfig.minSize", 1)
+    program.drop("pool-trn1n")
     program.put("volcano", "values.custom.scheduler_config_override", 'actions: "enqueue, allocate"')
 
 
@@ -341,6 +352,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
     program = environment()
     for group in ("system", "base", "block"):
         program.put(group, "subnetIds", ["subnet-of-nobody"])
+    program.drop("pool-small", "pool-trn1n")
     program.put("base", "scalingConfig.maxSize", 2000)
     [verdict] = [each for each in judge(program.graph()) if each.id == "R37"]
     assert {finding.urn for finding in verdict.findings} == {program.graph().of_type("aws:ec2/vpc:Vpc")[0].urn}
@@ -377,7 +389,9 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
         (put("base", "nodeGroupNamePrefix", "base-"), "R30"),
         (option("base", ignore_changes=("scalingConfig",)), "R21"),
         (put("queue-a", "spec.capability", {"cpu": "4000", "aws.amazon.com/neuron": "128"}), "R59"),
+        (put("queue-a", "spec.capability", {"aws.amazon.com/neuron": "144"}), "R59"),  # with Karpenter's pool
         (put("queue-a", "spec.parent", "root"), "R59"),
+        (karpenter_outside_production_with_the_accounts_key, "R82"),
         (put("team-policy", "policy", policy({"Effect": "Deny", "Action": "*", "Resource": "*"})), "R18"),
         (values("volcano", "custom.scheduler_config_override", "actions: allocate, backfill # enqueue"), "R60"),
     ],
@@ -387,8 +401,12 @@ def test_rule_accepts_other_good_ways(change: object, rule: str) -> None:
     program = environment()
     assert callable(change)
     change(program)
-    verdict = verdicts(program)[rule]
+    graph = program.graph()
+    [verdict] = [each for each in judge(graph) if each.id == rule]
     assert verdict.status == "pass", verdict.failures
+    [judged] = [each for each in RULES if each.id == rule]
+    with contextlib.suppress(NotSeen):
+        assert pack(graph).broken(judged, shown(graph)) == ()
 
 
 @pytest.mark.parametrize("id_", ["R03", "R34"])
@@ -565,6 +583,26 @@ def test_references_that_are_not_known_yet_are_followed_by_their_origin() -> Non
 
 
 # The rest -----------------------------------------------------------------------------------------------------------
+
+
+def test_subnets_of_another_stack_are_not_judged_before_they_are_known() -> None:
+    """As outputs of a StackReference are in a plan: the rules take them neither for a fault nor for a pass."""
+    program = environment()
+    existing_network(program)
+    del program.config["existingNetwork"]
+    for group in ("system", "base", "block"):
+        program.put(group, "subnetIds", UNKNOWN)
+    for name, path in (
+        ("cluster", "vpcConfig.subnetIds"),
+        ("file-system", "subnetIds"),
+        ("class-small", "spec.subnetSelectorTerms.0.id"),
+        ("class-trn1n", "spec.subnetSelectorTerms.0.id"),
+    ):
+        program.put(name, path, UNKNOWN)
+    found = verdicts(program)
+    assert {id_ for id_, verdict in found.items() if verdict.status == "fail"} == set()
+    assert {id_ for id_, verdict in found.items() if verdict.status == "unseen"} == {"R10", "R26", "R28", "R37", "R41"}
+    assert "its subnets are known only during the update" in found["R37"].unseen[0].message
 
 
 def test_numbers_are_those_of_the_model() -> None:

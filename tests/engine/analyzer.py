@@ -1,0 +1,152 @@
+"""What a Pulumi engine shows a policy pack of a recorded program, without an engine.
+
+An analyzer sees a resource's inputs after its provider's Check, with secrets in clear and without the provider's own
+notes; of the options neither ``retainOnDelete`` nor what only the engine needs. In a first preview the Kubernetes
+provider cannot be configured, so the engine asks it nothing (pulumi's ``pkg/resource/deploy/step_generator.go``).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+from rule_programs import kubeconfig
+
+from trainium_eks.engine.checked import checked
+from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.graph.judging.policy_pack import Pack
+from trainium_eks.graph.judging.rules._read import leaves
+
+SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+_OBJECT = "kubernetes:"
+
+
+class Unknown(Exception):  # noqa: N818 (as the SDK's)
+    """What reading an unknown value raises."""
+
+
+class Props(Mapping[str, Any]):
+    """As the SDK's: an unknown value raises when it is read."""
+
+    def __init__(self, target: dict[str, Any]) -> None:
+        self._target = target
+
+    def __getitem__(self, key: str) -> Any:
+        if key == "__target":
+            return self._target
+        if self._target[key] == SENTINEL:
+            raise Unknown(key)
+        return self._target[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._target)
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+
+class Items(Sequence[Any]):
+    """As the SDK's."""
+
+    def __init__(self, target: list[Any]) -> None:
+        self._target = target
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._target if key == "__target" else self._target[key]
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+
+def proxied(value: Any) -> Any:
+    """A recorded value as the SDK hands it over: numbers are floats, unknowns the engine's words for them."""
+    if isinstance(value, dict):
+        return Props({key: proxied(each) for key, each in value.items() if not key.startswith("__")})
+    if isinstance(value, list | tuple):
+        return Items([proxied(each) for each in value])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if value == SECRET:
+        return kubeconfig()  # the one secret that a rule reads
+    return SENTINEL if value == UNKNOWN else value
+
+
+def after_check(graph: Graph, before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> Graph:
+    """Return the program with inputs as the providers complete them.
+
+    Args:
+        graph: a recorded program.
+        before: URN to the checked inputs of a resource that stands, which keeps the name that was made up.
+    """
+
+    def one(resource: Resource) -> Resource:
+        provider = graph.by_urn.get(resource.provider)
+        # What a provider is configured with is not known yet: the engine asks it nothing.
+        if not resource.custom or provider is None or any(value == UNKNOWN for _, value in leaves(provider.inputs)):
+            return resource
+        stands = before.get(resource.urn)
+        found = checked(resource.type, resource.name, resource.inputs, provider=provider.inputs, before=stands)
+        assert not found.faults, (resource.urn, found.faults)
+        return replace(resource, inputs=found.inputs)
+
+    return replace(graph, resources=tuple(map(one, graph.resources)))
+
+
+def without_a_cluster(graph: Graph) -> Graph:
+    """Return a program as a first preview has it: objects answer nothing, and what other inputs have of their names is
+    unknown."""
+    named = {each.urn: each.inputs["metadata"].get("name") for each in graph.resources if "metadata" in each.inputs}
+
+    def one(resource: Resource) -> Resource:
+        inputs = {
+            key: _forgotten(value, {named[urn] for urn in resource.property_dependencies.get(key, ()) if urn in named})
+            for key, value in resource.inputs.items()
+        }
+        return replace(resource, inputs=inputs)
+
+    return replace(graph, resources=tuple(map(one, graph.resources)))
+
+
+def _forgotten(value: Any, names: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _forgotten(each, names) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_forgotten(each, names) for each in value]
+    return UNKNOWN if value in names else value
+
+
+def pack(graph: Graph, *, preview: bool = False) -> Pack:
+    """Return the pack after the engine has shown it each resource that is about to be made."""
+    config = {f"{graph.project}:{key}": json.dumps(value) for key, value in graph.config.items()}
+    made = Pack(graph.project, graph.stack, config, preview)
+    for each in after_check(graph).resources:
+        made.remember(each.urn, proxied(dict(each.inputs)))
+    return made
+
+
+def shown(graph: Graph) -> list[Any]:
+    """Return what a stack policy sees: outputs and a few options, and no inputs."""
+    seen = {
+        each.urn: SimpleNamespace(
+            urn=each.urn,
+            resource_type=each.type,
+            name=each.name,
+            props=proxied(dict(each.outputs or (graph.outputs if not each.parent else {}))),
+            opts=SimpleNamespace(
+                protect=each.options.protect,
+                ignore_changes=list(each.options.ignore_changes),
+                additional_secret_outputs=[],
+            ),
+            provider=SimpleNamespace(urn=each.provider) if each.custom else None,
+        )
+        for each in graph.resources
+    }
+    for each in graph.resources:
+        one = seen[each.urn]
+        one.parent = seen.get(each.parent)
+        one.dependencies = [seen[urn] for urn in each.dependencies if urn in seen]
+        one.property_dependencies = {
+            name: [seen[urn] for urn in urns if urn in seen] for name, urns in each.property_dependencies.items()
+        }
+    return list(seen.values())
