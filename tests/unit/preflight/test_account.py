@@ -8,6 +8,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from aws_double import AwsDouble, AwsError
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # type: ignore[import-untyped]
+from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 from deploy_needs import ACCOUNT, PLACE, asks
 from good_account import GOOD, NOW, ask, of
 from iam_evaluation import allowed
@@ -69,6 +70,7 @@ def test_no_made_up_name_is_asked_of_aws(prod: Graph) -> None:
         (AwsError("502", "<!DOCTYPE HTML>\n<html>"), "HTTP 502 in place of an answer"),
         (EndpointConnectionError(endpoint_url="https://ec2"), "no network"),
         (NoCredentialsError(), "no AWS credentials here"),
+        (ResponseParserError("Unable to parse\n<html>"), "look at the proxy"),
     ],
 )
 def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsError | Exception, reason: str) -> None:
