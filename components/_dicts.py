@@ -182,6 +182,7 @@ class S3DurabilityDict(TypedDict):
 
     type: Literal["s3"]
     bucket: NotRequired[str | pulumi.Output[str] | None]
+    bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     prefix: NotRequired[str]
     file_system_path: NotRequired[str]
 
@@ -443,6 +444,7 @@ class TrainingNamespaceArgsDict(TypedDict):
     resource_quota: NotRequired[Mapping[str, str]]
     priority_classes: NotRequired[Sequence[str]]
     data_bucket: NotRequired[str | pulumi.Output[str] | None]
+    data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
     region: str
     cluster_name: str | pulumi.Output[str]
@@ -656,6 +658,7 @@ class NamespaceConfigDict(TypedDict):
     resource_quota: NotRequired[Mapping[str, str]]
     priority_classes: NotRequired[Sequence[str]]
     data_bucket: NotRequired[str | pulumi.Output[str] | None]
+    data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
 
 

@@ -153,7 +153,7 @@ class MetricsStack(pulumi.ComponentResource):
             f"{self._name}-workspace",
             alias=self._name,
             kms_key_arn=self._args.kms_key_arn,
-            tags=dict(self._args.tags),
+            tags={"Name": self._name, **self._args.tags},
             opts=pulumi.ResourceOptions(parent=self),
         )
 

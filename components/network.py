@@ -240,6 +240,7 @@ class Network(pulumi.ComponentResource):
             f"{self._name}-endpoints-tls",
             security_group_id=group.id,
             description="TLS from the VPC",
+            tags=self._tags("endpoints"),
             ip_protocol="tcp",
             from_port=443,
             to_port=443,

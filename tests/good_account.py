@@ -10,8 +10,9 @@ from aws_double import Answer, AwsDouble, AwsError
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.preflight.account import Account
-from trainium_eks.preflight.finding import Finding
-from trainium_eks.preflight.run import Preflight, look
+from trainium_eks.preflight.finding import Finding, Verdict
+from trainium_eks.preflight.needs import Needs
+from trainium_eks.preflight.run import Preflight, look, questions
 
 ROOT = Path(__file__).resolve().parents[3]
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -135,6 +136,13 @@ def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Preflight:
         PINNED[each.inputs["addonName"]] = each.inputs["addonVersion"]
     double = AwsDouble({**GOOD, **(other or {})})
     return look(graph, Account("us-west-2", double.session()), lambda: NOW)
+
+
+def ask_one(graph: Graph, id_: str, other: Mapping[str, Answer]) -> Verdict:
+    """Asks a good account one question; all of them take a second."""
+    account = Account("us-west-2", AwsDouble({**GOOD, **other}).session())
+    [question] = [each for each in questions(Needs(graph), account, lambda: NOW) if each.id == id_]
+    return question.ask()
 
 
 def of(found: Preflight, id_: str) -> Finding:

@@ -499,6 +499,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     cross.lustre_client_problems,
     lambda config: compatibility.problems(config, _catalogue_or_default(config)),
     lambda config: cross.production_problems(config, zone_ids(config)),
+    cross.bucket_key_problems,
     lambda config: cross.quota_problems(config, _catalogue_or_default(config)),
     cross.principal_problems,
 )

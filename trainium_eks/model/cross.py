@@ -223,6 +223,21 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
     return []
 
 
+def bucket_key_problems(config: "StackConfig") -> list[Problem]:
+    """Return a problem for each bucket's key of another region or partition: S3 uses keys of its own region alone."""
+    given = {
+        f"namespaces[{at}].data_bucket_key_arn": each.data_bucket_key_arn for at, each in enumerate(config.namespaces)
+    }
+    durability = config.file_system.durability if config.file_system else None
+    given["file_system.durability.bucket_key_arn"] = getattr(durability, "bucket_key_arn", None)
+    begin = f"arn:{regions.partition(config.region)}:kms:{config.region}:"
+    return [
+        Problem(path, "S3 uses keys of its own region alone", value=arn, good=f"{begin}<account>:key/<id>")
+        for path, arn in given.items()
+        if isinstance(arn, str) and arn.startswith("arn:") and ":kms:" in arn and not arn.startswith(begin)
+    ]
+
+
 def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
     """What production asks of the network; cluster and file system judge their own part."""
     if not config.production or config.existing_network is not None or len(zones) < 2:

@@ -16,6 +16,7 @@ READS = ("Describe", "Get", "List", "Head", "Simulate")
 """How the names of operations begin that change nothing. All others are stopped before they leave this machine."""
 
 RIGHTS: Mapping[str, str] = {
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "s3:HeadBucket": "s3:ListBucket",
     "ssm:GetParameters": "ssm:GetParameters",
 }

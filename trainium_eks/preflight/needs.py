@@ -94,6 +94,13 @@ class Bucket:
     """``the file system's link``, ``namespace research``."""
     path: str
     """Where it stands in the config."""
+    key: str = ""
+    """ARN of its KMS key by the config; empty for none."""
+
+    @property
+    def key_path(self) -> str:
+        """Where its key stands in the config."""
+        return f"{self.path}_key_arn"
 
 
 class Needs:
@@ -176,6 +183,13 @@ class Needs:
         return tuple({bucket.name: bucket for bucket in self._buckets()}.values())
 
     @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """ARN of each KMS key that others made to the service by which the stack's roles use it."""
+        topic = text(at(self.graph.config, "observability.metrics.alerts.topicKeyArn"))
+        found = {each.key: "s3" for each in self.buckets if each.key}
+        return {**found, **({topic: "sns"} if topic else {})}
+
+    @cached_property
     def repositories(self) -> tuple[str, ...]:
         """Names of the ECR repositories that it makes."""
         return self._fixed("aws:ecr/repository:Repository", "name")
@@ -212,18 +226,6 @@ class Needs:
             "fsx.amazonaws.com": self._view.of(FILE_SYSTEM),
         }
         return tuple(service for service, needed in uses.items() if needed)
-
-    @property
-    def types(self) -> frozenset[str]:
-        """Types of the resources that it makes in AWS."""
-        return frozenset(each.type for each in self.graph.resources if each.type.startswith("aws:"))
-
-    @cached_property
-    def attached_policies(self) -> tuple[str, ...]:
-        """ARNs of AWS' policies that it attaches to roles."""
-        attachments = self._view.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
-        arns = {text(each.inputs.get("policyArn")) for each in attachments}
-        return tuple(sorted(arn for arn in arns if ":iam::aws:policy/" in arn))
 
     @property
     def permissions_boundary(self) -> str:
@@ -267,11 +269,13 @@ class Needs:
         for link in self._view.of(ASSOCIATION):
             name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").split("/")[0]
             if name and not SIMULATED.search(name):
-                yield Bucket(name, "the file system's link", "file_system.durability.bucket")
+                key = text(at(self.graph.config, "fileSystem.durability.bucketKeyArn"))
+                yield Bucket(name, "the file system's link", "file_system.durability.bucket", key)
         for index, namespace in enumerate(items(self.graph.config.get("namespaces"))):
             name = text(at(namespace, "dataBucket"))
             if name:
-                yield Bucket(name, f"namespace {text(at(namespace, 'name'))}", f"namespaces[{index}].data_bucket")
+                key = text(at(namespace, "dataBucketKeyArn"))
+                yield Bucket(name, f"namespace {text(at(namespace, 'name'))}", f"namespaces[{index}].data_bucket", key)
 
     def _fixed(self, type_: str, key: str) -> tuple[str, ...]:
         names = (text(each.inputs.get(key)) for each in self._view.of(type_))

@@ -78,7 +78,7 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
     if not needs.region:
         raise ValueError("the program names no region: neither its provider nor `region` in its config does")
     account = account or Account(needs.region)
-    asked = tuple(_questions(needs, account, now))
+    asked = tuple(questions(needs, account, now))
     try:
         number = account.caller().account
     except (NotChecked, Refused) as error:
@@ -88,7 +88,14 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
         return Preflight(needs.stack, needs.region, number, tuple(pool.map(_answered, asked)))
 
 
-def _questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
+def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
+    """Return every question that a program gives reason to ask.
+
+    Args:
+        needs: of the program.
+        account: whom to ask.
+        now: the time.
+    """
     present = Present(needs, account)
     yield from identity.questions(needs, account)
     yield from quotas.questions(needs, account, present)

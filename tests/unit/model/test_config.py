@@ -37,6 +37,7 @@ GROUP: dict[str, Any] = {
 }
 CPU_NODES = {"instanceType": "m6i.2xlarge", "minSize": 1, "maxSize": 2, "desiredSize": 2, "rootVolumeGib": 50}
 CPU_POOL = {**CPU_NODES, "sizeManagedElsewhere": True}
+KEY = "arn:aws:kms:us-west-2:111122223333:key/0123"
 SUBNETS = [
     {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
     {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
@@ -113,6 +114,7 @@ FULL: dict[str, Any] = {
             "principals": ["arn:aws:iam::111122223333:role/researchers"],
             "resourceQuota": {"pods": "100"},
             "dataBucket": "my-data",
+            "dataBucketKeyArn": KEY,
             "trainingUserId": 1001,
             "priorityClasses": ["training-normal"],
         }
@@ -212,7 +214,13 @@ VARIANTS: dict[Path, Any] = {
         "zoneId": "usw2-az4",
         "placementGroup": "mine",
     },
-    ("fileSystem", "durability"): {"type": "s3", "bucket": "my-data", "prefix": "set", "fileSystemPath": "/data"},
+    ("fileSystem", "durability"): {
+        "type": "s3",
+        "bucket": "my-data",
+        "bucketKeyArn": KEY,
+        "prefix": "set",
+        "fileSystemPath": "/data",
+    },
 }
 """What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
 
@@ -473,6 +481,7 @@ BAD: list[tuple[str, Any]] = [
     ("fileSystem.throughputPerTib", 300),
     ("fileSystem.durability.retentionDays", 91),
     ("fileSystem.durability.bucket", "My_Bucket"),
+    ("fileSystem.durability.bucketKeyArn", "alias/data"),
     ("fileSystem.durability.prefix", "/set"),
     ("fileSystem.durability.fileSystemPath", "data"),
     ("fileSystem.metadataIops", 5000),
@@ -490,6 +499,7 @@ BAD: list[tuple[str, Any]] = [
     ("namespaces[0].principals", ["researchers"]),
     ("namespaces[0].resourceQuota", {"pods": "many"}),
     ("namespaces[0].dataBucket", "no"),
+    ("namespaces[0].dataBucketKeyArn", "alias/data"),
     ("namespaces[0].trainingUserId", 0),
     ("namespaces[0].priorityClasses", ["system-node-critical"]),
     ("observability.metrics.retentionDays", 0),
