@@ -404,6 +404,7 @@ class MetricsStackArgsDict(TypedDict):
     instance_types: NotRequired[Sequence[str]]
     efa_instance_types: NotRequired[Sequence[str]]
     file_system_id: NotRequired[str | pulumi.Output[str] | None]
+    node_selector: NotRequired[Mapping[str, str]]
     exports_to_s3: NotRequired[bool]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
 
@@ -466,7 +467,7 @@ class EndpointConfigDict(TypedDict):
     """:class:`EndpointConfig` as a dictionary."""
 
     public_access_cidrs: NotRequired[Sequence[str]]
-    way_in: NotRequired[str]
+    private_access_via: NotRequired[Literal["vpc", "peers"] | None]
 
 
 class CpuNodesConfigDict(TypedDict):
@@ -550,6 +551,7 @@ class TrainiumClusterArgsDict(TypedDict):
     node_groups: NotRequired[Sequence[NodeGroupConfig | NodeGroupConfigDict]]
     catalogue: NotRequired[Catalogue]
     vpc_cidr_block: NotRequired[str | pulumi.Output[str] | None]
+    peer_cidr_blocks: NotRequired[Sequence[str]]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     file_systems_on_demand: NotRequired[bool]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.preflight import capacity, identity, quotas, things, versions
+from trainium_eks.preflight import capacity, identity, quotas, reach, things, versions
 from trainium_eks.preflight.account import Account, NotChecked, Refused, WriteAttempted
 from trainium_eks.preflight.finding import Finding, Outcome, Question
 from trainium_eks.preflight.needs import Needs
@@ -101,6 +101,7 @@ def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetim
     yield from quotas.questions(needs, account, present)
     yield from capacity.questions(needs, account, now)
     yield from versions.questions(needs, account, present)
+    yield from reach.questions(needs, present)
     yield from things.questions(needs, account, present)
 
 

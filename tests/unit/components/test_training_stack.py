@@ -252,7 +252,7 @@ def test_what_holds_data_is_protected_in_production_and_so_is_the_control_plane(
 
 
 def test_a_private_api_is_reached_from_the_vpc(record: Record) -> None:
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "cluster": {"endpoint": {"way_in": "VPN"}}}))
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "cluster": {"endpoint": {"private_access_via": "vpc"}}}))
     rules = graph.of_type("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
     (rule,) = (each for each in rules if each.name.endswith("-api-from-vpc"))
     assert rule.inputs["cidrIpv4"] == one(graph, "aws:ec2/vpc:Vpc").inputs["cidrBlock"]

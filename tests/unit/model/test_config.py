@@ -61,7 +61,7 @@ FULL: dict[str, Any] = {
     "permissionsBoundary": "arn:aws:iam::111122223333:policy/bounds",
     "cluster": {
         "kubernetesVersion": "1.35",
-        "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "wayIn": "the office"},
+        "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "privateAccessVia": "peers"},
         "adminPrincipals": ["arn:aws:iam::111122223333:role/admins"],
         "serviceCidrBlock": "172.21.0.0/16",
         "logRetentionDays": 30,
@@ -562,7 +562,6 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 ANY_VALUE_IS_GOOD = {
-    "cluster.endpoint.wayIn": "words for the reader",
     "cluster.addons.snapshot-controller.settings": "the add-on's own",
     "nodeGroups[0].capacity.placementGroup": "a group's name is whatever EC2 took",
     "neuronAddons.neuronValues": "the chart's own",
@@ -635,7 +634,7 @@ def test_a_subnet_is_large_enough_up_to_its_last_address(nodes: int, fits: bool)
         "allowedAccountIds": ["123456789012"],
         "fileSystem": None,
         "network": {"cidrBlock": "10.0.0.0/22"},
-        "cluster": {"endpoint": {"wayIn": "x"}, "cpuNodes": {"maxSize": 1}},
+        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "cpuNodes": {"maxSize": 1}},
         "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": nodes}],
     }
     found = [each.path for each in problems(load(text(values)))]

@@ -129,13 +129,13 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     assert "others use 640: room for 3 nodes" in told.detail
 
 
-def test_row_23_standard_instances_addresses_and_vpcs_used_up(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-1216C47A", 5)
     found = ask(
-        prod,
+        dev,
         {
             "ec2:DescribeVpcs": {"Vpcs": [{"VpcId": f"vpc-{number}"} for number in range(5)]},
-            "ec2:DescribeAddresses": {"Addresses": [{"AllocationId": f"eipalloc-{number}"} for number in range(4)]},
+            "ec2:DescribeAddresses": {"Addresses": [{"AllocationId": f"eipalloc-{number}"} for number in range(5)]},
         },
     )
     instances, vpcs, addresses = (of(found, f"quotas/{code}") for code in ("L-1216C47A", "L-F678F1CE", "L-0263D0A3"))
@@ -143,13 +143,13 @@ def test_row_23_standard_instances_addresses_and_vpcs_used_up(prod: Graph, monke
     assert "1 x 4 + 2 x 4 = 12 vCPUs needed, quota 5" in instances.detail
     assert vpcs.detail == "1 needed, quota 5, others use 5"
     assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in vpcs.remedy
-    assert addresses.detail == "2 needed, quota 5, others use 4"
+    assert addresses.detail == "1 needed, quota 5, others use 5"
 
 
-def test_row_23_what_the_stack_has_already_is_not_counted_twice(prod: Graph) -> None:
-    own = [{"Key": "Environment", "Value": "prod"}, {"Key": "ManagedBy", "Value": "pulumi"}]
+def test_row_23_what_the_stack_has_already_is_not_counted_twice(dev: Graph) -> None:
+    own = [{"Key": "Environment", "Value": "dev"}, {"Key": "ManagedBy", "Value": "pulumi"}]
     vpcs = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
-    told = of(ask(prod, {"ec2:DescribeVpcs": {"Vpcs": vpcs}}), "quotas/L-F678F1CE")
+    told = of(ask(dev, {"ec2:DescribeVpcs": {"Vpcs": vpcs}}), "quotas/L-F678F1CE")
     assert (told.outcome, told.detail) == (Outcome.PASS, "1 needed, quota 5, others use 4")
 
 

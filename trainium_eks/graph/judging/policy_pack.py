@@ -20,7 +20,7 @@ NOT_SHOWN: Mapping[str, str] = {
 }
 """Rules that a policy pack cannot judge, each with why. `trn plan` does."""
 
-NEED_IDS = frozenset({"R08", "R10", "R37", "R41", "R42", "R68", "R71", "R78", "R84"})
+NEED_IDS = frozenset({"R08", "R10", "R37", "R41", "R42", "R68", "R71", "R78", "R84", "R91", "R92", "R93"})
 """Rules that follow ids and names from resource to resource. In a first preview there are none yet: the engine asks a
 provider nothing that is not configured, and the Kubernetes one waits for its cluster."""
 
