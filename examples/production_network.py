@@ -1,7 +1,8 @@
 """The network of a production environment and a runner in it: the machine from which `up` reaches a private API.
 
-An administrator brings it up once, before the environment, which adopts it by what this exports (docs/deploying.md,
-Production from nothing). Nothing here is named `trn-…`: the deploy role cannot change it.
+An administrator brings the network up once, before the environment, whose config adopts the network by the output
+`existingNetwork` (docs/deploying.md, Production from nothing). No name here begins with `trn-`, so that the deploy role
+cannot change the network.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The environments with every feature on that each can have: what the least used parts ask of AWS and of the rules."""
+"""The environments, each with every feature that goes with it."""
 
 import json
 from collections.abc import Mapping

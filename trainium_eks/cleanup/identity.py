@@ -74,8 +74,8 @@ LISTED_ELSEWHERE = ("autoscaling", "budgets", "ec2", "eks", "elasticloadbalancin
 
 
 def tagged(where: Where) -> Iterator[LeftOver]:
-    """Find everything else with the stack's tags, of whatever service: keys, buckets, image repositories, queues, rules
-    of events, workspaces, and what nobody here thought of."""
+    """Find everything else with the stack's tags, of any service: keys, buckets, image repositories, queues, rules of
+    events, workspaces, and resources of services that have no search here."""
     stack = where.marks.stack
     if not stack:
         return
@@ -89,7 +89,7 @@ def tagged(where: Where) -> Iterator[LeftOver]:
         if service in LISTED_ELSEWHERE:
             continue
         if service == "ecr":
-            # Other programs of the account may tag alike, so the name has to be the one that stacks give.
+            # Other programs of the account may have the same tags, so the name decides.
             repository = rest.partition("/")[2]
             if _is_repository(where.marks, repository):
                 yield _repository(where, arn, repository)
@@ -104,7 +104,7 @@ def tagged(where: Where) -> Iterator[LeftOver]:
 
 
 def _any(where: Where, service: str, arn: str, rest: str, tags: Mapping[str, str]) -> LeftOver:
-    """Something of a service that has no search of its own here."""
+    """Return a leftover of a service without a search of its own."""
     name, kind, note, price = rest.rpartition("/")[2], f"{service} {rest.partition('/')[0]}", "", None
     commands: tuple[str, ...] = ()
     if service == "sqs":

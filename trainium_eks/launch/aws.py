@@ -158,8 +158,8 @@ def client(service: str, region: str, attempts: int | None = None) -> Any:
 def connect(service: str, region: str, session: Any = None, **config: Any) -> Any:
     """Return a client of boto3 that takes answers of AWS alone. Every client of this library is made here.
 
-    botocore takes a proxy's page with status 200 for an answer without any field, and a list of what is in the account
-    would be empty. Pages with status 500 and above are left to its retries.
+    botocore takes a proxy's page with status 200 for an answer without any field, so that every list of the account's
+    resources would be empty. Pages with status 500 and above are left to botocore's retries.
 
     Args:
         service: as boto3 calls it.

@@ -1,4 +1,4 @@
-"""The requests that AWS gets from whoever deploys a recorded program, as IAM sees them.
+"""The AWS requests of the deployment of a recorded program, as IAM sees them.
 
 Every row of :data:`~trainium_eks.preflight.deploy_table.NEEDS` is filled with the names, ids and tags of the program's
 resources: an ``up`` from nothing, a change of each resource, and a ``destroy``.
@@ -92,8 +92,8 @@ def _keys(context: Mapping[str, str]) -> dict[str, str]:
 
 
 def needed(graph: Graph, place: Place) -> tuple[Request, ...]:
-    """Return what a program asks of its deployer, each once, by the first resource of each type: policies tell types
-    apart, and a simulation takes IAM a second.
+    """Return the requests of the first resource of each type, each once: policies tell types apart, and IAM takes a
+    second for each simulation.
 
     Args:
         graph: the recorded program.
@@ -125,7 +125,7 @@ def requests(graph: Graph, place: Place) -> Iterator[tuple[Ask, Request]]:
 
 
 def filled(asks: Sequence[Ask], place: Place) -> tuple[Request, ...]:
-    """Return requests that no resource stands behind: those of commands."""
+    """Return the requests of rows without a resource, such as the requests of a command."""
     return tuple(request for ask in asks for request in _requests(ask, {}, {}, place))
 
 
@@ -137,12 +137,8 @@ def _of(resource: Resource, owners: "_Owners", place: Place) -> Iterator[tuple[A
         if not ask.of:
             yield from ((ask, each) for each in _requests(ask, words, _tags(resource), place))
         for id_ in owners.ids(resource, ask.of) if ask.of else ():
-            owner = owners.tags(id_)
-            tags = {} if owner is None else owner
-            yield from (
-                (ask, each)
-                for each in _requests(ask, {**words, "parent": id_, "end": id_.rpartition("/")[2]}, tags, place)
-            )
+            known = {**words, "parent": id_, "end": id_.rpartition("/")[2]}
+            yield from ((ask, each) for each in _requests(ask, known, owners.tags(id_), place))
 
 
 class _Owners:
@@ -161,15 +157,15 @@ class _Owners:
                 self._tags[str(network.get("clusterSecurityGroupId"))] = {"Name": name}
 
     def ids(self, resource: Resource, of: str) -> Iterator[str]:
-        """Yield the ids of parents: those of an input, or the program's keys for ``key``."""
+        """Yield the ids of parents: the ids in an input, or for ``key`` the ARNs of the program's KMS keys."""
         found = self._keys if of == "key" else resource.inputs.get(of)
         for each in found if isinstance(found, list | tuple) else (found,):
             if isinstance(each, str):
                 yield each
 
-    def tags(self, id_: str) -> Mapping[str, str] | None:
-        """Return the tags of what the program makes; None for what another owner made."""
-        return self._tags.get(id_)
+    def tags(self, id_: str) -> Mapping[str, str]:
+        """Return the tags of a resource of the program; none for another owner's resource."""
+        return self._tags.get(id_, {})
 
 
 def _tags(resource: Resource) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
-"""What AWS asks of the role that deploys, by resource type: the requests of a creation, a change and a deletion.
+"""The AWS actions of each resource type: of its creation, its changes and its deletion.
 
-Actions are those that the AWS provider calls for a type, with the actions that AWS' Service Authorization Reference
-lists as dependent on them; resources and tags are those that IAM sees with each, by the same reference.
+The AWS provider calls these actions, and AWS' Service Authorization Reference lists some more as dependent on them. The
+reference also says which resource and which tags IAM sees with each action.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _FSX_TO_S3 = "s3.data-source.lustre.fsx.amazonaws.com"
 
 
 def _ec2(kind: str, create: str, *owned: str) -> Asks:
-    """Return what a resource of EC2 takes: it is made with its tags, and later known by them."""
+    """Return the actions on a resource of EC2, which is made with its tags and later told from others by them."""
     arn = f"{_EC2}:{kind}/{{id}}"
     return (
         *makes(arn, f"ec2:{create}"),
@@ -41,23 +41,23 @@ def _parent(kind: str, of: str, *actions: str) -> Asks:
 
 
 def _passes(service: str, role: str) -> Asks:
-    """Return what giving a role of the stack to a service takes; it is read first."""
+    """Return the actions that give a role of the stack to a service."""
     return named(role, "iam:PassRole", iam__PassedToService=service) + named(role, "iam:GetRole")
 
 
 def _linked(service: str) -> Asks:
-    """Return what making a service's own role takes, at the account's first use of the service."""
+    """Return the actions that make a service-linked role at the account's first use of the service."""
     role = f"{_SERVICE_ROLE}/{service}/AWSServiceRole"
     return named(role, "iam:CreateServiceLinkedRole", iam__AWSServiceName=service) + named(role, "iam:GetRole")
 
 
 def _encrypts(*more: str) -> Asks:
-    """Return what a service takes that is told to use the stack's key, and gets a grant for it."""
+    """Return the actions on the stack's key by which a service gets a grant for the key."""
     return has("{parent}", "kms:CreateGrant", "kms:DescribeKey", *more, of="key")
 
 
 def _rule(way: str) -> Asks:
-    """Return what a rule of a security group takes: the group, and the rule, which has tags of its own."""
+    """Return the actions on a security group and on its rule, which has tags of its own."""
     return (
         *_parent(
             "security-group", "securityGroupId", f"ec2:AuthorizeSecurityGroup{way}", f"ec2:RevokeSecurityGroup{way}",

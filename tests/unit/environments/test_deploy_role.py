@@ -1,7 +1,8 @@
 """docs/deploy-role-*.json and role-boundary.json, as IAM would judge them.
 
-Every request of `up`, a change and a `destroy` of all environments with all features on, against the published
-policies: each is allowed, each statement is needed by one, and each is denied on what another owner made.
+Every request of `up`, a change and a `destroy` of all environments with all features on is held against the published
+policies: the policies allow each request, each part of a policy is needed by a request, and the same requests are
+denied on another owner's resources.
 """
 
 import json
@@ -127,8 +128,8 @@ READING = re.compile(r"\w+:(Describe|Get|List|View)")
 
 
 def of_another(ask: Ask, request: Request) -> Iterator[Request]:
-    """The same request for what another owner made: with another name, and with no tags or with others. Reading is
-    left out."""
+    """Yield the request for another owner's resource: under another name, with other tags and with none. Requests that
+    only read are left out."""
     if READING.match(request.action) or "ec2:CreateAction" in request.context:
         return
     theirs = re.sub(r"\b(trn|trainium-eks)-(dev|prod|gpu)\b", "payroll", request.resource)
@@ -356,7 +357,7 @@ clusters whose cloud controller writes routes use it."""
 
 @cache
 def of_roles() -> Mapping[str, tuple[Request, ...]]:
-    """What the stacks' roles are granted, by the policy that grants it."""
+    """Return the requests that the policies of the stacks' roles allow, by policy."""
     found: dict[str, tuple[Request, ...]] = {}
     for stack in ENVIRONMENTS:
         graph = full_environments.recorded(stack)
