@@ -236,11 +236,11 @@ def first_up_problems(config: "StackConfig") -> list[Problem]:
     )
     fix = (
         "make the network before, with a machine in it, and adopt it in `existing_network` (docs/deploying.md, "
-        "Production from nothing); or name your own address here for the first `up`, and take it out when a machine is "
-        "in the VPC"
+        "Production from nothing); or name your own address here for the first `up` (203.0.113.7/32), and empty the "
+        "list when a machine is in the VPC"
     )
     path = "cluster.endpoint.public_access_cidrs"
-    return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R92", good=("<your address>/32",))]
+    return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R92")]
 
 
 def bucket_key_problems(config: "StackConfig") -> list[Problem]:
