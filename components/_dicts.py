@@ -183,6 +183,7 @@ class S3DurabilityDict(TypedDict):
 
     type: Literal["s3"]
     bucket: NotRequired[str | pulumi.Output[str] | None]
+    bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     prefix: NotRequired[str]
     file_system_path: NotRequired[str]
 
@@ -404,6 +405,7 @@ class MetricsStackArgsDict(TypedDict):
     instance_types: NotRequired[Sequence[str]]
     efa_instance_types: NotRequired[Sequence[str]]
     file_system_id: NotRequired[str | pulumi.Output[str] | None]
+    node_selector: NotRequired[Mapping[str, str]]
     exports_to_s3: NotRequired[bool]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
 
@@ -444,6 +446,7 @@ class TrainingNamespaceArgsDict(TypedDict):
     resource_quota: NotRequired[Mapping[str, str]]
     priority_classes: NotRequired[Sequence[str]]
     data_bucket: NotRequired[str | pulumi.Output[str] | None]
+    data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
     region: str
     cluster_name: str | pulumi.Output[str]
@@ -465,7 +468,7 @@ class EndpointConfigDict(TypedDict):
     """:class:`EndpointConfig` as a dictionary."""
 
     public_access_cidrs: NotRequired[Sequence[str]]
-    way_in: NotRequired[str]
+    private_access_via: NotRequired[Literal["vpc", "peers"] | None]
 
 
 class CpuNodesConfigDict(TypedDict):
@@ -549,6 +552,7 @@ class TrainiumClusterArgsDict(TypedDict):
     node_groups: NotRequired[Sequence[NodeGroupConfig | NodeGroupConfigDict]]
     catalogue: NotRequired[Catalogue]
     vpc_cidr_block: NotRequired[str | pulumi.Output[str] | None]
+    peer_cidr_blocks: NotRequired[Sequence[str]]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     file_systems_on_demand: NotRequired[bool]
@@ -657,6 +661,7 @@ class NamespaceConfigDict(TypedDict):
     resource_quota: NotRequired[Mapping[str, str]]
     priority_classes: NotRequired[Sequence[str]]
     data_bucket: NotRequired[str | pulumi.Output[str] | None]
+    data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
 
 

@@ -34,15 +34,15 @@ def make_efa_group(
         parent: the component it belongs to.
     """
     child = pulumi.ResourceOptions(parent=parent)
-    group = aws.ec2.SecurityGroup(
-        name, vpc_id=vpc_id, description=f"EFA traffic among {nodes}", tags=dict(tags), opts=child
-    )
+    named = {"Name": name, **tags}
+    group = aws.ec2.SecurityGroup(name, vpc_id=vpc_id, description=f"EFA traffic among {nodes}", tags=named, opts=child)
     inbound = aws.vpc.SecurityGroupIngressRule(
         f"{name}-in",
         security_group_id=group.id,
         referenced_security_group_id=group.id,
         ip_protocol="-1",
         description="All traffic from the same node group, EFA included",
+        tags=named,
         opts=child,
     )
     outbound = aws.vpc.SecurityGroupEgressRule(
@@ -51,6 +51,7 @@ def make_efa_group(
         referenced_security_group_id=group.id,
         ip_protocol="-1",
         description="All traffic to the same node group, EFA included",
+        tags=named,
         opts=child,
     )
     return EfaGroup(group, (inbound, outbound))

@@ -8,6 +8,7 @@ import pulumi
 from trainium_eks.model import config as model
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.network import ranges_beyond
 from trainium_eks.model.shape import judged
 
 from ._args import extend, waivers_of
@@ -73,6 +74,7 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
         region=config.region,
         vpc_id=network.vpc_id,
         vpc_cidr_block=network.cidr_block,
+        peer_cidr_blocks=ranges_beyond(config.existing_network or config.network),
         subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
         egress=tuple(network.egress),
         node_groups=config.node_groups,

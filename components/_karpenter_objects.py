@@ -6,7 +6,7 @@ from typing import Any
 
 from trainium_eks.model import addresses, node_groups, versions
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, InstanceType, Taint
-from trainium_eks.model.karpenter import CPU_POOL, LAYOUT, KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.karpenter import CPU_POOL, EBS_CLUSTER_TAG, LAYOUT, KarpenterConfig, KarpenterPoolConfig
 from trainium_eks.model.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
 
 from . import _launch_template as template
@@ -26,6 +26,7 @@ CPU_POOL_LABEL = "cpu"
 class NodeSetting:
     """What all of Karpenter's nodes have in common."""
 
+    cluster_name: Text
     kubernetes_version: str
     instance_profile: Text
     kms_key_arn: Text | None
@@ -58,7 +59,11 @@ def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
 def accelerator_node_class(
     pool: KarpenterPoolConfig, instance: InstanceType, setting: NodeSetting, subnet: Text, groups: Sequence[Text]
 ) -> dict[str, Any]:
-    """The ``spec`` of an accelerator pool's EC2NodeClass: interfaces, disks and limits as a node group has them."""
+    """The ``spec`` of an accelerator pool's EC2NodeClass: interfaces, disks and limits as a node group has them.
+
+    No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that asks for them, and
+    counts their memory as the pods' own (karpenter-provider-aws#3315, karpenter#751).
+    """
     as_group = NodeGroupConfig(name=pool.name, instance_type=pool.instance_type)
     spec = _node_class(setting, pool.name, subnet, groups, node_groups.root_volume_gib(as_group, instance))
     spec["kubelet"] = {"maxPods": addresses.max_pods(instance, LAYOUT)}
@@ -76,7 +81,6 @@ def accelerator_node_class(
         boot.Boot(
             lockable_memory=instance.has_efa,
             nvidia_devices_by_mount=instance.family == "nvidia",
-            hugepages_2mi=instance.hugepages_2mi,
             cores_per_logical_core=boot.logical_core_setting(instance),
             large_lustre_client=boot.is_large_lustre_client(instance),
         )
@@ -137,7 +141,7 @@ def _node_class(setting: NodeSetting, name: str, subnet: Text, groups: Sequence[
                 },
             }
         ],
-        "tags": {**setting.tags, "Name": name},
+        "tags": {**setting.tags, "Name": name, EBS_CLUSTER_TAG: setting.cluster_name},
     }
 
 

@@ -41,17 +41,23 @@ class Workspace:
 
 
 def stack_values(
-    metrics: MetricsConfig, grafana: GrafanaConfig | None, region: str, workspace: Workspace | None
+    metrics: MetricsConfig,
+    grafana: GrafanaConfig | None,
+    region: str,
+    workspace: Workspace | None,
+    node_selector: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Values of kube-prometheus-stack, before the user's are merged over them.
+    """Return the values of kube-prometheus-stack, before the user's are merged over them.
 
     Args:
         metrics: the config's section.
         grafana: that of Grafana; None for none.
         region: AWS region.
         workspace: where everything is written too; None for nowhere.
+        node_selector: labels of the nodes for what has a volume; empty for any node.
     """
     off = {"enabled": False}
+    selected = {"nodeSelector": dict(node_selector)} if node_selector else {}
     return {
         # EKS runs these where nobody can ask them; kube-proxy listens on its node's loopback alone.
         "kubeEtcd": off,
@@ -70,13 +76,13 @@ def stack_values(
         },
         # The containers' own figures every ten seconds would be most of all samples.
         "kubelet": {"serviceMonitor": {"cAdvisorInterval": f"{metrics.scrape_interval_seconds}s"}},
-        "prometheus": {"prometheusSpec": _prometheus(metrics, workspace)},
+        "prometheus": {"prometheusSpec": {**_prometheus(metrics, workspace), **selected}},
         "prometheusOperator": {
             "resources": _resources("50m", "128Mi", "256Mi"),
             "prometheusConfigReloader": {"resources": _resources("10m", "32Mi", "64Mi")},
             "admissionWebhooks": {"patch": {"resources": _resources("10m", "32Mi", "64Mi")}},
         },
-        "alertmanager": _alertmanager(metrics.alerts, region),
+        "alertmanager": _alertmanager(metrics.alerts, region, selected),
         "kube-state-metrics": {
             "metricLabelsAllowlist": [
                 f"nodes=[{','.join(scraping.NODE_LABELS)}]",
@@ -93,7 +99,9 @@ def stack_values(
             "prometheus": {"monitor": {"relabelings": [dict(scraping.NODE)]}},
             "resources": _resources("20m", "32Mi", "128Mi"),
         },
-        "grafana": off if grafana is None or not grafana.in_cluster else grafana_values(grafana, metrics, workspace),
+        "grafana": {**grafana_values(grafana, metrics, workspace), **selected}
+        if grafana is not None and grafana.in_cluster
+        else off,
     }
 
 
@@ -127,7 +135,7 @@ def _prometheus(metrics: MetricsConfig, workspace: Workspace | None) -> dict[str
     return found
 
 
-def _alertmanager(alerts: AlertsConfig | None, region: str) -> dict[str, Any]:
+def _alertmanager(alerts: AlertsConfig | None, region: str, selected: Mapping[str, Any]) -> dict[str, Any]:
     """Without anybody to tell there is nothing for it to do: Prometheus and Grafana show what fires."""
     if alerts is None:
         return {"enabled": False}
@@ -137,6 +145,7 @@ def _alertmanager(alerts: AlertsConfig | None, region: str) -> dict[str, Any]:
         "alertmanagerSpec": {
             "storage": {"volumeClaimTemplate": {"spec": _claim(ALERTMANAGER_GIB)}},
             "resources": _resources("10m", "64Mi", "128Mi"),
+            **selected,
         },
         # A list of receivers replaces the chart's, and its route names one of them.
         "config": {
@@ -188,7 +197,9 @@ def _with_workspace(values: dict[str, Any], workspace: Workspace) -> dict[str, A
     """The workspace under the uid that dashboards name, and the cluster's own Prometheus beside it, for the chart's own
     dashboards: they look for a data source of the type ``prometheus``.
 
-    By the plugin: signing by the core data source is deprecated.
+    By the plugin: signing by the core data source is deprecated. Grafana installs it from grafana.com in the background
+    (``plugins.preinstall``) and starts without it; the chart's ``plugins`` would keep Grafana from starting, and Helm
+    would take Prometheus back with it.
     """
     source = {
         "name": "Amazon Managed Prometheus",
@@ -208,9 +219,12 @@ def _with_workspace(values: dict[str, Any], workspace: Workspace) -> dict[str, A
     beside = {"name": "Prometheus of the cluster", "uid": f"{DATA_SOURCE}-cluster", "isDefaultDatasource": False}
     return {
         **values,
-        "plugins": [versions.GRAFANA_AMP_PLUGIN],
         "additionalDataSources": [source],
-        "grafana.ini": {**values["grafana.ini"], "aws": {"allowed_auth_providers": "default"}},
+        "grafana.ini": {
+            **values["grafana.ini"],
+            "aws": {"allowed_auth_providers": "default"},
+            "plugins": {"preinstall": versions.GRAFANA_AMP_PLUGIN},
+        },
         "sidecar": {**sidecar, "datasources": {**sidecar["datasources"], **beside}},
     }
 

@@ -1,5 +1,6 @@
 """What a stack has to see what goes on: metrics, Grafana, and the logs of containers."""
 
+from trainium_eks.model.node_groups import POOL_LABEL
 from trainium_eks.model.shape import judged
 
 from ._args import extend, waivers_of
@@ -23,6 +24,7 @@ def make_metrics(base: Foundation, shared: SharedStorage | None) -> None:
         catalogue=base.catalogue,
         instance_types=_types_of_nodes(base),
         efa_instance_types=types_with_efa(base),
+        node_selector={POOL_LABEL: "cpu"},
         file_system_id=shared.file_system.file_system_id if shared else None,
         exports_to_s3=shared is not None and shared.exports_to_s3,
         kms_key_arn=base.key.key_arn,

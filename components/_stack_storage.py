@@ -36,13 +36,14 @@ class SharedStorage:
         return isinstance(self.config.durability, S3Durability)
 
     def linked_bucket(self, region: str) -> dict[str, Any]:
-        """The bucket behind the file system, as a namespace's role is told of it."""
+        """Return the bucket behind the file system and the key of its objects, as args of a namespace."""
         durability = self.config.durability
         if not isinstance(durability, S3Durability):
             return {}
         given = durability.bucket
         arn = self.file_system.bucket_arn if given is None else _iam.bucket_arn(region, text(given))
-        return {"bucket_arn": arn, "bucket_prefix": durability.prefix}
+        own_key = {} if durability.bucket_key_arn is None else {"kms_key_arn": durability.bucket_key_arn}
+        return {"bucket_arn": arn, "bucket_prefix": durability.prefix, **own_key}
 
     def output(self) -> dict[str, pulumi.Input[Any]]:
         """The stack's output ``sharedVolume``."""

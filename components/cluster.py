@@ -16,7 +16,7 @@ from trainium_eks.model import node_groups as group_judge
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, join_key, nearest, under
+from trainium_eks.model.problems import Problem, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, judged
 from trainium_eks.model.workloads import EBS_DRIVER
 
@@ -60,8 +60,10 @@ class TrainiumClusterArgs(ClusterConfig):
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """Where the types' facts come from."""
     vpc_cidr_block: Text | None = None
-    """Address range of the VPC. Without a public endpoint it may reach the Kubernetes API, so that a deployment runner
-    in the VPC can; with None only the cluster's own nodes may."""
+    """Address range of the VPC. It may reach the private endpoint where that is somebody's way to the Kubernetes API;
+    with None only the cluster's own nodes may."""
+    peer_cidr_blocks: tuple[str, ...] = ()
+    """Further ranges that may reach it then: those of peers, and of the VPC's further ranges."""
     kms_key_arn: Text | None = None
     """Key for secrets, logs and volumes; None makes one."""
     permissions_boundary: Text | None = None
@@ -85,6 +87,9 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
     """What is wrong with the cluster, its groups, and how they are connected."""
     zones = tuple(args.subnet_ids_by_zone)
     found = judge.problems(args, production=args.production, catalogue=args.catalogue, zones=max(len(zones), 1))
+    found += under("endpoint", judge.peer_problems(args.endpoint, args.peer_cidr_blocks))
+    for index, peer in enumerate(args.peer_cidr_blocks):
+        found += formats.cidr(join("peer_cidr_blocks", index), peer, what="a range that reaches the endpoint")
     found += formats.keyed_principals("admin_principal_arns", args.admin_principal_arns)
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
@@ -168,7 +173,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         self.kms_key_arn = self._make_key()
         self._node_role = self._make_node_role()
         self._make_control_plane()
-        self._kubernetes = self._make_provider(self._let_the_vpc_in())
+        self._kubernetes = self._make_provider(self._open_private_endpoint())
         self._make_administrators()
         self._wiring = self._addon_wiring()
         self._before_nodes = {
@@ -275,27 +280,32 @@ class TrainiumCluster(pulumi.ComponentResource):
             known.apply(lambda parts: kubeconfig(parts[0], parts[1], parts[2], args.region))
         )
 
-    def _let_the_vpc_in(self) -> list[pulumi.Resource]:
-        """The private endpoint's interfaces are in the cluster's security group, which lets in its own members alone.
+    def _open_private_endpoint(self) -> list[pulumi.Resource]:
+        """Let the VPC and its peers reach the private endpoint, whose interfaces are in the cluster's security group:
+        that lets in its own members alone.
 
         EKS makes the group during the same ``up`` that goes on to use the API, so nobody could add this by hand in
         time (terraform-aws-eks#1863; EKS user guide, cluster endpoint).
         """
         args = self._args
-        if args.endpoint.public_access_cidrs or args.vpc_cidr_block is None:
+        if args.endpoint.public_access_cidrs and args.endpoint.private_access_via is None:
             return []
-        rule = aws.vpc.SecurityGroupIngressRule(
-            f"{self._name}-api-from-vpc",
-            security_group_id=self.cluster_security_group_id,
-            description="Kubernetes API from the VPC",
-            ip_protocol="tcp",
-            from_port=443,
-            to_port=443,
-            cidr_ipv4=args.vpc_cidr_block,
-            tags=args.tags,
-            opts=self._child(),
-        )
-        return [rule]
+        ranges: dict[str, Text] = {} if args.vpc_cidr_block is None else {"vpc": args.vpc_cidr_block}
+        ranges |= {each: each for each in args.peer_cidr_blocks}
+        return [
+            aws.vpc.SecurityGroupIngressRule(
+                f"{self._name}-api-from-{key}",
+                security_group_id=self.cluster_security_group_id,
+                description=f"Kubernetes API from {'the VPC' if key == 'vpc' else key}",
+                ip_protocol="tcp",
+                from_port=443,
+                to_port=443,
+                cidr_ipv4=cidr_block,
+                tags={"Name": f"{self._name}-api", **args.tags},
+                opts=self._child(),
+            )
+            for key, cidr_block in ranges.items()
+        ]
 
     def _make_provider(self, wait_for: Sequence[pulumi.Resource]) -> k8s.Provider:
         """The one Kubernetes provider. With the cluster's ARN as identifier, a kubeconfig that a preview cannot know

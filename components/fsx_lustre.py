@@ -182,6 +182,7 @@ class FsxLustre(pulumi.ComponentResource):
             aws.vpc.SecurityGroupIngressRule(
                 f"{self._name}-{key}-in-{suffix}",
                 description=f"Lustre {self._name}, inbound",
+                tags={**self._args.tags, "Name": self._name},
                 security_group_id=group,
                 referenced_security_group_id=peer,
                 ip_protocol=protocol,
@@ -192,6 +193,7 @@ class FsxLustre(pulumi.ComponentResource):
             aws.vpc.SecurityGroupEgressRule(
                 f"{self._name}-{key}-out-{suffix}",
                 description=f"Lustre {self._name}, outbound",
+                tags={**self._args.tags, "Name": self._name},
                 security_group_id=group,
                 referenced_security_group_id=peer,
                 ip_protocol=protocol,

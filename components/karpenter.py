@@ -177,7 +177,9 @@ class Karpenter(pulumi.ComponentResource):
     def _make_pools(self, wait_for: list[pulumi.Resource]) -> None:
         """After the controller, which on destroy ends the nodes before it goes itself."""
         args = self._args
-        setting = objects.NodeSetting(args.kubernetes_version, self._profile.name, args.kms_key_arn, args.tags)
+        setting = objects.NodeSetting(
+            args.cluster_name, args.kubernetes_version, self._profile.name, args.kms_key_arn, args.tags
+        )
         if args.cpu_limit:
             group = args.cluster_security_group_id
             node_class = objects.cpu_node_class(args, setting, self._subnet(None), group)

@@ -12,7 +12,7 @@ from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.observability import GrafanaConfig, MetricsConfig
 from trainium_eks.model.problems import Problem, under
-from trainium_eks.model.shape import Flag
+from trainium_eks.model.shape import Flag, Word
 from trainium_eks.monitoring import alerts, file_system, recording, scraping
 from trainium_eks.monitoring.dashboards import dashboards
 
@@ -48,6 +48,9 @@ class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
     """Types whose nodes have EFA interfaces: each gets an exporter of their counters."""
     file_system_id: Text | None = None
     """Lustre file system whose CloudWatch metrics are read; None for none."""
+    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Labels of the nodes for Prometheus, Grafana and Alertmanager, all in one zone: an EBS volume stays in the zone
+    where it was made, and its pod has to find a node there. Empty: any node without a taint."""
     exports_to_s3: Flag = False
     """Whether that file system exports to S3 by itself, so that how far behind it is can be read."""
     kms_key_arn: Text | None = None
@@ -153,7 +156,7 @@ class MetricsStack(pulumi.ComponentResource):
             f"{self._name}-workspace",
             alias=self._name,
             kms_key_arn=self._args.kms_key_arn,
-            tags=dict(self._args.tags),
+            tags={"Name": self._name, **self._args.tags},
             opts=pulumi.ResourceOptions(parent=self),
         )
 
@@ -163,7 +166,7 @@ class MetricsStack(pulumi.ComponentResource):
         written = (
             chart_values.Workspace(workspace.prometheus_endpoint, args.region, args.cluster_name) if workspace else None
         )
-        values = chart_values.stack_values(args, args.grafana, args.region, written)
+        values = chart_values.stack_values(args, args.grafana, args.region, written, args.node_selector)
         return _charts.release(
             f"{self._name}-release",
             _charts.chart(chart_values.CHART),

@@ -124,6 +124,19 @@ class Network(pulumi.ComponentResource):
         """What must exist before a node in a private subnet can reach ECR, EKS and S3: routes and endpoints."""
         return tuple(self._egress)
 
+    def as_existing_network(self) -> pulumi.Output[dict[str, Any]]:
+        """Return the section ``existingNetwork`` of a stack's config that adopts this network, to be exported."""
+        return pulumi.Output.all(
+            vpcId=self._vpc.id,
+            cidrBlock=self._vpc.cidr_block,
+            **{
+                f"{kind}Subnets": [
+                    {"id": subnet.id, "zoneId": zone, "cidrBlock": subnet.cidr_block} for zone, subnet in own.items()
+                ]
+                for kind, own in (("private", self._private), ("public", self._public))
+            },
+        )
+
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
         """The private subnet of a zone.
 
@@ -240,6 +253,7 @@ class Network(pulumi.ComponentResource):
             f"{self._name}-endpoints-tls",
             security_group_id=group.id,
             description="TLS from the VPC",
+            tags=self._tags("endpoints"),
             ip_protocol="tcp",
             from_port=443,
             to_port=443,

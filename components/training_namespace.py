@@ -70,7 +70,7 @@ class TrainingNamespaceArgs(NamespaceConfig):
     bucket_prefix: str = ""
     """Where the file system's root lies in that bucket; its ``<namespace>/`` below it is the team's."""
     kms_key_arn: Text | None = None
-    """Key of the bucket's objects; None where S3's own key is used."""
+    """Key of the objects in the stack's own bucket; None where S3's own key is used."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
@@ -319,8 +319,8 @@ class TrainingNamespace(pulumi.ComponentResource):
         allowed = aws.iam.RolePolicy(
             f"{self._name}-data",
             role=role.name,
-            policy=pulumi.Output.all(document, args.kms_key_arn).apply(
-                lambda known: data_policy(args.region, known[0], known[1])
+            policy=pulumi.Output.all(document, args.kms_key_arn, args.data_bucket_key_arn).apply(
+                lambda known: data_policy(args.region, known[0], dict.fromkeys(filter(None, known[1:])))
             ),
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -347,13 +347,13 @@ class TrainingNamespace(pulumi.ComponentResource):
         )
 
 
-def data_policy(region: str, buckets: Iterable[tuple[str, str]], kms_key_arn: str | None) -> str:
-    """What jobs may do with their data: read, write and list below their own prefixes, as JSON.
+def data_policy(region: str, buckets: Iterable[tuple[str, str]], keys: Iterable[str]) -> str:
+    """Return what jobs may do with their data as JSON: read, write and list below their own prefixes.
 
     Args:
         region: where the buckets are.
         buckets: ARN of each bucket, and the prefix in it without slash at either end.
-        kms_key_arn: key of the objects, which is given for S3 in this region alone.
+        keys: ARNs of the objects' KMS keys, which are given for S3 in this region alone.
     """
     statements: list[Statement] = []
     for arn, prefix in buckets:
@@ -366,13 +366,13 @@ def data_policy(region: str, buckets: Iterable[tuple[str, str]], kms_key_arn: st
             }
         )
         statements.append({"Effect": "Allow", "Action": list(OBJECT_ACTIONS), "Resource": f"{arn}/{prefix}/*"})
-    if kms_key_arn is not None:
+    for key in keys:
         service = f"s3.{region}.{regions.dns_suffix(region)}"
         statements.append(
             {
                 "Effect": "Allow",
                 "Action": list(KEY_ACTIONS),
-                "Resource": kms_key_arn,
+                "Resource": key,
                 "Condition": {"StringEquals": {"kms:ViaService": service}},
             }
         )

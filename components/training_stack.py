@@ -125,6 +125,7 @@ class TrainingStack(pulumi.ComponentResource):
         config, base = self._config, self._base
         capability = {queue.name: dict(queue.capability or {}) for queue in self._queues}
         made: dict[str, TrainingNamespace] = {}
+        linked = self._shared.linked_bucket(config.region) if self._shared else {}
         for each in config.namespaces:
             args = extend(
                 TrainingNamespaceArgs,
@@ -136,8 +137,7 @@ class TrainingStack(pulumi.ComponentResource):
                 volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
                 volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
                 volume_class=self._volumes.shared_class_name if self._volumes else "",
-                **(self._shared.linked_bucket(config.region) if self._shared else {}),
-                kms_key_arn=base.key.key_arn,
+                **{"kms_key_arn": base.key.key_arn, **linked},
                 permissions_boundary=config.permissions_boundary,
                 rendezvous=config.volcano.rendezvous,
             )

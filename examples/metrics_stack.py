@@ -19,6 +19,7 @@ metrics = MetricsStack(
         "managed_prometheus": True,
         "kms_key_arn": key.key_arn,
         "grafana": {"in_cluster": True},
+        "node_selector": {"trainium-eks/pool": "cpu"},  # one zone: the volumes stay in theirs
         "efa_instance_types": ["trn1.32xlarge"],
         "alerts": {"topic_arn": "arn:aws:sns:us-west-2:111122223333:oncall"},
     },

@@ -2,25 +2,23 @@
 
 from collections.abc import Sequence
 
-from trainium_eks.preflight import deploy_rights
-from trainium_eks.preflight.deploy_rights import Place, Request
+from trainium_eks.preflight import deploy_table
+from trainium_eks.preflight.deploy_rights import Place, Request, filled
 
 ACCOUNT = "123456789012"
 STATE_BUCKET = "acme-pulumi-state"
 STATE_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/11111111-1111-1111-1111-111111111111"
-DATA_BUCKET = "acme-data"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/trn-boundary"
-PLACE = Place(ACCOUNT, "us-west-2", "aws", "trn-dev", BOUNDARY)
+PLACE = Place(ACCOUNT, "us-west-2", "aws", BOUNDARY)
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/trn-dev-cluster-node-0a1b2c3"
+KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/22222222-2222-2222-2222-222222222222"
 
 
 def asks(resource: str, *actions: str, **context: str | Sequence[str]) -> tuple[Request, ...]:
     """The actions on one resource. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
-    return deploy_rights.filled(deploy_rights.asks(resource, *actions, **context), PLACE)
+    keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
+    return tuple(Request(each, resource, {"aws:PrincipalAccount": ACCOUNT, **keys}) for each in actions)
 
-
-ROLE, KEY = (
-    asks(resource, "sts:GetCallerIdentity")[0].resource for resource in (deploy_rights.ROLE, deploy_rights.KEY)
-)
 
 STATE: tuple[Request, ...] = (
     *asks(f"arn:aws:s3:::{STATE_BUCKET}", "s3:ListBucket"),
@@ -31,7 +29,6 @@ STATE: tuple[Request, ...] = (
 )
 """What Pulumi itself asks: ``login``, ``stack init --secrets-provider=awskms`` and the state of every update."""
 
-PROVIDER = deploy_rights.filled(deploy_rights.PROVIDER, PLACE)
-CLEANUP = deploy_rights.filled(deploy_rights.CLEANUP, PLACE)
-CHECKS = deploy_rights.filled(deploy_rights.CHECKS, PLACE)
-NEEDS = {type_: deploy_rights.filled(requests, PLACE) for type_, requests in deploy_rights.NEEDS.items()}
+PROVIDER = filled(deploy_table.PROVIDER, PLACE)
+CLEANUP = filled(deploy_table.CLEANUP, PLACE)
+CHECKS = filled(deploy_table.CHECKS, PLACE)

@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+import yaml
 from aws_double import Answer, AwsDouble, AwsError
+from golden import ROOT
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.preflight.account import Account
-from trainium_eks.preflight.finding import Finding
-from trainium_eks.preflight.run import Preflight, look
+from trainium_eks.preflight.finding import Finding, Verdict
+from trainium_eks.preflight.needs import Needs
+from trainium_eks.preflight.run import Preflight, look, questions
 
-ROOT = Path(__file__).resolve().parents[3]
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 ACCOUNT = "111122223333"
 DEPLOYER = f"arn:aws:sts::{ACCOUNT}:assumed-role/training-deployer/ci"
@@ -87,6 +88,19 @@ def reservation(**other: Any) -> dict[str, Any]:
     }
 
 
+_NETWORK = yaml.safe_load((ROOT / "Pulumi.prod.yaml").read_text())["config"]["trainium-eks:existingNetwork"]
+ADOPTED = {
+    each["id"]: {
+        "SubnetId": each["id"],
+        "VpcId": _NETWORK["vpcId"],
+        "AvailabilityZoneId": each["zoneId"],
+        "CidrBlock": each["cidrBlock"],
+        "AvailableIpAddressCount": 16000,
+    }
+    for each in (*_NETWORK["privateSubnets"], *_NETWORK["publicSubnets"])
+}
+"""The subnets that production adopts, as EC2 describes them."""
+
 GOOD: dict[str, Answer] = {
     "sts:GetCallerIdentity": {"Account": ACCOUNT, "Arn": DEPLOYER},
     "ec2:DescribeRegions": {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "opt-in-not-required"}]},
@@ -107,6 +121,7 @@ GOOD: dict[str, Answer] = {
     "ec2:DescribeAddresses": {"Addresses": []},
     "ec2:DescribeNetworkInterfaces": {"NetworkInterfaces": []},
     "ec2:DescribeImages": {"Images": []},
+    "ec2:DescribeSubnets": lambda asked: {"Subnets": [ADOPTED[each] for each in asked["SubnetIds"]]},
     "ec2:DescribeVolumes": {"Volumes": []},
     "fsx:DescribeFileSystems": {"FileSystems": []},
     "ec2:DescribeInstanceTypeOfferings": offerings,
@@ -136,6 +151,13 @@ def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Preflight:
         PINNED[each.inputs["addonName"]] = each.inputs["addonVersion"]
     double = AwsDouble({**GOOD, **(other or {})})
     return look(graph, Account("us-west-2", double.session()), lambda: NOW)
+
+
+def ask_one(graph: Graph, id_: str, other: Mapping[str, Answer]) -> Verdict:
+    """Asks a good account one question; all of them take a second."""
+    account = Account("us-west-2", AwsDouble({**GOOD, **other}).session())
+    [question] = [each for each in questions(Needs(graph), account, lambda: NOW) if each.id == id_]
+    return question.ask()
 
 
 def of(found: Preflight, id_: str) -> Finding:

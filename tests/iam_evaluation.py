@@ -158,9 +158,14 @@ def _filled(pattern: str, context: Mapping[str, str | Sequence[str]]) -> str:
     return re.sub(r"\$\{([^}]+)\}", lambda found: str(given.get(found[1].lower(), "\0")), pattern)
 
 
-def _like(text: str, pattern: str) -> bool:
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
     translated = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
-    return re.fullmatch(translated, text, re.DOTALL) is not None
+    return re.compile(translated, re.DOTALL)
+
+
+def _like(text: str, pattern: str) -> bool:
+    return _compiled(pattern).fullmatch(text) is not None
 
 
 def _arn_like(text: str, pattern: str) -> bool:

@@ -61,6 +61,11 @@ def open_endpoint(*ranges: str) -> Change:
     return put("cluster", "vpcConfig", {**network, "endpointPublicAccess": True, "publicAccessCidrs": list(ranges)})
 
 
+private_endpoint = both(
+    put("cluster", "vpcConfig.endpointPublicAccess", False), put("cluster", "vpcConfig.publicAccessCidrs", DROP)
+)
+
+
 def unseen_gpus(program: Program) -> None:
     node_group(program, "gpu", "p5.48xlarge", ami="AL2023_x86_64_NVIDIA", efa=32)
     program.put("eks-node-monitoring-agent", "configurationValues", DROP)
@@ -203,6 +208,13 @@ CLUSTER = [
     fault("R02", "every address reaches the endpoint", "0.0.0.0/0", open_endpoint("0.0.0.0/0"), "R03"),
     fault("R02", "every IPv6 address does", "::/0", open_endpoint("203.0.113.0/24", "::/0"), "R03"),
     fault("R02", "the endpoint is public and unlimited", "publicAccessCidrs", open_endpoint(), "R03"),
+    fault(
+        "R92",
+        "a VPC of its own and no public endpoint",
+        "made by this program",
+        private_endpoint,
+    ),
+    fault("R92", "nobody is let in", "opens port 443", private_endpoint),
     fault(
         "R03", "the private endpoint is off", "PrivateAccess", put("cluster", "vpcConfig.endpointPrivateAccess", False)
     ),
@@ -395,7 +407,12 @@ EFA = [
         lambda program: [each.pop("securityGroups") for each in program["base-template"].inputs["networkInterfaces"]],
     ),
     fault(
-        "R26", "two zones", "one subnet", put("base", "subnetIds", ["subnet-private-az4", "subnet-private-az1"]), "R27"
+        "R26",
+        "two zones",
+        "one subnet",
+        put("base", "subnetIds", ["subnet-private-az4", "subnet-private-az1"]),
+        "R27",
+        "R93",
     ),
     fault(
         "R27", "a block in our group", "placement", put("block-template", "placement", {"groupName": "sim-placement"})
@@ -1079,6 +1096,13 @@ AUTOSCALING = [
     fault("R82", "any image", "latest", put("class-trn1n", "spec.amiSelectorTerms", [{"alias": "al2023@latest"}])),
     fault("R82", "a public address", "associatePublicIP", put("class-trn1n", "spec.associatePublicIPAddress", DROP)),
     fault("R82", "deaf to interruptions", "interruptionQueue", values("karpenter", "settings", {})),
+    fault("R91", "no tag for the EBS driver", "ebs.csi.aws.com/cluster-name", put("class-small", "spec.tags", DROP)),
+    fault(
+        "R91",
+        "another cluster's tag",
+        'wanted "trn-1"',
+        put("class-small", "spec.tags", {"ebs.csi.aws.com/cluster-name": "trn-2"}),
+    ),
 ]
 
 PROMETHEUS = "kube-prometheus-stack"
@@ -1096,6 +1120,25 @@ def resource_of(name: str, resource: str) -> Change:
 OBSERVABILITY = [
     fault("R83", "AWS' key for metrics", "kmsKeyArn is unset", put("workspace", "kmsKeyArn", DROP)),
     fault("R83", "metrics on a node's disk", "wanted a claim", put(PROMETHEUS, f"{SPEC}.storageSpec", {})),
+    fault("R93", "Prometheus in any zone", "nodeSelector is unset", put(PROMETHEUS, f"{SPEC}.nodeSelector", {})),
+    fault(
+        "R93",
+        "nodes of two zones",
+        "wanted one zone",
+        put(PROMETHEUS, f"{SPEC}.nodeSelector", {"trainium-eks/pool": "system"}),
+    ),
+    fault(
+        "R93",
+        "nodes of no group",
+        "no managed node group",
+        put(PROMETHEUS, f"{SPEC}.nodeSelector", {"trainium-eks/pool": "x"}),
+    ),
+    fault(
+        "R93",
+        "Grafana in any zone",
+        "values.grafana.nodeSelector",
+        values(PROMETHEUS, "grafana", {"persistence": {"enabled": True}, "service": {"type": "ClusterIP"}}),
+    ),
     fault("R84", "logs for a week", "30 or more", put("container-logs", "retentionInDays", 7)),
     fault("R84", "logs for an unknown time", "unset", put("container-logs", "retentionInDays", DROP)),
     fault("R84", "AWS' key for logs", "kmsKeyId is unset", put("container-logs", "kmsKeyId", DROP)),

@@ -243,7 +243,8 @@ def _cluster(program: Program) -> None:
             "name": "trn-1",
             "subnetIds": subnets,
             "enabledClusterLogTypes": types,
-            "endpointPublicAccess": False,
+            "endpointPublicAccess": True,
+            "publicAccessCidrs": ["203.0.113.0/24"],
             "endpointPrivateAccess": True,
             "encryptionConfigKeyArn": "arn:key",
             "version": "1.35",
@@ -264,7 +265,8 @@ def _cluster(program: Program) -> None:
             "enabledClusterLogTypes": types,
             "vpcConfig": {
                 "subnetIds": subnets,
-                "endpointPublicAccess": False,
+                "endpointPublicAccess": True,
+                "publicAccessCidrs": ["203.0.113.0/24"],
                 "endpointPrivateAccess": True,
             },
             "encryptionConfig": {"provider": {"keyArn": "arn:key"}, "resources": ["secrets"]},
@@ -277,7 +279,11 @@ def _cluster(program: Program) -> None:
         provider="",
         outputs={"name": "trn-1", "arn": "arn:sim-cluster"},
     )
-    for addon, service_account in (("vpc-cni", "aws-node"), ("aws-fsx-csi-driver", "fsx-csi-controller-sa")):
+    for addon, service_account in (
+        ("vpc-cni", "aws-node"),
+        ("aws-ebs-csi-driver", "ebs-csi-controller-sa"),
+        ("aws-fsx-csi-driver", "fsx-csi-controller-sa"),
+    ):
         role = f"{addon}-role"
         program.add(
             role, "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"name": role, "arn": f"arn:{role}"}
@@ -744,6 +750,7 @@ def _karpenter(program: Program, amounts: dict[str, Any]) -> None:
         "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
         "blockDeviceMappings": [disk],
         "subnetSelectorTerms": [{"id": "subnet-private-az4"}],
+        "tags": {"ebs.csi.aws.com/cluster-name": "trn-1"},
     }
     taints = [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}]
     for name, type_, cpus, own in (
@@ -798,7 +805,14 @@ def _observability(program: Program) -> None:
         "kube-prometheus-stack",
         "monitoring",
         {
-            "prometheus": {"prometheusSpec": {**spec, "storageSpec": claim, "resources": amounts}},
+            "prometheus": {
+                "prometheusSpec": {
+                    **spec,
+                    "storageSpec": claim,
+                    "resources": amounts,
+                    "nodeSelector": {"trainium-eks/pool": "base"},
+                }
+            },
             "grafana": {"service": {"type": "ClusterIP"}, "ingress": {"enabled": False}, "grafana.ini": {}},
         },
         "88.5.3",

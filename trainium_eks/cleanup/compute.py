@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trainium_eks.cleanup.left_over import LeftOver, Where
-from trainium_eks.cleanup.marks import cluster_of, tags_of
 from trainium_eks.model import prices
 from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.preflight.tags import cluster_of, tags_of
 
 Json = Mapping[str, Any]
 
@@ -43,6 +43,7 @@ def _of_cluster(where: Where, name: str, running: Iterable[Json]) -> Iterator[Le
         prices.EKS_CLUSTER_HOURLY,
         (*unlock, where.command("eks", "delete-cluster", "--name", name)),
         frozenset({name}),
+        live=cluster.get("status") in ("ACTIVE", "UPDATING"),
         note="after its node groups; without it Kubernetes no longer removes its volumes and load balancers",
     )
 

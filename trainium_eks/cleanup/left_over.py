@@ -34,6 +34,8 @@ class LeftOver:
     """Names of what takes it along when it is removed."""
     note: str = ""
     """What a reader must know before removing it."""
+    live: bool = False
+    """Whether it is a cluster in service."""
 
     def to_json(self) -> dict[str, Any]:
         """For tools."""
@@ -79,6 +81,10 @@ class Result:
     """Operations that an interrupted update left open."""
     has_state: bool = field(default=True)
     """Whether what the stack still uses could be told from what was left."""
+    empty_state: bool = False
+    """Whether the state holds nothing in AWS: all that the stack has looks left over."""
+    live: tuple[str, ...] = ()
+    """Clusters in service that an empty state does not hold. Nothing is proposed for deletion then."""
 
     @property
     def hourly_usd(self) -> float:

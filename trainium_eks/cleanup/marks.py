@@ -4,36 +4,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from trainium_eks.preflight.tags import cluster_of
+
 PARTS = (
-    *("cluster", "fsx", "gpu", "grafana", "images", "key", "logs", "metrics", "network", "neuron", "volcano"),
-    "volumes",
+    *("autoscaler", "budget", "cluster", "fsx", "gpu", "grafana", "idle", "images", "karpenter", "key", "logs"),
+    *("metrics", "network", "neuron", "volcano", "volumes"),
 )
 """How names go on after ``trn-<stack>-``, by the components of a stack. Without them `trn-dev-` would also begin the
 names of a stack `dev-2`."""
 
 _FOLDERS = ("/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "/trainium-eks/", "alias/", "eks-cluster-sg-")
 """What services put before a name."""
-
-_CLUSTER_TAGS = (
-    *("eks:cluster-name", "aws:eks:cluster-name", "KubernetesCluster", "elbv2.k8s.aws/cluster"),
-    "cluster.k8s.amazonaws.com/name",
-)
-"""Tags whose value is a cluster: of EKS, of Kubernetes' cloud provider, of the load balancer controller, of the CNI."""
-
-_OWNED = "kubernetes.io/cluster/"
-"""Begins a tag whose key ends with the cluster; ``shared`` is the value on what the cluster only uses."""
-
-
-def tags_of(listed: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """AWS' list of tags as a mapping."""
-    return {each["Key"]: each.get("Value", "") for each in listed}
-
-
-def cluster_of(tags: Mapping[str, str]) -> str:
-    """The cluster that a thing was made for; empty for none."""
-    named = next((tags[key] for key in _CLUSTER_TAGS if tags.get(key)), "")
-    owned = (key.removeprefix(_OWNED) for key, value in tags.items() if key.startswith(_OWNED) and value == "owned")
-    return named or next(owned, "")
 
 
 @dataclass(frozen=True)

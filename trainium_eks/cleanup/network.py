@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.cleanup.left_over import FREE, LeftOver, Where
-from trainium_eks.cleanup.marks import Marks, cluster_of, tags_of
+from trainium_eks.cleanup.marks import Marks
 from trainium_eks.model import prices
 from trainium_eks.preflight.account import Account
+from trainium_eks.preflight.tags import cluster_of, tags_of
 
 Json = Mapping[str, Any]
 

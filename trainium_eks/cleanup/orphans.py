@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from trainium_eks.cleanup import compute, identity, network, storage
@@ -20,9 +21,11 @@ SEARCHES: tuple[tuple[str, Search], ...] = (
     ("backups", storage.backups),
     *((kind.plural, partial(network.search, kind=kind)) for kind in network.KINDS),
     ("log groups", storage.log_groups),
-    ("keys, buckets and image repositories", identity.tagged),
+    ("what else has the stack's tags", identity.tagged),
+    ("budgets", identity.budgets),
     ("key aliases", identity.aliases),
     ("roles", identity.roles),
+    ("instance profiles", identity.instance_profiles),
 )
 """What is searched, in the order in which it is shown: what costs most first, and what something else holds last."""
 
@@ -50,11 +53,17 @@ def look(account: Account, marks: Marks, state: StackState | None) -> Result:
         results = [each.result() for each in answers]
     unseen += [each for each in results if isinstance(each, NotLookedAt)]
     found = [each for result in results if not isinstance(result, NotLookedAt) for each in result]
+    lost = left_over(found, state.names if state else frozenset())
+    live = tuple(each.name for each in lost if each.live) if state is not None and state.is_empty else ()
+    if live:
+        lost = [replace(each, commands=()) for each in lost]
     return Result(
-        tuple(left_over(found, state.names if state else frozenset())),
+        tuple(lost),
         tuple(unseen),
         len(state.pending) if state else 0,
         has_state=state is not None,
+        empty_state=state is not None and state.is_empty,
+        live=live,
     )
 
 

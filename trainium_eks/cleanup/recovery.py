@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from trainium_eks.cleanup import network
-from trainium_eks.cleanup.marks import tags_of
 from trainium_eks.cleanup.state import PendingOperation, StackState, StateResource
 from trainium_eks.preflight.account import Account, NotChecked, Refused
+from trainium_eks.preflight.tags import tags_of
 
 Action = Literal["import", "clear", "refresh", "look"]
 """``import`` by the id that was found, ``clear`` what AWS does not have, ``refresh`` settles it alone, ``look``

@@ -95,6 +95,11 @@ class StackState:
             raise StateError(f"{' '.join(command)}: {done.stderr.strip()[-500:] or 'no answer'}")
         return StackState.parse(done.stdout, "the answer of pulumi")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in AWS is in it: never brought up, destroyed, or another backend's."""
+        return not any(each.id and each.type.startswith("aws:") for each in self.resources)
+
     def of_type(self, type_: str) -> Iterator[StateResource]:
         """Resources of a type that exist."""
         return (each for each in self.resources if each.type == type_ and each.id)

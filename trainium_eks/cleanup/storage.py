@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trainium_eks.cleanup.left_over import LeftOver, Where, monthly
-from trainium_eks.cleanup.marks import cluster_of, tags_of
 from trainium_eks.model import bill, prices
+from trainium_eks.preflight.tags import cluster_of, tags_of
 
 Json = Mapping[str, Any]
 

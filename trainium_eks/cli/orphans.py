@@ -46,6 +46,8 @@ class Orphans:
             "subject": self.subject,
             "region": self.region,
             "comparedWithState": self.result.has_state,
+            "stateIsEmpty": self.result.empty_state,
+            "liveClusters": list(self.result.live),
             "pendingOperations": self.result.pending,
             "hourlyUsd": round(self.result.hourly_usd, 4),
             "unknownPrices": list(self.result.unknown),

@@ -19,6 +19,7 @@ from trainium_eks.cli.report import Plan
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
 from trainium_eks.graph.judging.rules import Verdict
+from trainium_eks.graph.judging.rules._endpoint import Endpoint
 from trainium_eks.graph.judging.timeline import BAR, Timeline
 from trainium_eks.model import formats
 from trainium_eks.model.prices import HOURS_PER_MONTH
@@ -72,6 +73,8 @@ def sections(plan: Plan) -> Iterable[RenderableType]:
         yield outputs(plan.graph)
     else:
         yield render_changes.changes(plan.comparison, plan)
+    if plan.endpoints:
+        yield kubernetes_api(plan.endpoints)
     yield cost_table(plan.cost, _common_prefix(plan.graph))
     if plan.training is not None:
         yield render_training.training(plan.training)
@@ -245,6 +248,18 @@ def _contents(component: ComponentCost) -> str:
         amount = f"{now:g}" if now == most else f"{now:g} to {most:g}"
         shown.append(what if amount == "1" else f"{amount} × {what}")
     return ", ".join(shown)
+
+
+def kubernetes_api(found: Sequence[Endpoint]) -> RenderableType:
+    """From where the API of each cluster is reached, and from where the first update reaches it."""
+    lines = []
+    for each in found:
+        lines.append(Text(f"public endpoint: {_and(each.public) if each.public else 'off'}"))
+        inside = ("the cluster's own nodes", *each.private)
+        lines.append(Text(f"private endpoint: {_and(inside)}, port 443"))
+        nobody = Text("the first `up` reaches it from nowhere: it stops at the first Kubernetes object", "bold red")
+        lines.append(Text(f"the first `up` reaches it from {each.first_up}", "dim") if each.first_up else nobody)
+    return Group(_heading("Kubernetes API"), *map(_indented, lines))
 
 
 def time_to_ready(timeline: Timeline) -> RenderableType:

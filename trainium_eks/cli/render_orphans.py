@@ -18,12 +18,26 @@ COMMAND_WIDTH = 72
 """Columns after which a command goes on in the next line."""
 
 
+_EMPTY = (
+    "The state of {stack} is empty: it was never brought up from this backend, or is destroyed. If another backend has "
+    "it (pulumi whoami -v), all that follows is in use."
+)
+_LIVE = (
+    "{cluster} is in service, so no command is shown. Log in to the backend that has its state; or, if that is lost "
+    "for good: trn orphans --cluster {cluster} --region {region}"
+)
+
+
 def show(found: Orphans, *, no_color: bool = False) -> None:
     """Prints them to stdout."""
     result = found.result
     header = [Text(f"{found.subject} · {found.region}", "bold")]
     if not result.has_state:
         header.append(Text("There is no state to compare with: what is still in use is listed, too.", "yellow"))
+    if result.empty_state:
+        header.append(Text(as_typed(_EMPTY.format(stack=found.subject)), "bold red" if result.live else "yellow"))
+    if result.live:
+        header.append(Text(as_typed(_LIVE.format(cluster=result.live[0], region=found.region)), "bold red"))
     if result.pending:
         stopped = f"An update was interrupted, or still runs: {result.pending} operations are open in the state."
         header.append(Text(as_typed(stopped), "yellow"))
@@ -83,4 +97,5 @@ def _summary(result: Result) -> Text:
     count = f"{len(result.found)} thing{'s are' if len(result.found) > 1 else ' is'}"
     unknown = f", and {', '.join(result.unknown)} at unknown prices" if result.unknown else ""
     cost = f"about ${result.hourly_usd:,.2f} an hour ({prices.REGION}'s list prices){unknown}"
-    return Text(f"✗ {count} left: {cost}. Nothing was removed; read each command before you run it.", "bold red")
+    told = "read each command before you run it" if not result.live else "none of it is called left over"
+    return Text(f"✗ {count} left: {cost}. Nothing was removed; {told}.", "bold red")

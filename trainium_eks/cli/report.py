@@ -18,6 +18,8 @@ from trainium_eks.graph.judging.changes import Changes, ResourceChange
 from trainium_eks.graph.judging.cost import Cost
 from trainium_eks.graph.judging.goodput import Training
 from trainium_eks.graph.judging.rules import Verdict
+from trainium_eks.graph.judging.rules._endpoint import Endpoint, endpoints
+from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.graph.judging.timeline import Step, Timeline
 
 
@@ -45,6 +47,8 @@ class Plan:
     autoscaling: Autoscaling | None = None
     """What grows and shrinks by itself; None where nothing does."""
     comparison: Comparison | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    """From where the Kubernetes API is reached, by cluster."""
 
     @property
     def failed(self) -> bool:
@@ -71,6 +75,7 @@ class Plan:
         data["cost"] = self.cost.to_json()
         data["training"] = self.training.to_json() if self.training else None
         data["autoscaling"] = self.autoscaling.to_json() if self.autoscaling else None
+        data["kubernetesApi"] = [endpoint.to_json() for endpoint in self.endpoints]
         data["timeToReady"] = _time_json(self.timeline)
         data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
         data["staleWaivers"] = list(self.stale_waivers)
@@ -89,7 +94,13 @@ def make(graph: Graph) -> Plan:
     """Judges a recorded program."""
     verdicts = tuple(rules.judge(graph))
     return Plan(
-        graph, cost.estimate(graph), timeline.model(graph), verdicts, goodput.expect(graph), autoscaling.read(graph)
+        graph,
+        cost.estimate(graph),
+        timeline.model(graph),
+        verdicts,
+        goodput.expect(graph),
+        autoscaling.read(graph),
+        endpoints=tuple(endpoints(View(graph))),
     )
 
 

@@ -3,6 +3,7 @@
 Does I/O, by boto3, with the credentials of whoever calls.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.model.problems import Problem, nearest
 
 ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
+NO_BOTO3 = "the Python package boto3 is missing: pip install 'trainium-eks[local]'"
 NOT_ALLOWED = ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation")
 
 
@@ -141,38 +143,110 @@ class Aws:
 
 
 def client(service: str, region: str, attempts: int | None = None) -> Any:
-    """A client of boto3, which loads slowly and is not needed for a local cloud.
+    """Return a client of boto3, which loads slowly and is not needed for a local cloud.
 
     Args:
         service: of AWS.
         region: of AWS.
         attempts: of each request, further apart each time; None for boto3's own number.
     """
+    return connect(
+        service, region, retries={"mode": "standard", **({"total_max_attempts": attempts} if attempts else {})}
+    )
+
+
+def connect(service: str, region: str, session: Any = None, **config: Any) -> Any:
+    """Return a client of boto3 that takes answers of AWS alone. Every client of this library is made here.
+
+    botocore takes a proxy's page with status 200 for an answer without any field, so that every list of the account's
+    resources would be empty. Pages with status 500 and above are left to botocore's retries.
+
+    Args:
+        service: as boto3 calls it.
+        region: of AWS.
+        session: of boto3; None for one with the credentials that are found here.
+        **config: fields of botocore's ``Config``.
+
+    Raises:
+        NotAnswered: raised by the client's operations, for an answer that is a web page or no JSON.
+    """
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
 
-    retries = {"mode": "standard", **({"total_max_attempts": attempts} if attempts else {})}
-    return boto3.client(service, region_name=region, config=Config(retries=retries))
+    made = (session or boto3).client(service, region_name=region, config=Config(**config))
+    made.meta.events.register("before-parse", _refuse_pages)
+    return made
+
+
+class NotAnswered(Exception):  # noqa: N818 - reads as what it is where it is caught
+    """Something other than AWS answered a request."""
+
+
+_PAGE = (b"<!doctype html", b"<html")
+"""What the beginning of a web page has, of an XHTML page after its XML declaration."""
+
+
+def _refuse_pages(operation_model: Any, response_dict: Any, **_: object) -> None:
+    """Handle botocore's event ``before-parse``. The body of a streamed answer is no bytes; broken XML is found by
+    botocore itself."""
+    body, status = response_dict.get("body"), response_dict["status_code"]
+    if status >= 500 or not isinstance(body, bytes):
+        return
+    head = body[:1024].lstrip().lower()
+    if head.startswith(b"<") and any(each in head for each in _PAGE):
+        raise NotAnswered(f"a web page came with HTTP {status} in place of an answer of AWS")
+    if body and operation_model.service_model.resolved_protocol in ("json", "rest-json"):
+        try:
+            json.loads(body)
+        except ValueError:
+            raise NotAnswered(f"what came with HTTP {status} is no answer of AWS") from None
+
+
+def why_not_answered(error: Exception) -> str | None:
+    """Return in one line why there is no answer of AWS; None where the error is none of boto3's, or an answer.
+
+    Args:
+        error: what an operation of a client raised.
+    """
+    from botocore.exceptions import (  # type: ignore[import-untyped]
+        BotoCoreError,
+        ConnectionError,
+        HTTPClientError,
+        NoCredentialsError,
+        PartialCredentialsError,
+    )
+    from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
+
+    first = next(iter(str(error).strip().splitlines()), "")
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return "there are no AWS credentials here (aws configure, or aws sso login)"
+    if isinstance(error, NotAnswered | ResponseParserError):
+        found = first if isinstance(error, NotAnswered) else "what came is no answer of AWS"
+        return f"{found}: look at the proxy between here and AWS (HTTPS_PROXY, NO_PROXY)"
+    if isinstance(error, ConnectionError | HTTPClientError):
+        return f"no network: {first}"
+    return first if isinstance(error, BotoCoreError) else None
 
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """Turns AWS' errors into ours.
+    """Turn errors of AWS, and of the way there, into :class:`AwsError`.
 
     Args:
         what: was tried, after "cannot".
     """
     try:
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # type: ignore[import-untyped]
+        from botocore.exceptions import ClientError
     except ModuleNotFoundError:
-        raise AwsError("the Python package boto3 is missing: pip install 'trainium-eks[local]'") from None
+        raise AwsError(NO_BOTO3) from None
     try:
         yield
     except ClientError as error:
         code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
         kind = NotAllowed if code in NOT_ALLOWED else AwsError
         raise kind(f"cannot {what}: {message} ({code})", code) from None
-    except NoCredentialsError:
-        raise AwsError(f"cannot {what}: there are no AWS credentials here (aws configure, or aws sso login)") from None
-    except BotoCoreError as error:
-        raise AwsError(f"cannot {what}: {error}") from None
+    except Exception as error:
+        reason = why_not_answered(error)
+        if reason is None:
+            raise
+        raise AwsError(f"cannot {what}: {reason}") from None

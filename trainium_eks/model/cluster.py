@@ -1,6 +1,6 @@
 """The cluster section: control plane, who may use it, and its CPU nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -27,15 +27,18 @@ class EndpointConfig(Shape):
             "private": "the private endpoint is always on",
             "public_access": "`public_access_cidrs` says who reaches the public endpoint, and empty turns it off",
             "private_access": "the private endpoint is always on",
+            "way_in": "`private_access_via` says from where the private endpoint is reached: vpc or peers",
         }
     )
 
     public_access_cidrs: tuple[str, ...] = ()
     """Ranges that reach the public endpoint. Empty turns it off: the private endpoint alone remains.
     ``0.0.0.0/0`` needs a waiver of R02 (and of R03 in production)."""
-    way_in: str = ""
-    """With the public endpoint off: how the machine that runs ``pulumi up`` reaches the VPC, in words for the
-    reader (``CodeBuild runner in the VPC``). Without one an ``up`` would hang at the first Kubernetes object."""
+    private_access_via: Literal["vpc", "peers"] | None = None
+    """Where the machine stands that runs ``pulumi up``, which the public endpoint does not let in: ``vpc``, in the VPC
+    (a runner, CodeBuild), or ``peers``, in a range of the network's ``peer_cidr_blocks`` (VPN, transit gateway,
+    peering). Opens port 443 of the private endpoint to the VPC and to those ranges, as does an empty
+    ``public_access_cidrs``."""
 
 
 class CpuNodesConfig(Shape):
@@ -153,13 +156,13 @@ def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
 
 def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Problem]:
     public = endpoint.public_access_cidrs
-    if not public and not endpoint.way_in.strip():
+    if not public and endpoint.private_access_via is None:
         reason = (
-            "the public endpoint is off and nothing says how this machine reaches the VPC: `pulumi up` would wait at "
-            "the first Kubernetes object"
+            "the public endpoint is off and nothing says from where `pulumi up` reaches the private one: it would stop "
+            "at the first Kubernetes object"
         )
-        fix = "name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
-        return [Problem("way_in", reason, fix, good="<such as: CodeBuild runner in the VPC>")]
+        fix = "or name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
+        return [Problem("private_access_via", reason, fix, allowed=("vpc", "peers"), good="vpc")]
     found = formats.duplicates("public_access_cidrs", public, "range")
     if len(public) > _MOST_ENDPOINT_RANGES:
         found.append(Problem("public_access_cidrs", f"{len(public)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
@@ -183,8 +186,17 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
     return found
 
 
+def peer_problems(endpoint: EndpointConfig, peers: Sequence[str]) -> list[Problem]:
+    """Return what is wrong between an endpoint and the ranges of a network's peers. Paths start at the endpoint."""
+    if endpoint.private_access_via != "peers" or peers:
+        return []
+    reason = "the network names no range of peers, so that the private endpoint lets in the VPC alone"
+    fix = "name the range of the machine that runs `pulumi up` in the network's `peer_cidr_blocks` (10.200.0.0/16)"
+    return [Problem("private_access_via", reason, fix, value="peers", allowed=("vpc", "peers"))]
+
+
 def _open_endpoint_problems(path: str, reason: str, text: str, production: bool) -> list[Problem]:
-    fix = "name your own ranges, or leave the list empty and set `way_in`"
+    fix = "name your own ranges, or leave the list empty and set `private_access_via`"
     value = text or None
     found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", value=value)]
     if production:

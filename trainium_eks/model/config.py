@@ -505,6 +505,9 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     cross.lustre_client_problems,
     lambda config: compatibility.problems(config, _catalogue_or_default(config)),
     lambda config: cross.production_problems(config, zone_ids(config)),
+    cross.first_up_problems,
+    cross.monitoring_problems,
+    cross.bucket_key_problems,
     lambda config: cross.quota_problems(config, _catalogue_or_default(config)),
     cross.principal_problems,
 )

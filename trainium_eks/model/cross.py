@@ -7,10 +7,10 @@ zone id to the range of its private subnet, empty when it cannot be planned.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainium_eks.model import addresses, formats, karpenter, network, node_groups, ranges, regions, versions
+from trainium_eks.model import addresses, cluster, formats, karpenter, network, node_groups, ranges, regions, versions
 from trainium_eks.model.instances import Catalogue, InstanceType
 from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, Severity, join
+from trainium_eks.model.problems import Problem, Severity, join, under
 
 if TYPE_CHECKING:  # StackConfig's module asks this one
     from trainium_eks.model.config import StackConfig
@@ -225,6 +225,51 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
             good = next((text for text in candidates if not any(ranges.overlap(text, each) for each in taken)), None)
             return [Problem("cluster.service_cidr_block", reason, value=service, good=good)]
     return []
+
+
+def first_up_problems(config: "StackConfig") -> list[Problem]:
+    """Judge whether `up` reaches the Kubernetes API: a VPC that the stack makes itself holds no machine on the first
+    one, nor is any peer tied to it. Rule R92 judges the same of the recorded program."""
+    endpoint, used = config.cluster.endpoint, config.existing_network or config.network
+    found = under("cluster.endpoint", cluster.peer_problems(endpoint, used.peer_cidr_blocks))
+    if endpoint.public_access_cidrs or endpoint.private_access_via is None or config.existing_network is not None:
+        return found
+    reason = (
+        "the public endpoint is off and this stack makes the VPC itself: on the first `up` nothing is in the VPC or "
+        "tied to it, and the first Kubernetes object waits for an API that nobody reaches"
+    )
+    fix = (
+        "make the network before, with a machine in it, and adopt it in `existing_network` (docs/deploying.md, "
+        "Production from nothing); or name your own address here for the first `up` (203.0.113.7/32), and empty the "
+        "list when a machine is in the VPC"
+    )
+    path = "cluster.endpoint.public_access_cidrs"
+    return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R92")]
+
+
+def bucket_key_problems(config: "StackConfig") -> list[Problem]:
+    """Return a problem for each bucket's key of another region or partition: S3 uses keys of its own region alone."""
+    given = {
+        f"namespaces[{at}].data_bucket_key_arn": each.data_bucket_key_arn for at, each in enumerate(config.namespaces)
+    }
+    durability = config.file_system.durability if config.file_system else None
+    given["file_system.durability.bucket_key_arn"] = getattr(durability, "bucket_key_arn", None)
+    begin = f"arn:{regions.partition(config.region)}:kms:{config.region}:"
+    return [
+        Problem(path, "S3 uses keys of its own region alone", value=arn, good=f"{begin}<account>:key/<id>")
+        for path, arn in given.items()
+        if isinstance(arn, str) and arn.startswith("arn:") and ":kms:" in arn and not arn.startswith(begin)
+    ]
+
+
+def monitoring_problems(config: "StackConfig") -> list[Problem]:
+    """Judge whether the CPU pool has a node for Prometheus and Grafana, whose volumes are in its zone (rule R93)."""
+    cpu, scaling = config.cluster.cpu_nodes, config.autoscaling
+    grown = scaling.cluster_autoscaler is not None or bool(scaling.karpenter and scaling.karpenter.cpu_limit)
+    if config.observability.metrics is None or cpu.desired_size > 0 or cpu.size_managed_elsewhere or grown:
+        return []
+    reason = "Prometheus and Grafana run on the CPU pool, in the zone of their volumes, and it has no node"
+    return [Problem("cluster.cpu_nodes.desired_size", reason, value=0, good=1)]
 
 
 def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:

@@ -50,6 +50,7 @@ _ACCOUNT = re.compile(r"[0-9]{12}")
 # Names as in IAM's API, where \w is ASCII; a path in front of the name takes any printable character (botocore).
 _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}")
 _SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
+KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
 KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _ASSUMED_ROLE = re.compile(
@@ -212,6 +213,28 @@ def bucket(path: str, value: str) -> list[Problem]:
     name = re.sub(r"^(s3://|arn:aws[a-z-]*:s3:::)", "", value).split("/")[0]
     good = name if name != value and _BUCKET.fullmatch(name) else None
     return [Problem(path, "not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good)]
+
+
+def bucket_key(path: str, key: object, bucket_path: str, name: object) -> list[Problem]:
+    """Judge the KMS key of an existing bucket.
+
+    Args:
+        path: of the key's field.
+        key: its value; an Output is not judged.
+        bucket_path: of the field that names the bucket.
+        name: that field's value; None for no existing bucket.
+    """
+    if key is None:
+        return []
+    if name is None:
+        reason = f"`{bucket_path}` names no existing bucket that the key could encrypt"
+        return [
+            Problem(path, reason, f"remove it, or set `{bucket_path}`", value=key if isinstance(key, str) else None)
+        ]
+    if not isinstance(key, str) or KMS_KEY_ARN.fullmatch(key):
+        return []
+    hint = "an alias may point to another key tomorrow: give the key it points to" if ":alias/" in key else ""
+    return [Problem(path, "not the ARN of a KMS key", hint, value=key, good="arn:aws:kms:<region>:<account>:key/<id>")]
 
 
 def labels(path: str, values: Mapping[str, str]) -> list[Problem]:

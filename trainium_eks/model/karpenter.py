@@ -16,6 +16,10 @@ if TYPE_CHECKING:  # StackConfig's module asks this one
 CPU_POOL = "karpenter"
 """Name of the NodePool of CPU nodes, and of its EC2NodeClass."""
 
+EBS_CLUSTER_TAG = "ebs.csi.aws.com/cluster-name"
+"""Tag of an instance by which the EBS driver may attach volumes to it: its value is the cluster
+(AmazonEBSCSIDriverEKSClusterScopedPolicy). EKS tags the nodes of managed groups with ``eks:cluster-name`` instead."""
+
 LONGEST_MINUTES = 24 * 60
 LONGEST_HOURS = 24 * 90
 LARGEST_CPU_LIMIT = 10_000
@@ -114,6 +118,13 @@ def _pool_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> Iterator
             reason = "not an accelerator type of the catalogue"
             place = join(path, "instance_type")
             yield Problem(place, reason, value=pool.instance_type, allowed=accelerated, good=good)
+        if pool.instance_type in catalogue and catalogue[pool.instance_type].hugepages_2mi:
+            reason = (
+                "Karpenter knows no huge pages, so its nodes have none and pods that ask for `hugepages-2Mi` wait for "
+                "ever, as do jobs of `trn train` for this type (karpenter-provider-aws#3315, karpenter#751)"
+            )
+            fix = "leave the request out, which EFA does without, or take a node group"
+            yield formats.warn(join(path, "instance_type"), reason, fix)
         most = formats.LARGEST_NODE_GROUP
         yield from formats.between(join(path, "max_nodes"), pool.max_nodes, 1, most, "nodes")
         for number, id_ in enumerate(pool.capacity_reservation_ids):

@@ -59,6 +59,8 @@ class NamespaceConfig(Shape):
     jobs."""
     data_bucket: LaterText | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
+    data_bucket_key_arn: LaterText | None = None
+    """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
     training_user_id: Whole = DEFAULT_USER_ID
     """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
 
@@ -121,6 +123,9 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
     found += _priority_problems(namespace.priority_classes)
     if isinstance(namespace.data_bucket, str):
         found += formats.bucket("data_bucket", namespace.data_bucket)
+    found += formats.bucket_key(
+        "data_bucket_key_arn", namespace.data_bucket_key_arn, "data_bucket", namespace.data_bucket
+    )
     what = "not a user that jobs may run as (root, 0, would own every team's directories)"
     found += formats.between("training_user_id", namespace.training_user_id, 1, 2**31 - 1, what)
     return found

@@ -33,7 +33,8 @@ class NetworkConfig(Shape):
     flow_log_retention_days: Whole = 365
     """Days that flow logs are kept in CloudWatch (an allowed CloudWatch retention)."""
     peer_cidr_blocks: tuple[str, ...] = ()
-    """Ranges reached by peering or a transit gateway; the VPC must not overlap them."""
+    """Ranges reached by peering, a VPN or a transit gateway; the VPC must not overlap them. They may reach the private
+    endpoint of the Kubernetes API."""
 
 
 class ExistingSubnet(Shape):
@@ -91,6 +92,14 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
     found += _clashes(tuple(every.items()))
     found += _peer_problems(network.cidr_block, network.peer_cidr_blocks, "adopt a VPC that no peer overlaps")
     return found
+
+
+def ranges_beyond(network: NetworkConfig | ExistingNetworkConfig) -> tuple[str, ...]:
+    """Return the ranges beside the VPC's primary one from where its private addresses are reached: those of subnets in
+    the VPC's further ranges, and the peers'."""
+    own = subnets(network).values() if isinstance(network, ExistingNetworkConfig) else ()
+    further = (each.cidr_block for each in own if not ranges.overlap(each.cidr_block, network.cidr_block))
+    return tuple(dict.fromkeys((*further, *network.peer_cidr_blocks)))
 
 
 def zones_are_sound(zones: Sequence[str], region: str) -> bool:

@@ -15,7 +15,6 @@ SHORTEST_LOGS_IN_PRODUCTION_DAYS = 30
 """What production keeps of container logs at least (rule R84): a fault is often asked about weeks later."""
 
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[A-Za-z0-9_-]{1,256}")
-_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 
 
 class AlertsConfig(Shape):
@@ -174,7 +173,7 @@ def _alerts_problems(alerts: AlertsConfig, region: str) -> list[Problem]:
         found = [Problem("topic_arn", reason, value=alerts.topic_arn, good=good)]
     else:
         found = []
-    if alerts.topic_key_arn is not None and not _KEY.fullmatch(alerts.topic_key_arn):
+    if alerts.topic_key_arn is not None and not formats.KMS_KEY_ARN.fullmatch(alerts.topic_key_arn):
         good = f"arn:aws:kms:{region}:<account>:key/<id>"
         found.append(Problem("topic_key_arn", "not the ARN of a KMS key", value=alerts.topic_key_arn, good=good))
     return found

@@ -28,6 +28,9 @@ class S3Durability(Shape):
     type: Literal["s3"] = "s3"
     bucket: LaterText | None = None
     """Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
+    bucket_key_arn: LaterText | None = None
+    """ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy lets FSx' role
+    ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket has no key of its own."""
     prefix: str = ""
     """Key prefix within the bucket, without leading slash."""
     file_system_path: str = "/"
@@ -161,6 +164,7 @@ def _durability_problems(file_system: FileSystemConfig, production: bool) -> lis
 
 def _s3_problems(durability: S3Durability) -> list[Problem]:
     found = formats.bucket("bucket", durability.bucket) if isinstance(durability.bucket, str) else []
+    found += formats.bucket_key("bucket_key_arn", durability.bucket_key_arn, "bucket", durability.bucket)
     found += formats.one_line("prefix", durability.prefix)
     if durability.prefix.startswith("/"):
         good = durability.prefix.lstrip("/") or None

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from trainium_eks.launch.aws import NO_BOTO3, connect, why_not_answered
 from trainium_eks.model import regions
 
 READS = ("Describe", "Get", "List", "Head", "Simulate")
 """How the names of operations begin that change nothing. All others are stopped before they leave this machine."""
 
 RIGHTS: Mapping[str, str] = {
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "s3:HeadBucket": "s3:ListBucket",
     "ssm:GetParameters": "ssm:GetParameters",
 }
@@ -140,42 +142,31 @@ class Account:
         return result
 
     def _said(self, service: str, operation: str, ask: Callable[[Any], T], region: str = "") -> T:
-        """Asks, with AWS' errors turned into ours."""
+        """Ask, and turn AWS' errors into ours."""
         try:
-            from botocore.exceptions import (  # type: ignore[import-untyped]
-                BotoCoreError,
-                ClientError,
-                ConnectionError,
-                HTTPClientError,
-                NoCredentialsError,
-                PartialCredentialsError,
-            )
+            from botocore.exceptions import ClientError  # type: ignore[import-untyped]
         except ModuleNotFoundError:
-            raise NotChecked("the Python package boto3 is missing: pip install 'trainium-eks[local]'") from None
+            raise NotChecked(NO_BOTO3) from None
         try:
             return ask(self._client(service, region or self.region))
         except ClientError as error:
             raise _judged(service, operation, error.response) from None
-        except (NoCredentialsError, PartialCredentialsError):
-            raise NotChecked("no AWS credentials here: aws configure, or aws sso login") from None
-        except (ConnectionError, HTTPClientError) as error:
-            raise NotChecked(f"no network: {_first_line(error)}") from None
-        except BotoCoreError as error:
-            raise NotChecked(_first_line(error)) from None
+        except Exception as error:
+            reason = why_not_answered(error)
+            if reason is None:
+                raise
+            raise NotChecked(reason) from None
 
     def _client(self, service: str, region: str) -> Any:
         with self._lock:
             if (service, region) not in self._clients:
-                import boto3  # type: ignore[import-untyped]
-                from botocore.config import Config  # type: ignore[import-untyped]
-
-                # A check is to end in seconds: what does not answer by then is "not checked".
-                config = Config(
-                    connect_timeout=3, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"}
-                )
                 if self._session is None:
+                    import boto3  # type: ignore[import-untyped]
+
                     self._session = boto3.Session()
-                client = self._session.client(service, region_name=region, config=config)
+                # A check is to end in seconds: what does not answer by then is "not checked".
+                retries = {"total_max_attempts": 3, "mode": "standard"}
+                client = connect(service, region, self._session, connect_timeout=3, read_timeout=8, retries=retries)
                 client.meta.events.register_first("before-call", self._guard)
                 self._clients[service, region] = client
             return self._clients[service, region]
@@ -234,7 +225,3 @@ def _judged(service: str, operation: str, response: Mapping[str, Any]) -> Except
         # Not AWS, but something before it.
         return NotChecked(f"there came HTTP {code} in place of an answer")
     return Refused(code, textwrap.shorten(message, 200))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

@@ -82,7 +82,7 @@ class _Looked:
 
     def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
         block = found.get("ReservationType") == "capacity-block"
-        if block != (group.buying == "capacity-block"):
+        if block != (group.buying == "capacity-block") and not group.karpenters:  # which takes either
             kind, good = ("a Capacity Block", "capacity-block") if block else ("a Capacity Reservation", "reservation")
             return failed(f"it is {kind}", _set(group, "capacity.type", good))
         has = found.get("InstanceType", "")
@@ -107,6 +107,8 @@ class _Looked:
                 detail, f"remove {_key(group, 'capacity.placement_group')} and {_key(group, 'placement_group')}"
             )
         detail = f"it was made in the placement group {placed}"
+        if group.karpenters:
+            return failed(detail, f"set {_key(group, 'capacity.id')} to one that was made without a placement group")
         return failed(detail, _set(group, "capacity.placement_group", placed))
 
     def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
@@ -153,17 +155,20 @@ class _Looked:
 
 def _move(groups: list[Group], lacking: list[str], zones: list[str]) -> str:
     moved = next(group for group in groups if set(group.zones) & set(lacking))
-    if moved.path.startswith("node_groups"):
+    if moved.path.startswith("node_groups") or (moved.karpenters and moved.path):
         return _set(moved, "zone_id", zones[0])
     return "put these zones into network.zoneIds, or take another type"
 
 
 def _key(group: Group, field: str) -> str:
-    return config_path(join(group.path, field)) if group.path else f"{group.name}'s {config_path(field)}"
+    named = group.field(field)
+    return config_path(join(group.path, named)) if group.path else f"{group.name}'s {config_path(named)}"
 
 
 def _set(group: Group, field: str, value: str | int) -> str:
-    return config_set(join(group.path, field), value) if group.path else f"set {_key(group, field)} to {value}"
+    if not group.path or group.field(field) == "capacity_reservation_ids":
+        return f"set {_key(group, field)} to {value}"
+    return config_set(join(group.path, group.field(field)), value)
 
 
 def _told(found: Mapping[str, Any]) -> str:

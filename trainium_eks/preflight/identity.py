@@ -1,11 +1,13 @@
 """Who deploys, where, and with which rights."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from trainium_eks.model import regions
 from trainium_eks.preflight import deploy_rights
 from trainium_eks.preflight.account import Account, NotChecked, Refused
 from trainium_eks.preflight.deploy_rights import Place, Request
@@ -14,6 +16,9 @@ from trainium_eks.preflight.needs import Needs
 
 AT_ONCE = 8
 """Simulations at a time; each takes IAM about a second."""
+
+_ALLOWS_ALL = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+"""A policy beside which a boundary alone decides."""
 
 _MOST_SHOWN = 6
 """Missing actions that one line names."""
@@ -36,6 +41,8 @@ def questions(needs: Needs, account: Account) -> Iterator[Question]:
     if needs.kubernetes:
         yield Question("account/deployer", "the deployer's access entry", looked.deployer)
     yield Question("account/rights", "the deployer's rights", looked.rights)
+    if needs.permissions_boundary and (needs.buckets or needs.keys):
+        yield Question("account/boundary", "what the roles' boundary leaves them", looked.boundary)
     for service in needs.linked_services:
         role = SERVICE_ROLES[service]
         yield Question(f"account/{role}", f"role {role}", partial(looked.service_role, service))
@@ -109,16 +116,10 @@ class _Looked:
     def rights(self) -> Verdict:
         """Whether IAM would let the deployer do all that the program's types ask for."""
         caller = self._account.caller()
-        place = Place(
-            caller.account,
-            self._account.region,
-            self._account.partition,
-            f"trn-{self._needs.stack}",
-            self._needs.permissions_boundary,
-        )
+        place = Place(caller.account, self._account.region, self._account.partition, self._needs.permissions_boundary)
         if caller.arn.endswith(":root"):
             raise NotChecked("IAM does not simulate the root user: deploy with a role")
-        asked = deploy_rights.needed(self._needs.types, self._needs.attached_policies, place)
+        asked = deploy_rights.needed(self._needs.graph, place)
         missing = self._refused(self._principal(), asked)
         actions = len({request.action for request in asked})
         if not missing:
@@ -129,6 +130,43 @@ class _Looked:
         if not place.boundary and "iam:CreateRole" in missing:
             remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
         return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
+
+    def boundary(self) -> Verdict:
+        """Return whether roles within the boundary may use the buckets and keys that others made."""
+        arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
+        version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        found = iam("get_policy_version", PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+        document = found if isinstance(found, str) else json.dumps(found)
+        partition, region = self._account.partition, self._account.region
+        asked = [
+            (f"arn:{partition}:s3:::{bucket.name}/x", ("s3:GetObject", "s3:PutObject"), "")
+            for bucket in self._needs.buckets
+        ]
+        asked += [(key, ("kms:Decrypt", "kms:GenerateDataKey"), service) for key, service in self._needs.keys.items()]
+        missing = []
+        for resource, actions, service in asked:
+            through = f"{service}.{region}.{regions.dns_suffix(region)}"
+            context = {"ContextKeyName": "kms:ViaService", "ContextKeyValues": [through], "ContextKeyType": "string"}
+            results = self._account.pages(
+                "iam",
+                "simulate_custom_policy",
+                "EvaluationResults",
+                PolicyInputList=[_ALLOWS_ALL],
+                PermissionsBoundaryPolicyInputList=[document],
+                ActionNames=list(actions),
+                ResourceArns=[resource],
+                ContextEntries=[context] if service else [],
+            )
+            missing += [
+                f"{each['EvalActionName']} on {resource}" for each in results if each["EvalDecision"] != "allowed"
+            ]
+        if not missing:
+            return passed("every bucket and key that the config names")
+        remedy = (
+            "put their names in place of DATA_BUCKET, DATA_KEY_ARN and TOPIC_KEY_ARN of docs/role-boundary.json, and "
+            f"aws iam create-policy-version --policy-arn {arn} --set-as-default --policy-document file://boundary.json"
+        )
+        return failed(f"{arn} denies {', '.join(missing)}", remedy)
 
     def _principal(self) -> str:
         """ARN that IAM simulates: the user's, or that of the role, whose path a session does not tell."""

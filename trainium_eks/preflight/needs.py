@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.judging.rules._autoscaled import Pool, node_pools
+from trainium_eks.graph.judging.rules._endpoint import Endpoint, endpoints
 from trainium_eks.graph.judging.rules._facts import (
     ADDON,
     ASSOCIATION,
@@ -32,9 +34,18 @@ PRIVATE_IMAGE = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?
 BUYING = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
 
 
+_POOL_FIELDS = {
+    "capacity.id": "capacity_reservation_ids",
+    "capacity.zone_id": "zone_id",
+    "desired_size": "max_nodes",
+    "max_size": "max_nodes",
+}
+"""Field of a node group to that of a pool of Karpenter with the same meaning."""
+
+
 @dataclass(frozen=True)
 class Group:
-    """A managed node group."""
+    """Nodes of one kind: a managed node group, or a pool of Karpenter."""
 
     name: str
     """As the config calls it: ``trn1-32xl-ng1``, ``system``."""
@@ -61,6 +72,12 @@ class Group:
     """Size of each root volume, GiB."""
     interfaces: int
     """Network interfaces of a node."""
+    karpenters: bool = False
+    """Whether Karpenter starts the nodes, one by one, and none on an ``up``."""
+
+    def field(self, name: str) -> str:
+        """Return the name of a config field, which is a node group's, as the group's own section calls it."""
+        return _POOL_FIELDS.get(name, name) if self.karpenters else name
 
     @property
     def vcpus(self) -> int:
@@ -94,6 +111,13 @@ class Bucket:
     """``the file system's link``, ``namespace research``."""
     path: str
     """Where it stands in the config."""
+    key: str = ""
+    """ARN of its KMS key by the config; empty for none."""
+
+    @property
+    def key_path(self) -> str:
+        """Where its key stands in the config."""
+        return f"{self.path}_key_arn"
 
 
 class Needs:
@@ -136,6 +160,11 @@ class Needs:
         return next(filter(None, found), "")
 
     @cached_property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """From where the API of each cluster is reached."""
+        return tuple(endpoints(self._view))
+
+    @cached_property
     def addons(self) -> Mapping[str, str]:
         """EKS add-on to its pinned version (empty for EKS' default)."""
         each = self._view.of(ADDON)
@@ -149,8 +178,9 @@ class Needs:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Every managed node group."""
-        return tuple(self._group(group) for group in self._view.node_groups)
+        """Every managed node group, and every pool of Karpenter, once for each of its reservations."""
+        pools = (group for pool in node_pools(self._view) for group in self._pool(pool))
+        return (*(self._group(group) for group in self._view.node_groups), *pools)
 
     @property
     def vpcs(self) -> int:
@@ -174,6 +204,13 @@ class Needs:
     def buckets(self) -> tuple[Bucket, ...]:
         """Existing buckets that it uses, each once."""
         return tuple({bucket.name: bucket for bucket in self._buckets()}.values())
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """ARN of each KMS key that others made to the service by which the stack's roles use it."""
+        topic = text(at(self.graph.config, "observability.metrics.alerts.topicKeyArn"))
+        found = {each.key: "s3" for each in self.buckets if each.key}
+        return {**found, **({topic: "sns"} if topic else {})}
 
     @cached_property
     def repositories(self) -> tuple[str, ...]:
@@ -206,24 +243,12 @@ class Needs:
         """Services that need a role of their own in the account."""
         uses = {
             "eks.amazonaws.com": self._view.of(CLUSTER),
-            "eks-nodegroup.amazonaws.com": self.groups,
-            "autoscaling.amazonaws.com": self.groups,
+            "eks-nodegroup.amazonaws.com": self._view.node_groups,
+            "autoscaling.amazonaws.com": self._view.node_groups,
             "spot.amazonaws.com": [group for group in self.groups if group.buying == "spot"],
             "fsx.amazonaws.com": self._view.of(FILE_SYSTEM),
         }
         return tuple(service for service, needed in uses.items() if needed)
-
-    @property
-    def types(self) -> frozenset[str]:
-        """Types of the resources that it makes in AWS."""
-        return frozenset(each.type for each in self.graph.resources if each.type.startswith("aws:"))
-
-    @cached_property
-    def attached_policies(self) -> tuple[str, ...]:
-        """ARNs of AWS' policies that it attaches to roles."""
-        attachments = self._view.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
-        arns = {text(each.inputs.get("policyArn")) for each in attachments}
-        return tuple(sorted(arn for arn in arns if ":iam::aws:policy/" in arn))
 
     @property
     def permissions_boundary(self) -> str:
@@ -254,6 +279,42 @@ class Needs:
             interfaces=len(interfaces(group)) or 1,
         )
 
+    def _pool(self, pool: Pool) -> Iterator[Group]:
+        """A pool at its limit; of several types the smallest stands for all, whose CPUs the limit counts."""
+        types = sorted((each for each in pool.types if each in self._view.catalogue), key=self._vcpus)
+        inputs = pool.node_class.inputs if pool.node_class is not None else {}
+        spec = mapping(inputs.get("spec"))
+        terms = [text(at(each, "id")) for each in items(spec.get("capacityReservationSelectorTerms"))]
+        disks = (text(at(each, "ebs.volumeSize")).removesuffix("Gi") for each in items(spec.get("blockDeviceMappings")))
+        subnets = (at(each, "id") for each in items(spec.get("subnetSelectorTerms")))
+        name = text(at(pool.resource.inputs, "metadata.name"))
+        for reservation in filter(None, terms) if any(terms) else ("",):
+            yield Group(
+                name=name,
+                path=self._pool_path(name),
+                instance_type=types[0] if types else "",
+                instance=self._view.catalogue[types[0]] if types else None,
+                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, subnets)))),
+                desired=0,
+                maximum=pool.maximum if reservation == (terms or [""])[0] else 0,
+                buying="reservation" if reservation else "on-demand",
+                reservation=reservation,
+                placement_group="",
+                ami_type="",
+                release="",
+                root_gib=sum(int(size) for size in disks if size.isdigit()),
+                interfaces=len(items(spec.get("networkInterfaces"))) or 1,
+                karpenters=True,
+            )
+
+    def _vcpus(self, type_: str) -> int:
+        return self._view.catalogue[type_].vcpus
+
+    def _pool_path(self, name: str) -> str:
+        section = "autoscaling.karpenter"
+        own = [text(at(each, "name")) for each in items(at(self.graph.config, f"{section}.acceleratorPools"))]
+        return f"{section}.accelerator_pools[{own.index(name)}]" if name in own else ""
+
     def _path(self, name: str) -> str:
         own = [text(at(each, "name")) for each in items(self.graph.config.get("nodeGroups"))]
         if name in own:
@@ -267,11 +328,13 @@ class Needs:
         for link in self._view.of(ASSOCIATION):
             name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").split("/")[0]
             if name and not SIMULATED.search(name):
-                yield Bucket(name, "the file system's link", "file_system.durability.bucket")
+                key = text(at(self.graph.config, "fileSystem.durability.bucketKeyArn"))
+                yield Bucket(name, "the file system's link", "file_system.durability.bucket", key)
         for index, namespace in enumerate(items(self.graph.config.get("namespaces"))):
             name = text(at(namespace, "dataBucket"))
             if name:
-                yield Bucket(name, f"namespace {text(at(namespace, 'name'))}", f"namespaces[{index}].data_bucket")
+                key = text(at(namespace, "dataBucketKeyArn"))
+                yield Bucket(name, f"namespace {text(at(namespace, 'name'))}", f"namespaces[{index}].data_bucket", key)
 
     def _fixed(self, type_: str, key: str) -> tuple[str, ...]:
         names = (text(each.inputs.get(key)) for each in self._view.of(type_))

@@ -8,6 +8,7 @@ from typing import Any
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.preflight.account import Account, Refused
 from trainium_eks.preflight.needs import Needs
+from trainium_eks.preflight.tags import cluster_of, tags_of
 
 _RUNNING = {"Name": "instance-state-name", "Values": ["pending", "running"]}
 _STANDARD = frozenset("acdhimrtz")
@@ -141,14 +142,15 @@ def _is_ours(name: str, wanted: str) -> bool:
 
 
 def _instance(each: Mapping[str, Any], clusters: tuple[str, ...]) -> Instance:
-    tags = {tag["Key"]: tag["Value"] for tag in each.get("Tags", ())}
+    tags = tags_of(each.get("Tags", ()))
     way = each.get("InstanceLifecycle", "")
     return Instance(
         type=each.get("InstanceType", ""),
         vcpus=_vcpus(each.get("InstanceType", ""), each.get("CpuOptions", {})),
         spot=way == "spot",
         in_block=way == "capacity-block",
-        ours=tags.get("eks:cluster-name", "") in clusters,
+        # A node of Karpenter's has no tag of a managed group.
+        ours=cluster_of(tags) in clusters,
     )
 
 

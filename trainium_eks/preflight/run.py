@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.preflight import capacity, identity, keys, quotas, things, versions
+from trainium_eks.preflight import capacity, identity, keys, quotas, reach, things, versions
 from trainium_eks.preflight.account import Account, NotChecked, Refused, WriteAttempted
 from trainium_eks.preflight.finding import Finding, Outcome, Question
 from trainium_eks.preflight.needs import Needs
@@ -78,7 +78,7 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
     if not needs.region:
         raise ValueError("the program names no region: neither its provider nor `region` in its config does")
     account = account or Account(needs.region)
-    asked = tuple(_questions(needs, account, now))
+    asked = tuple(questions(needs, account, now))
     try:
         number = account.caller().account
     except (NotChecked, Refused) as error:
@@ -88,12 +88,20 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
         return Preflight(needs.stack, needs.region, number, tuple(pool.map(_answered, asked)))
 
 
-def _questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
+def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
+    """Return every question that a program gives reason to ask.
+
+    Args:
+        needs: of the program.
+        account: whom to ask.
+        now: the time.
+    """
     present = Present(needs, account)
     yield from identity.questions(needs, account)
     yield from quotas.questions(needs, account, present)
     yield from capacity.questions(needs, account, now)
     yield from versions.questions(needs, account, present)
+    yield from reach.questions(needs, present)
     yield from things.questions(needs, account, present)
     yield from keys.questions(needs, account, present)
 

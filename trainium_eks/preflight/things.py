@@ -29,6 +29,9 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
             yield Question(f"network/{subnet.id}", f"subnet {subnet.id}", ask)
     for bucket in needs.buckets:
         yield Question(f"storage/{bucket.name}", f"bucket {bucket.name}", partial(looked.bucket, bucket))
+        yield Question(f"storage/{bucket.name}/key", f"key of bucket {bucket.name}", partial(looked.bucket_key, bucket))
+    for key in needs.keys:
+        yield Question(f"keys/{key}", f"key {key.rpartition('/')[2]}", partial(looked.key, key))
     for image in needs.images:
         yield Question(f"images/{image}", f"image {image}", partial(looked.image, image))
     if needs.cluster_name:
@@ -111,6 +114,50 @@ class _Looked:
             detail = f"bucket {bucket.name} is in {region}, {bucket.use} in {here}"
             return failed(detail, f"set {key} to a bucket of {here}")
         return passed(f"in {region or here}, for {bucket.use}")
+
+    def bucket_key(self, bucket: Bucket) -> Verdict:
+        """Return whether the config names the key that encrypts an existing bucket: without it, jobs get 403."""
+        named, found = config_path(bucket.key_path), self._default_key(bucket.name)
+        if found == bucket.key:
+            return passed(f"{found}, as in {named}" if found else "no key of its own")
+        if not found:
+            return warned(
+                f"no key of its own, and {named} is {bucket.key}", f"remove {named}, if no object has that key"
+            )
+        detail = f"new objects are encrypted with {found}: jobs would get 403 (AccessDenied) for them"
+        return failed(detail, config_set(bucket.key_path, found))
+
+    def _default_key(self, bucket: str) -> str:
+        """Return the ARN of the customer's key that a bucket encrypts with; empty for S3's own key."""
+        try:
+            answer = self._account.call("s3", "get_bucket_encryption", Bucket=bucket)
+        except Refused as error:
+            if error.code in ("404", "NoSuchBucket", "ServerSideEncryptionConfigurationNotFoundError"):
+                return ""
+            raise
+        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
+            key = str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
+            if ":key/" in key:
+                return key
+            if key:  # an alias, or the id alone
+                metadata = self._account.call("kms", "describe_key", KeyId=key)["KeyMetadata"]
+                return "" if metadata.get("KeyManager") == "AWS" else str(metadata["Arn"])
+        return ""
+
+    def key(self, arn: str) -> Verdict:
+        """Return whether a key that others made can encrypt and decrypt."""
+        try:
+            key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
+        except Refused as error:
+            if error.code != "NotFoundException":
+                raise
+            return failed("there is no such key", "aws kms list-keys shows those there are")
+        state, usage = key.get("KeyState", "Enabled"), key.get("KeyUsage", "ENCRYPT_DECRYPT")
+        if state != "Enabled":
+            return failed(f"it is {state}", f"aws kms enable-key --key-id {arn}, or name another key")
+        if usage != "ENCRYPT_DECRYPT" or key.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
+            return failed(f"it is for {usage}, {key.get('KeySpec')}", "name a symmetric key for encryption")
+        return passed("enabled")
 
     def image(self, image: str) -> Verdict:
         """Whether a private image is in its registry."""

@@ -16,6 +16,8 @@ from trainium_eks.preflight.account import READS, Account
 
 NODE = "trn-dev-cluster-node-0a1b2c3"
 DEV = Marks(stack="dev")
+LOST = state(("aws:s3/bucket:Bucket", "trn-dev-fsx-data-bucket-0a1b2c3", {}))
+"""What is left of a state: nothing that the tests look for."""
 TRN1 = CATALOGUE.price("trn1.32xlarge")
 
 
@@ -65,8 +67,17 @@ def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_st
     assert result.pending == 1
 
 
-def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left: Left) -> None:
+def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left: Left) -> None:
+    """An empty state may be another backend's stack, in full service."""
     result = look(state())
+    assert (result.empty_state, result.live) == (True, (CLUSTER,))
+    assert result.found
+    assert [each.commands for each in result.found if each.commands] == []
+    assert any(each.commands for each in look(None, Marks(cluster=CLUSTER)).found)
+
+
+def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left: Left) -> None:
+    result = look(LOST)
     assert [each.name for each in result.found[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
     assert names(result, "instance") == []  # they go with their groups
     assert names(result, "volume") == [left.volume]  # the root volume goes with its instance
@@ -81,14 +92,14 @@ def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_group
 
 
 def test_nothing_of_another_stack_or_program_is_listed(left: Left) -> None:
-    listed = str([each.to_json() for each in look(state()).found])
+    listed = str([each.to_json() for each in look(LOST).found])
     assert "payroll" not in listed
     assert "dev-2" not in listed
     assert "trn-developers" not in listed
 
 
 def test_a_role_is_removed_with_all_that_hangs_on_it() -> None:
-    [role] = [each for each in look(state()).found if each.kind == "role"]
+    [role] = [each for each in look(LOST).found if each.kind == "role"]
     assert role.name == NODE
     assert [command.split()[2] for command in role.commands] == [
         "delete-role-policy",
@@ -99,7 +110,7 @@ def test_a_role_is_removed_with_all_that_hangs_on_it() -> None:
 
 
 def test_a_claims_volume_has_its_price_and_says_whose_data_goes(left: Left) -> None:
-    [volume] = [each for each in look(state()).found if each.kind == "volume"]
+    [volume] = [each for each in look(LOST).found if each.kind == "volume"]
     assert volume.hourly_usd == pytest.approx(prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH)
     assert "of the claim training/scratch: its data is lost" in volume.note
 
@@ -114,6 +125,6 @@ def test_without_a_state_only_what_is_one_clusters_is_listed(left: Left) -> None
 
 def test_aws_is_only_read(left: Left) -> None:
     account = Account(REGION, session())
-    orphans.look(account, Marks(stack="dev"), state())
+    orphans.look(account, Marks(stack="dev"), LOST)
     assert len(account.asked) > 20
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []

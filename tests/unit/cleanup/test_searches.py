@@ -9,11 +9,12 @@ import pytest
 from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, own, state
 
-from trainium_eks.cleanup import orphans, storage
+from trainium_eks.cleanup import identity, orphans, storage
 from trainium_eks.cleanup.left_over import LeftOver, Where
-from trainium_eks.cleanup.marks import Marks, cluster_of
+from trainium_eks.cleanup.marks import Marks
 from trainium_eks.model import prices
 from trainium_eks.preflight.account import READS, Account
+from trainium_eks.preflight.tags import cluster_of
 
 DEV = Marks(stack="dev")
 FILES = {
@@ -74,6 +75,66 @@ def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None
     assert orphans.left_over([found], held.names) == []
     assert orphans.left_over([found], frozenset()) == [found]
     assert "kept on purpose" in found.note
+
+
+QUEUE, RULE = "trn-dev-karpenter-interruptions-0a1b2c3", "trn-dev-karpenter-spot-0a1b2c3"
+TAGGED = {
+    f"arn:aws:sqs:us-west-2:123456789012:{QUEUE}": own(QUEUE),
+    f"arn:aws:events:us-west-2:123456789012:rule/{RULE}": own(RULE),
+    "arn:aws:aps:us-west-2:123456789012:workspace/ws-1": own("trn-dev-metrics"),
+    "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-1": own("trn-dev-grafana"),
+    "arn:aws:sns:us-west-2:123456789012:trn-dev-new-thing": own("trn-dev-new-thing"),
+    # Of another program with the same tags, and of a service whose own list tells what is gone.
+    "arn:aws:sqs:us-west-2:123456789012:web": own("web"),
+    "arn:aws:ec2:us-west-2:123456789012:instance/i-1": own("trn-dev-cluster"),
+}
+
+
+def test_one_query_finds_tagged_things_of_any_service() -> None:
+    answers = {
+        "resourcegroupstaggingapi:GetResources": {
+            "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": tags} for arn, tags in TAGGED.items()]
+        },
+        "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
+        "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": next(iter(TAGGED))}]},
+    }
+    found = {each.kind: each for each in identity.tagged(where(answers))}
+    assert set(found) == {"queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"}
+    commands = {kind: [" ".join(line.split()[:3]) for line in each.commands] for kind, each in found.items()}
+    assert commands["queue"] == ["aws sqs delete-queue"]
+    assert commands["event rule"] == ["aws events remove-targets", "aws events delete-rule"]
+    assert "--workspace-id ws-1" in found["metrics workspace"].commands[0]
+    assert "--workspace-id g-1" in found["Grafana workspace"].commands[0]
+    assert commands["sns trn-dev-new-thing"] == []
+    assert "arn:aws:sns" in found["sns trn-dev-new-thing"].note
+    # The state knows each by its ARN.
+    held = state(*(("aws:x/x:X", arn, {"arn": arn}) for arn in TAGGED))
+    assert orphans.left_over(found.values(), held.names) == []
+
+
+def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
+    profile = {"Path": "/", "InstanceProfileId": "AIPA0123456789012345", "CreateDate": BACKUP["CreationTime"]}
+    names = ("trn-dev-karpenter-node-0a1b2c3", "trn-dev-2-karpenter-node-0a1b2c3", "payroll")
+    answers = {
+        "sts:GetCallerIdentity": {"Account": "123456789012", "Arn": "arn:aws:iam::123456789012:user/me"},
+        "budgets:DescribeBudgets": {
+            "Budgets": [
+                {"BudgetName": name, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
+                for name in ("trn-dev-budget-0a1b2c3", "trn-dev-2-budget-0a1b2c3", "company")
+            ]
+        },
+        "iam:ListInstanceProfiles": {
+            "InstanceProfiles": [
+                {**profile, "InstanceProfileName": name, "Arn": f"arn:aws:iam::123456789012:instance-profile/{name}",
+                 "Roles": []}
+                for name in names
+            ]
+        },
+    }  # fmt: skip
+    [budget] = identity.budgets(where(answers))
+    assert budget.commands[0].startswith("aws budgets delete-budget --account-id 123456789012 --budget-name trn-dev-b")
+    [found] = identity.instance_profiles(where(answers))
+    assert found.name == names[0]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,19 @@ def test_the_state_comes_from_standard_input_and_names_the_region(
     assert "2 things are left: about $43.00 an hour (us-east-1's list prices), and bucket" in shown
 
 
+def test_an_empty_state_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainium_eks.cli.orphans import Orphans
+    from trainium_eks.cli.render_orphans import show
+
+    written: list[str] = []
+    monkeypatch.setattr("trainium_eks.cli.output.write", written.append)
+    show(Orphans("dev", "us-west-2", Result((GROUP,), (), empty_state=True, live=("c",))), no_color=True)
+    text = " ".join("".join(written).split())
+    assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group (1)")
+    assert "trn orphans --cluster c --region us-west-2" in text
+    assert "read each command" not in text
+
+
 def test_a_cluster_needs_no_state(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     shown = run(monkeypatch, asked, "--cluster", "c", "--region", "us-west-2").output
     assert (asked.region, asked.marks, asked.state) == ("us-west-2", Marks(cluster="c"), None)

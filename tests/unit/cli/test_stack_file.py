@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> StackFile:
         ("node_groups[2].name", "x", "Pulumi.dev.yaml line 4, under small:nodeGroups: add - {name: x}"),
         ("owner", "<name>", "Pulumi.dev.yaml: add small:owner: <name>"),
         ("allowed_account_ids[0]", "012345678901", "Pulumi.dev.yaml: add small:allowedAccountIds: ['012345678901']"),
-        ("cluster.endpoint.way_in", "a: b", "Pulumi.dev.yaml: add small:cluster: {endpoint: {wayIn: 'a: b'}}"),
+        ("cluster.addons.dns", "a: b", "Pulumi.dev.yaml: add small:cluster: {addons: {dns: 'a: b'}}"),
         (
             'queues[0].capability["aws.amazon.com/neuron"]',
             32,

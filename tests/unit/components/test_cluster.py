@@ -47,7 +47,7 @@ def wiring(zones: int = 2, **args: Any) -> dict[str, Any]:
         "vpc_id": "vpc-0123456789abcdef0",
         "subnet_ids_by_zone": {zone: f"subnet-of-{zone}" for zone in ZONES[:zones]},
         "kms_key_arn": KEY_ARN,
-        "endpoint": {"way_in": "a runner in the VPC"},
+        "endpoint": {"private_access_via": "vpc"},
         **args,
     }
 
@@ -156,9 +156,14 @@ def test_a_private_api_is_reached_from_the_vpc_before_anything_uses_it(record: R
     assert rule.urn in provider.dependencies
 
 
-def test_an_api_with_public_ranges_is_not_opened_to_the_vpc(record: Record) -> None:
-    graph = built(record, vpc_cidr_block="10.0.0.0/16", endpoint={"public_access_cidrs": ["203.0.113.0/24"]})
+def test_an_api_with_public_ranges_is_opened_to_the_vpc_and_its_peers_only_when_that_is_a_way(record: Record) -> None:
+    peers, public = ("10.200.0.0/16",), {"public_access_cidrs": ["203.0.113.0/24"]}
+    graph = built(record, vpc_cidr_block="10.0.0.0/16", peer_cidr_blocks=peers, endpoint=public)
     assert graph.of_type(INGRESS) == ()
+    for endpoint in ({**public, "private_access_via": "vpc"}, {"private_access_via": "peers"}):
+        graph = built(record, vpc_cidr_block="10.0.0.0/16", peer_cidr_blocks=peers, endpoint=endpoint)
+        opened = [each.inputs["cidrIpv4"] for each in graph.of_type(INGRESS)]
+        assert sorted(opened) == ["10.0.0.0/16", "10.200.0.0/16"]
 
 
 @pytest.mark.parametrize(
@@ -546,7 +551,10 @@ def test_groups_are_found_by_their_name_in_the_stack(record: Record) -> None:
     [
         ({"subnet_ids_by_zone": {"usw2-az4": "subnet-1"}}, "subnet_ids_by_zone"),
         ({"subnet_ids_by_zone": {"use1-az3": "a", "use1-az4": "b"}}, "use1-az3"),
-        ({"endpoint": {}}, "way_in"),
+        ({"endpoint": {}}, "private_access_via"),
+        ({"endpoint": {"private_access_via": "peers"}}, "no range of peers"),
+        ({"endpoint": {"private_access_via": "office"}}, "private_access_via"),
+        ({"peer_cidr_blocks": ["10.0.0.1/8"]}, r"peer_cidr_blocks\[0\]"),
         ({"endpoint": {"public_access_cidrs": ["0.0.0.0/0"]}}, "R02"),
         ({"kubernetes_version": "1.12"}, "kubernetes_version"),
         ({"addons": {"core-dns": {}}}, "core-dns"),

@@ -77,6 +77,23 @@ def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
     assert "networkInterfaces" not in spec
 
 
+def test_volumes_attach_to_its_nodes(record: Record) -> None:
+    """The EBS driver's role asks for this tag of an instance that no managed group started."""
+    found = specs(built(record, accelerator_pools=[TRN1]), NODE_CLASS)
+    assert {name: spec["tags"]["ebs.csi.aws.com/cluster-name"] for name, spec in found.items()} == {
+        "karpenter": "trn-1",
+        "trn1": "trn-1",
+    }
+
+
+def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record: Record) -> None:
+    gpu = {"name": "p5", "instance_type": "p5.48xlarge"}
+    graph = built(record, accelerator_pools=[gpu])
+    assert CATALOGUE["p5.48xlarge"].hugepages_2mi
+    assert "hugepages" not in specs(graph, NODE_CLASS)["p5"]["userData"]
+    assert any("karpenter-provider-aws#3315" in each for each in graph.warnings)
+
+
 def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(record: Record) -> None:
     graph = built(record, accelerator_pools=[TRN1])
     spec = specs(graph, NODE_CLASS)["trn1"]

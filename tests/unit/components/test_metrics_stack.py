@@ -223,10 +223,20 @@ def test_dashboards_find_their_data_source_whatever_stands_behind_it(record: Rec
     [source] = managed["additionalDataSources"]
     assert (source["uid"], source["isDefault"]) == ("prometheus", True)
     assert f"{source['type']}@" in versions.GRAFANA_AMP_PLUGIN
-    assert managed["plugins"] == [versions.GRAFANA_AMP_PLUGIN]
+    # In the background: by the chart's `plugins` Grafana, and with it the release, waits for grafana.com.
+    assert managed["grafana.ini"]["plugins"] == {"preinstall": versions.GRAFANA_AMP_PLUGIN}
+    assert "plugins" not in managed
     assert source["jsonData"]["sigV4AuthType"] == "default"
     own = managed["sidecar"]["datasources"]
     assert (own["uid"], own["isDefaultDatasource"]) == ("prometheus-cluster", False)
+
+
+def test_what_has_a_volume_stays_with_the_nodes_of_its_zone(record: Record) -> None:
+    selector = {"trainium-eks/pool": "cpu"}
+    found = values(record, grafana={}, alerts={"topic_arn": TOPIC}, node_selector=selector)
+    pods = found["prometheus"]["prometheusSpec"], found["alertmanager"]["alertmanagerSpec"], found["grafana"]
+    assert [each["nodeSelector"] for each in pods] == [selector] * 3
+    assert "nodeSelector" not in values(record, grafana={})["grafana"]
 
 
 def test_grafana_may_read_the_workspace_and_nothing_else(record: Record) -> None:

@@ -1,5 +1,6 @@
 import ipaddress
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from dry_run import planned_alike
 from components._args import ArgumentError
 from components.network import ExistingNetwork, Network
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.model.config import load
+from trainium_eks.model.network import existing_problems
 
 SUBNET = "aws:ec2/subnet:Subnet"
 NAT = "aws:ec2/natGateway:NatGateway"
@@ -268,3 +271,19 @@ def test_only_interface_endpoints_have_a_name_of_chinas_own(record: Record) -> N
 def test_a_bad_existing_network_is_refused(record: Record, change: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(change))):
         record(lambda: ExistingNetwork("old", {**EXISTING, **change}))
+
+
+def test_another_stack_adopts_a_network_by_what_it_exports(record: Record) -> None:
+    """As `pulumi stack output existingNetwork --json` prints it."""
+
+    def program() -> None:
+        pulumi.export("existing", Network("net", {**REGION, "nat_gateways": "per-zone"}).as_existing_network())
+
+    printed = json.dumps(record(program).outputs["existing"])
+    # Recording makes up ids that no AWS has.
+    printed = re.sub(r"(vpc|subnet)-sim-([0-9a-f]{8})", r"\1-\2", printed)
+    config = load({"region": "us-west-2", "owner": "me", "existingNetwork": printed})
+    assert config.existing_network is not None
+    assert existing_problems(config.existing_network, region="us-west-2") == []
+    assert [each.zone_id for each in config.existing_network.private_subnets] == ["usw2-az4", "usw2-az1"]
+    assert [each.cidr_block for each in config.existing_network.public_subnets] == ["10.0.192.0/20", "10.0.208.0/20"]

@@ -35,7 +35,7 @@ CLUSTER: Mapping[str, Any] = {
     "region": "us-west-2",
     "vpc_id": "vpc-0123456789abcdef0",
     "subnet_ids_by_zone": {"usw2-az4": "subnet-a", "usw2-az1": "subnet-b"},
-    "endpoint": {"way_in": "a runner in the VPC"},
+    "endpoint": {"private_access_via": "vpc"},
 }
 TEAM: Mapping[str, Any] = {"name": "team", "queues": ["test"], "region": "us-west-2", "cluster_name": "c"}
 FILES: Mapping[str, Any] = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id": "subnet-1", "kms_key_arn": "arn:k"}

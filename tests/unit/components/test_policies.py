@@ -146,7 +146,9 @@ DATA_TABLE: Table = [
     *each(True, ("kms:Decrypt", "kms:GenerateDataKey"), kms__ViaService=f"s3.{REGION}.amazonaws.com"),
     *each(False, ("kms:Decrypt", "kms:GenerateDataKey")),
     *each(False, ("kms:Decrypt",), f"{KEY}-of-others", kms__ViaService=f"s3.{REGION}.amazonaws.com"),
-]
+    *(row for through in ({}, {"kms__ViaService": f"s3.{REGION}.amazonaws.com"})
+      for row in each(bool(through), ("kms:Decrypt", "kms:GenerateDataKey"), f"{KEY}-of-the-data-bucket", **through)),
+]  # fmt: skip
 
 BUCKET_TABLE: Table = [
     *each(True, ("s3:GetObject",), f"{BUCKET}/x", aws__SecureTransport="true"),
@@ -274,7 +276,7 @@ POLICIES: Mapping[str, tuple[str, Table]] = {
     "volume driver": (_iam.policy(addon_policies.ebs_statements(KEY, REGION)), _storage_key("ec2")),
     "file system driver": (_iam.policy(addon_policies.fsx_statements(KEY, REGION)), FSX_TABLE),
     "file systems on demand": (_iam.policy(addon_policies.fsx_on_demand_statements(KEY, REGION)), ON_DEMAND_TABLE),
-    "a team's data": (data_policy(REGION, [(BUCKET, "runs/team")], KEY), DATA_TABLE),
+    "a team's data": (data_policy(REGION, [(BUCKET, "runs/team")], [KEY, f"{KEY}-of-the-data-bucket"]), DATA_TABLE),
     "cluster autoscaler": (_iam.policy(cluster_autoscaler_statements("trn", REGION)), AUTOSCALER_TABLE),
     "karpenter": (_iam.policy(karpenter_statements(KARPENTER)), KARPENTER_TABLE),
     "interruptions": (_iam.policy(interruption_statements(QUEUE, [RULE])), QUEUE_TABLE),

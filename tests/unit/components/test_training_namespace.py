@@ -226,7 +226,7 @@ def test_jobs_read_and_write_below_their_own_prefixes_alone(record: Record) -> N
 
 
 def test_data_policy_names_the_regions_own_partition() -> None:
-    statements = json.loads(data_policy("cn-north-1", [("arn:aws-cn:s3:::data", "training")], KEY))["Statement"]
+    statements = json.loads(data_policy("cn-north-1", [("arn:aws-cn:s3:::data", "training")], [KEY]))["Statement"]
     assert statements[-1]["Condition"] == {"StringEquals": {"kms:ViaService": "s3.cn-north-1.amazonaws.com.cn"}}
 
 

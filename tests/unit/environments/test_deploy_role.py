@@ -1,24 +1,26 @@
-"""docs/deploy-role-policy.json, deploy-role-operations.json and role-boundary.json, as IAM would judge them.
+"""docs/deploy-role-*.json and role-boundary.json, as IAM would judge them.
 
-The role that deploys can do all that the environments need, and can give neither itself nor any other role more than
-the boundary.
+Every request of `up`, a change and a `destroy` of all environments with all features on is held against the published
+policies: the policies allow each request, each part of a policy is needed by a request, and the same requests are
+denied on another owner's resources.
 """
 
 import json
 import re
-from collections.abc import Iterator
-from fnmatch import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
+import full_environments
 import pytest
 from deploy_needs import (
     ACCOUNT,
     BOUNDARY,
     CHECKS,
     CLEANUP,
-    DATA_BUCKET,
     KEY,
-    NEEDS,
+    PLACE,
     PROVIDER,
     ROLE,
     STATE,
@@ -26,101 +28,169 @@ from deploy_needs import (
     STATE_KEY,
     asks,
 )
-from golden import ENVIRONMENTS, FOLDER, ROOT
-from iam_evaluation import Request, allowed, managed, matching
+from full_environments import DATA_BUCKET, DATA_KEY, TOPIC_KEY
+from golden import ENVIRONMENTS, ROOT
+from iam_evaluation import Request, allowed, altered, managed, matching
 
 from trainium_eks.graph.graph import Graph
-from trainium_eks.model.autoscaling_policies import KarpenterNodes, karpenter_statements
+from trainium_eks.preflight.deploy_rights import Ask, Tags, requests
+from trainium_eks.preflight.deploy_table import NEEDS
 
-PLACEHOLDERS = {"STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": STATE_KEY, "DATA_BUCKET": DATA_BUCKET}
+PLACEHOLDERS = {
+    "STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": STATE_KEY, "DATA_BUCKET": DATA_BUCKET, "DATA_KEY_ARN": DATA_KEY,
+    "TOPIC_KEY_ARN": TOPIC_KEY,
+}  # fmt: skip
 MOST_CHARACTERS = 6144
 """Of a managed policy, without white space (IAM quotas)."""
 
 EVERYTHING = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
 
-def filled(name: str, values: dict[str, str]) -> dict[str, Any]:
+def filled(name: str, values: Mapping[str, str]) -> dict[str, Any]:
     text = (ROOT / "docs" / name).read_text()
-    for placeholder, value in values.items():
+    for placeholder, value in sorted(values.items(), key=lambda each: -len(each[0])):
         text = text.replace(placeholder, value)
     document: dict[str, Any] = json.loads(text)
     return document
 
 
-POLICIES = ("deploy-role-policy.json", "deploy-role-operations.json")
+POLICIES = ("deploy-role-policy.json", "deploy-role-resources.json", "deploy-role-operations.json")
 DEPLOYER = [filled(name, PLACEHOLDERS) for name in POLICIES]
 BOUNDS = filled("role-boundary.json", PLACEHOLDERS)
 
-
-def planned() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Type, name and replacing inputs of every resource of the accepted plans, which `test_environments` compares
-    with the program."""
-    for stack in ENVIRONMENTS:
-        for urn, held in json.loads((FOLDER / f"{stack}.json").read_text()).items():
-            _, _, types, name = urn.split("::", 3)
-            yield types.rpartition("$")[2], name, held.get("replaces", {})
-
-
-OPTIONAL = {
-    "aws:cloudwatch/eventRule:EventRule",
-    "aws:cloudwatch/eventTarget:EventTarget",
-    "aws:iam/instanceProfile:InstanceProfile",
-    "aws:sqs/queue:Queue",
-    "aws:sqs/queuePolicy:QueuePolicy",
-}
-"""Types of what no environment has: Karpenter."""
-
-TYPES = sorted({type_ for type_, _, _ in planned() if type_.startswith("aws:")} | OPTIONAL)
-ATTACHED = sorted(
-    {inputs["policyArn"] for type_, _, inputs in planned() if type_.startswith("aws:iam/rolePolicyAttachment:")}
+OF_DATA = (
+    *asks(f"arn:aws:s3:::{DATA_BUCKET}", "s3:ListBucket", "s3:GetEncryptionConfiguration"),
+    *asks(DATA_KEY, "kms:DescribeKey"),
+    *asks(TOPIC_KEY, "kms:DescribeKey"),
 )
-"""The policies of AWS that the plans attach to roles."""
+"""What `trn check` asks of buckets and keys that the config names and others made."""
 
 
-def attaches() -> tuple[Request, ...]:
-    """The attachments of the plans."""
-    assert ATTACHED
-    return tuple(
-        request
-        for arn in ATTACHED
-        for request in asks(ROLE, "iam:AttachRolePolicy", iam__PolicyARN=arn, iam__PermissionsBoundary=BOUNDARY)
-    )
+@pytest.fixture(scope="session", params=ENVIRONMENTS)
+def full(request: pytest.FixtureRequest) -> Graph:
+    """Each environment with all features on."""
+    return full_environments.recorded(request.param)
 
 
+@cache
+def caused(stack: str) -> tuple[tuple[Ask, Request], ...]:
+    """The requests of an environment, each once."""
+    graph = full_environments.recorded(stack)
+    found = {f"{ask.tags} {ask.of} {request}": (ask, request) for ask, request in requests(graph, PLACE)}
+    return tuple(found.values())
+
+
+@cache
 def every_need() -> tuple[Request, ...]:
-    return (
-        *STATE,
-        *PROVIDER,
-        *CHECKS,
-        *CLEANUP,
-        *attaches(),
-        *(request for type_ in TYPES for request in NEEDS[type_]),
-    )
+    fixed = (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *OF_DATA)
+    alike: dict[object, Request] = {}
+    for request in (request for stack in ENVIRONMENTS for _, request in caused(stack)):
+        # Of requests that differ by the ends of names and by tags, one.
+        known = {key: value for key, value in request.context.items() if "/" not in key and key != "aws:TagKeys"}
+        kind = re.sub(r"(-(dev|prod|gpu)|-[0-9a-f]{7}).*", "", request.resource)
+        owner = str(request.context.get("aws:ResourceTag/Name"))[:4]
+        alike.setdefault((request.action, kind, str(known), owner), request)
+    return (*fixed, *alike.values())
 
 
-@pytest.mark.parametrize("type_", TYPES)
-def test_the_role_can_do_all_that_a_type_of_the_plans_needs(type_: str) -> None:
-    assert [each for each in NEEDS[type_] if not allowed(each, DEPLOYER)] == []
+def test_every_type_of_the_environments_is_in_the_table(full: Graph) -> None:
+    types = {each.type for each in full.resources if each.type.startswith("aws:")}
+    assert types
+    assert types <= NEEDS.keys()
 
 
-def test_the_role_keeps_the_state_asks_the_checks_cleans_up_and_attaches_the_policies_of_the_plans() -> None:
-    assert [each for each in (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *attaches()) if not allowed(each, DEPLOYER)] == []
+def test_every_type_of_the_table_is_in_an_environment() -> None:
+    made = {each.type for stack in ENVIRONMENTS for each in full_environments.recorded(stack).resources}
+    assert NEEDS.keys() - made == set()
 
 
-def test_the_role_can_do_nothing_that_no_type_needs() -> None:
-    needed = {each.action.lower() for each in every_need()}
-    statements = [statement for document in DEPLOYER for statement in document["Statement"]]
-    for statement in statements:
-        actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-        idle = [each for each in actions if not any(fnmatch(action, each.lower()) for action in needed)]
-        assert statement["Effect"] == "Deny" or idle == []
-    idle_statements = [
-        statement["Sid"]
-        for statement in statements
-        if statement["Effect"] == "Allow"
-        and not any(statement in matching(request, document) for request in every_need() for document in DEPLOYER)
+@pytest.mark.parametrize("stack", ENVIRONMENTS)
+def test_the_role_can_bring_up_change_and_destroy_an_environment(stack: str) -> None:
+    assert [request for _, request in caused(stack) if not allowed(request, DEPLOYER)] == []
+
+
+def test_the_role_keeps_the_state_checks_and_cleans_up() -> None:
+    fixed = (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *OF_DATA)
+    assert [each for each in fixed if not allowed(each, DEPLOYER)] == []
+
+
+NOT_OURS = {
+    "aws:ResourceTag/Name": "payroll", "aws:ResourceTag/Environment": "prod", "aws:ResourceTag/ManagedBy": "pulumi"
+}  # fmt: skip
+BY_ANYONE = {
+    # Nothing tells a thing without tags from one that is being made.
+    "aps:TagResource", "fsx:TagResource", "grafana:TagResource", "kms:TagResource",
+}  # fmt: skip
+"""What the role may do to a thing without a ``Name`` tag although another made it (decision 79)."""
+
+
+READING = re.compile(r"\w+:(Describe|Get|List|View)")
+
+
+def of_another(ask: Ask, request: Request) -> Iterator[Request]:
+    """Yield the request for another owner's resource: under another name, with other tags and with none. Requests that
+    only read are left out."""
+    if READING.match(request.action) or "ec2:CreateAction" in request.context:
+        return
+    theirs = re.sub(r"\b(trn|trainium-eks)-(dev|prod|gpu)\b", "payroll", request.resource)
+    if ask.tags is Tags.RESOURCE:
+        plain = {key: value for key, value in request.context.items() if "ResourceTag/" not in key}
+        yield Request(request.action, theirs, {**plain, **NOT_OURS})
+        if request.action not in BY_ANYONE:
+            yield Request(request.action, theirs, plain)
+    elif theirs != request.resource:
+        yield replace(request, resource=theirs)
+    elif ask.tags is Tags.REQUEST:
+        # A new thing has no other owner; one that is there already does.
+        yield replace(request, context={**request.context, **NOT_OURS})
+
+
+NEW = re.compile(r"(ec2|aps|grafana|kms):(Create(?!Tags)|Allocate|Authorize)\w+|fsx:\w+|kms:TagResource")
+"""Actions whose resource is being made, where the tags of the request decide."""
+
+
+@pytest.mark.parametrize("stack", ENVIRONMENTS)
+def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack: str) -> None:
+    adopted = {"ec2:CreateSecurityGroup"}  # a group of the stack's own in another's VPC
+    open_ = [
+        other
+        for ask, request in caused(stack)
+        for other in of_another(ask, request)
+        if not (ask.of == "vpcId" and request.action in adopted)
+        and not (ask.tags is Tags.REQUEST and NEW.fullmatch(request.action) and request.action not in BY_ANYONE)
+        and allowed(other, DEPLOYER)
     ]
-    assert idle_statements == []
+    assert open_ == []
+
+
+ON_ANYTHING = re.compile(
+    r"\w+:(Describe|List|Get|Simulate)\w*|eks:CreateCluster|ec2:RunInstances|logs:(Create|Delete)LogDelivery"
+    r"|sso:\w+ManagedApplicationInstance"
+)
+"""Actions without a resource that a policy could name: reading, and what AWS knows by the request alone."""
+
+
+@pytest.mark.parametrize("stack", ENVIRONMENTS)
+def test_what_names_no_resource_changes_none(stack: str) -> None:
+    on_all = {request.action for ask, request in caused(stack) if request.resource == "*" and ask.tags is Tags.NONE}
+    assert {action for action in on_all if not ON_ANYTHING.fullmatch(action)} == set()
+
+
+WIDER = re.compile(r" without (String|Arn|Null)\w* |NoReadingWithKeys")
+"""Alterations of a document that take nothing away: a condition or a denial gone."""
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_part_of_a_policy_is_needed(name: str) -> None:
+    """A statement, an action or a resource that goes takes a request with it."""
+    document = filled(name, PLACEHOLDERS)
+    others = [filled(each, PLACEHOLDERS) for each in POLICIES if each != name]
+    mine = [each for each in every_need() if matching(each, document) and not allowed(each, others)]
+    idle = []
+    for what, fewer in altered(document):
+        if not WIDER.search(what) and all(allowed(each, [fewer, *others]) for each in mine):
+            idle.append(what)
+    assert idle == []
 
 
 OTHER_ROLE = f"arn:aws:iam::{ACCOUNT}:role/company-admin"
@@ -195,6 +265,16 @@ ESCALATIONS: dict[str, tuple[Request, ...]] = {
         "arn:aws:s3:::payroll", "s3:ListBucket", "s3:PutBucketPolicy", "s3:DeleteBucket", "s3:GetBucketPolicy"
     ) + asks("arn:aws:s3:::payroll/x", "s3:GetObject"),
     "secrets of the account": asks(f"arn:aws:ssm:us-west-2:{ACCOUNT}:parameter/payroll", "ssm:GetParameters"),
+    "another's file system by the tags of its last backup": asks(
+        f"arn:aws:fsx:us-west-2:{ACCOUNT}:file-system/fs-9", "fsx:DeleteFileSystem", aws__RequestTag___Name="trn-x"
+    ),
+    "another's network by tags in the request": asks(
+        f"arn:aws:ec2:us-west-2:{ACCOUNT}:vpc/vpc-9", "ec2:DeleteVpc", "ec2:CreateTags", "ec2:ModifyVpcAttribute",
+        aws__RequestTag___Name="trn-x",
+    ) + asks(
+        f"arn:aws:ec2:us-west-2:{ACCOUNT}:security-group/sg-9", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags",
+        "ec2:DeleteSecurityGroup", aws__RequestTag___Name="trn-x", aws__ResourceTag___Name="payroll",
+    ),
     "the state bucket opened": asks(f"arn:aws:s3:::{STATE_BUCKET}", "s3:PutBucketPolicy", "s3:DeleteBucket"),
 }  # fmt: skip
 
@@ -226,6 +306,10 @@ BEYOND: dict[str, tuple[Request, ...]] = {
     + asks(STATE_KEY, "kms:Decrypt"),
     "other data": asks("arn:aws:s3:::payroll/x", "s3:GetObject")
     + asks(OTHER_KEY, "kms:Decrypt", aws__ResourceTag___Name="payroll") + asks(OTHER_KEY, "kms:Decrypt"),
+    "secrets of the account": asks(
+        f"arn:aws:ssm:us-west-2:{ACCOUNT}:parameter/payroll", "ssm:GetParameter", "ssm:GetParameters"
+    ),
+    "data keys past S3": asks(DATA_KEY, "kms:Decrypt") + asks(TOPIC_KEY, "kms:GenerateDataKey"),
     "policies of buckets and keys": asks("arn:aws:s3:::trn-x", "s3:PutBucketPolicy")
     + asks(KEY, "kms:PutKeyPolicy", aws__ResourceTag___Name="trn-dev-key"),
 }  # fmt: skip
@@ -236,8 +320,13 @@ def test_a_role_within_the_boundary_is_no_administrator_whatever_its_policy_says
     assert [each for each in BEYOND[what] if allowed(each, [EVERYTHING], BOUNDS)] == []
 
 
-ANY = {"kms": KEY, "iam": f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/elasticloadbalancing.amazonaws.com/x"}
-"""A resource for each service that the boundary opens on some resources alone."""
+ANY = {
+    "kms": KEY,
+    "iam": f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/elasticloadbalancing.amazonaws.com/x",
+    "ssm:GetParameter": "arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x",
+    "ssm:GetParameters": "arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x",
+}
+"""A resource for each service, and some actions, that the boundary opens on some resources alone."""
 
 
 def concrete(action: str) -> str:
@@ -245,18 +334,19 @@ def concrete(action: str) -> str:
     return action.replace("ReEncrypt*", "ReEncryptFrom").replace("GenerateDataKey*", "GenerateDataKeyWithoutPlaintext")
 
 
-def granted(document: dict[str, Any]) -> Iterator[Request]:
+def granted(document: Mapping[str, Any]) -> Iterator[Request]:
     """A request for each action on each resource that a policy allows, its conditions met."""
     for statement in document["Statement"]:
         actions, resources = (
             value if isinstance(value, list) else [value] for value in (statement["Action"], statement["Resource"])
         )
-        context: dict[str, str] = {"aws:ResourceTag/Name": "trn-dev-key"}
+        of_others = {DATA_KEY, TOPIC_KEY} & {*resources}
+        context: dict[str, str] = {} if of_others else {"aws:ResourceTag/Name": "trn-dev-key"}
         for keys in statement.get("Condition", {}).values():
             context |= {key: value if isinstance(value, str) else value[0] for key, value in keys.items()}
         for action in actions:
             for resource in resources:
-                some = ANY.get(action.split(":")[0], "*") if resource == "*" else resource
+                some = ANY.get(action, ANY.get(action.split(":")[0], "*")) if resource == "*" else resource
                 yield Request(concrete(action), some.replace(":*:*:", f":us-west-2:{ACCOUNT}:"), context)
 
 
@@ -265,36 +355,48 @@ LEFT_OUT = {"ec2:ModifyInstanceAttribute"}
 clusters whose cloud controller writes routes use it."""
 
 
-@pytest.mark.parametrize("arn", ATTACHED)
-def test_the_boundary_leaves_what_the_policies_of_aws_give(arn: str) -> None:
+@cache
+def of_roles() -> Mapping[str, tuple[Request, ...]]:
+    """Return the requests that the policies of the stacks' roles allow, by policy."""
+    found: dict[str, tuple[Request, ...]] = {}
+    for stack in ENVIRONMENTS:
+        graph = full_environments.recorded(stack)
+        for each in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+            name = str(each.inputs["policyArn"]).rpartition("/")[2]
+            found[name] = tuple(granted(managed(name)))
+        for each in graph.of_type("aws:iam/rolePolicy:RolePolicy"):
+            found[each.name] = tuple(granted(json.loads(str(each.inputs["policy"]))))
+    return found
+
+
+def test_the_boundary_leaves_what_the_policies_of_the_roles_give() -> None:
     cut = {
-        each.action
-        for each in granted(dict(managed(arn.rpartition("/")[2])))
+        (name, each.action)
+        for name, requests in of_roles().items()
+        for each in requests
         if not allowed(each, [EVERYTHING], BOUNDS)
     }
-    assert cut <= LEFT_OUT
+    assert {action for _, action in cut} <= LEFT_OUT, cut
 
 
-def test_the_boundary_leaves_what_the_components_own_policies_give(graph: Graph) -> None:
-    policies = graph.of_type("aws:iam/rolePolicy:RolePolicy")
-    assert policies
-    for policy in policies:
-        requests = list(granted(json.loads(str(policy.inputs["policy"]))))
-        assert [each for each in requests if not allowed(each, [EVERYTHING], BOUNDS)] == []
+@pytest.mark.parametrize("stack", ["dev", "gpu"])
+def test_a_teams_role_may_use_the_key_of_an_existing_bucket(stack: str) -> None:
+    """By the namespace's own bucket in one, by the file system's link in the other."""
+    roles = full_environments.recorded(stack).of_type("aws:iam/rolePolicy:RolePolicy")
+    [policy] = [json.loads(str(each.inputs["policy"])) for each in roles if each.name.endswith("-training-data")]
+    through = {"kms:ViaService": "s3.us-west-2.amazonaws.com"}
+    assert allowed(Request("kms:GenerateDataKey", DATA_KEY, through), [policy], BOUNDS)
+    assert not allowed(Request("kms:GenerateDataKey", DATA_KEY), [policy], BOUNDS)
 
 
-def test_the_boundary_leaves_what_karpenter_needs() -> None:
-    nodes = KarpenterNodes(
-        cluster_name="trn-dev-cluster-eks-0a1b2c3",
-        region="us-west-2",
-        node_role_arn=f"arn:aws:iam::{ACCOUNT}:role/trn-dev-karpenter-node-0a1b2c3",
-        queue_arn=f"arn:aws:sqs:us-west-2:{ACCOUNT}:trn-dev-karpenter-interruptions-0a1b2c3",
-        subnet_ids=["subnet-1"],
-        security_group_ids=["sg-1"],
-        capacity_reservation_ids=["cr-1"],
-    )
-    requests = list(granted({"Statement": karpenter_statements(nodes)}))
-    assert [each for each in requests if not allowed(each, [EVERYTHING], BOUNDS)] == []
+def test_every_part_of_the_boundary_is_needed() -> None:
+    every = [each for requests in of_roles().values() for each in requests]
+    every = [each for each in every if allowed(each, [EVERYTHING], BOUNDS)]
+    assert [
+        what
+        for what, fewer in altered(BOUNDS)
+        if not WIDER.search(what) and all(allowed(each, [EVERYTHING], fewer) for each in every)
+    ] == []
 
 
 TAKEN_BY = {
@@ -335,7 +437,8 @@ def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph:
 @pytest.mark.parametrize("name", [*POLICIES, "role-boundary.json"])
 def test_the_documents_fit_into_a_managed_policy_however_long_the_names(name: str) -> None:
     key = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/mrk-11111111111111111111111111111111"
-    document = filled(name, {"STATE_BUCKET": "b" * 63, "STATE_KEY_ARN": key, "DATA_BUCKET": "d" * 63})
+    longest = dict.fromkeys(PLACEHOLDERS, key) | {"STATE_BUCKET": "b" * 63, "DATA_BUCKET": "d" * 63}
+    document = filled(name, longest)
     assert len(json.dumps(document, separators=(",", ":"))) <= MOST_CHARACTERS
     sids = [statement["Sid"] for statement in document["Statement"]]
     assert len(sids) == len(set(sids))

@@ -10,6 +10,8 @@ from kubernetes_schemas import schema_faults
 from trainium_eks.graph.graph import UNKNOWN, Graph
 from trainium_eks.graph.judging import cost, timeline
 from trainium_eks.graph.judging.rules import judge
+from trainium_eks.graph.judging.rules._endpoint import endpoints
+from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model import bill, namespaces
 from trainium_eks.model import config as model
 from trainium_eks.model.outputs import StackOutputs
@@ -139,8 +141,16 @@ def test_prod_keeps_what_holds_data(environment: Environment) -> None:
     buckets = graph.of_type("aws:s3/bucket:Bucket")
     assert buckets
     assert all(bucket.options.protect or bucket.options.retain_on_delete for bucket in buckets)
-    assert len(graph.of_type("aws:ec2/natGateway:NatGateway")) == 2
     assert len(graph.of_type("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")) == 1
+
+
+def test_prod_is_reached_from_a_network_that_is_there_before(environment: Environment) -> None:
+    graph = environment("prod")
+    assert graph.of_type("aws:ec2/vpc:Vpc") == ()
+    [endpoint] = endpoints(View(graph))
+    assert (endpoint.public, endpoint.own_network) == ((), False)
+    assert set(endpoint.private) == {"10.32.0.0/16", "10.200.0.0/16"}
+    assert endpoint.first_up
 
 
 def test_prod_capacity_block_waits_at_zero(environment: Environment) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
@@ -9,8 +11,11 @@ import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 from moto import mock_aws
 
+from trainium_eks.cleanup import orphans
+from trainium_eks.cleanup.marks import Marks
 from trainium_eks.launch import aws
 from trainium_eks.launch.aws import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.preflight.account import Account, NotChecked
 
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
@@ -122,6 +127,71 @@ def test_who_may_not_is_told_so(canned: Canned) -> None:
     canned("eks").add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")
     with pytest.raises(NotAllowed, match="cannot scale the node group ng1: not authorized"):
         Aws(REGION).scale("trn-dev", "ng1", 4)
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, bytes], None]]:
+    """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
+    said = {"status": 200, "body": b""}
+
+    class Page(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(said["status"])
+            self.send_header("Content-Length", str(len(said["body"])))
+            self.end_headers()
+            self.wfile.write(said["body"])
+
+        do_GET = do_HEAD = do_POST  # noqa: N815 - the server's names
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # which keeps its first credentials
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    yield lambda status, body: said.update(status=status, body=body)
+    server.shutdown()
+    server.server_close()
+
+
+OF_EACH_PROTOCOL = {
+    "ec2": ("describe_vpcs", {}),
+    "iam": ("list_roles", {}),
+    "logs": ("describe_log_groups", {}),
+    "eks": ("list_clusters", {}),
+    "s3": ("list_buckets", {}),
+}
+"""An operation of a service of each of boto3's protocols: ec2, query, json, rest-json, rest-xml."""
+
+
+@pytest.mark.parametrize(
+    "body", [b"\n<!DOCTYPE html><html><body>Log in</body></html>", b"<?xml version='1.0'?><HTML>no</HTML>", b"{]"]
+)
+@pytest.mark.parametrize("status", [200, 403])
+@pytest.mark.parametrize("service", OF_EACH_PROTOCOL)
+def test_a_proxys_page_is_no_answer(
+    proxy: Callable[[int, bytes], None], service: str, status: int, body: bytes
+) -> None:
+    proxy(status, body)
+    operation, parameters = OF_EACH_PROTOCOL[service]
+    with pytest.raises(AwsError, match="cannot look") as told, aws.saying("look"):
+        getattr(aws.client(service, REGION), operation)(**parameters)
+    with pytest.raises(NotChecked) as checked:
+        Account(REGION).call(service, operation, **parameters)
+    if (service, body) != ("s3", b"{]"):  # which botocore words itself, by the status
+        assert "answer of AWS: look at the proxy" in str(told.value)
+        assert "HTTPS_PROXY" in str(checked.value)
+
+
+def test_nothing_is_called_clean_behind_a_proxy(proxy: Callable[[int, bytes], None]) -> None:
+    proxy(200, b"<html>Log in</html>")
+    found = orphans.look(Account(REGION), Marks(stack="dev"), None)
+    assert not found.found
+    assert {what for what, _ in orphans.SEARCHES} <= {each.what for each in found.unseen}
 
 
 def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ SOUND: dict[str, Any] = {
     "region": "us-west-2",
     "owner": "ml-platform",
     "allowedAccountIds": ["111122223333"],
-    "cluster": {"endpoint": {"wayIn": "a runner in the VPC"}},
+    "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
 }
 """The smallest config that nothing is wrong with."""
 

@@ -58,7 +58,7 @@ def test_sizes_of_a_group(sizes: tuple[int, int, int], told: list[str]) -> None:
     ],
 )
 def test_versions_by_their_support(kubernetes: str, severity: Severity | None) -> None:
-    config = read(ClusterConfig, {"endpoint": {"way_in": "x"}, "kubernetes_version": kubernetes})
+    config = read(ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "kubernetes_version": kubernetes})
     found = [each for each in cluster.problems(config, production=False) if each.path == "kubernetes_version"]
     assert [each.severity for each in found if each.severity is not Severity.WARN] == ([severity] if severity else [])
 
@@ -66,21 +66,23 @@ def test_versions_by_their_support(kubernetes: str, severity: Severity | None) -
 @pytest.mark.parametrize(("vcpus", "memory", "warned"), [(4, 16, False), (3, 16, True), (4, 15, True), (8, 32, False)])
 def test_system_nodes_hold_the_control_components(vcpus: int, memory: int, warned: bool) -> None:
     types = CATALOGUE.with_entries({"x1.own": {"like": "m6i.xlarge", "vcpus": vcpus, "memoryGib": memory}})
-    config = read(ClusterConfig, {"endpoint": {"way_in": "x"}, "system_nodes": {"instance_type": "x1.own"}})
+    config = read(
+        ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "system_nodes": {"instance_type": "x1.own"}}
+    )
     found = cluster.problems(config, production=False, catalogue=types)
     assert (paths(found) == ["system_nodes.instance_type"]) == warned
 
 
 @pytest.mark.parametrize(("size", "taken"), [(19, False), (20, True), (16_384, True), (16_385, False)])
 def test_root_volumes(size: int, taken: bool) -> None:
-    config = read(ClusterConfig, {"endpoint": {"way_in": "x"}, "cpu_nodes": {"root_volume_gib": size}})
+    config = read(ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "cpu_nodes": {"root_volume_gib": size}})
     assert (cluster.problems(config, production=False) == []) == taken
 
 
 @pytest.mark.parametrize(("prefix", "taken"), [(11, False), (12, True), (24, True), (25, False)])
 def test_service_ranges(prefix: int, taken: bool) -> None:
     start = "172.16.0.0" if prefix >= 12 else "172.0.0.0"
-    config = read(ClusterConfig, {"endpoint": {"way_in": "x"}, "service_cidr_block": f"{start}/{prefix}"})
+    config = read(ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "service_cidr_block": f"{start}/{prefix}"})
     assert (cluster.problems(config, production=False) == []) == taken
 
 
@@ -207,7 +209,7 @@ def of_stack(**data: Any) -> tuple[Problem, ...]:
         "region": "us-west-2",
         "owner": "me",
         "allowedAccountIds": ["111122223333"],
-        "cluster": {"endpoint": {"wayIn": "a runner"}},
+        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
     }
     return stack_problems(load(text({**sound, **data})))
 

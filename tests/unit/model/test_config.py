@@ -37,6 +37,7 @@ GROUP: dict[str, Any] = {
 }
 CPU_NODES = {"instanceType": "m6i.2xlarge", "minSize": 1, "maxSize": 2, "desiredSize": 2, "rootVolumeGib": 50}
 CPU_POOL = {**CPU_NODES, "sizeManagedElsewhere": True}
+KEY = "arn:aws:kms:us-west-2:111122223333:key/0123"
 SUBNETS = [
     {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
     {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
@@ -61,7 +62,7 @@ FULL: dict[str, Any] = {
     "keptKeyArn": "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
     "cluster": {
         "kubernetesVersion": "1.35",
-        "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "wayIn": "the office"},
+        "endpoint": {"publicAccessCidrs": ["203.0.113.7/32"], "privateAccessVia": "peers"},
         "adminPrincipals": ["arn:aws:iam::111122223333:role/admins"],
         "serviceCidrBlock": "172.21.0.0/16",
         "logRetentionDays": 30,
@@ -114,6 +115,7 @@ FULL: dict[str, Any] = {
             "principals": ["arn:aws:iam::111122223333:role/researchers"],
             "resourceQuota": {"pods": "100"},
             "dataBucket": "my-data",
+            "dataBucketKeyArn": KEY,
             "trainingUserId": 1001,
             "priorityClasses": ["training-normal"],
         }
@@ -213,7 +215,13 @@ VARIANTS: dict[Path, Any] = {
         "zoneId": "usw2-az4",
         "placementGroup": "mine",
     },
-    ("fileSystem", "durability"): {"type": "s3", "bucket": "my-data", "prefix": "set", "fileSystemPath": "/data"},
+    ("fileSystem", "durability"): {
+        "type": "s3",
+        "bucket": "my-data",
+        "bucketKeyArn": KEY,
+        "prefix": "set",
+        "fileSystemPath": "/data",
+    },
 }
 """What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
 
@@ -475,6 +483,7 @@ BAD: list[tuple[str, Any]] = [
     ("fileSystem.throughputPerTib", 300),
     ("fileSystem.durability.retentionDays", 91),
     ("fileSystem.durability.bucket", "My_Bucket"),
+    ("fileSystem.durability.bucketKeyArn", "alias/data"),
     ("fileSystem.durability.prefix", "/set"),
     ("fileSystem.durability.fileSystemPath", "data"),
     ("fileSystem.metadataIops", 5000),
@@ -492,6 +501,7 @@ BAD: list[tuple[str, Any]] = [
     ("namespaces[0].principals", ["researchers"]),
     ("namespaces[0].resourceQuota", {"pods": "many"}),
     ("namespaces[0].dataBucket", "no"),
+    ("namespaces[0].dataBucketKeyArn", "alias/data"),
     ("namespaces[0].trainingUserId", 0),
     ("namespaces[0].priorityClasses", ["system-node-critical"]),
     ("observability.metrics.retentionDays", 0),
@@ -554,7 +564,6 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 ANY_VALUE_IS_GOOD = {
-    "cluster.endpoint.wayIn": "words for the reader",
     "cluster.addons.snapshot-controller.settings": "the add-on's own",
     "nodeGroups[0].capacity.placementGroup": "a group's name is whatever EC2 took",
     "neuronAddons.neuronValues": "the chart's own",
@@ -627,7 +636,7 @@ def test_a_subnet_is_large_enough_up_to_its_last_address(nodes: int, fits: bool)
         "allowedAccountIds": ["123456789012"],
         "fileSystem": None,
         "network": {"cidrBlock": "10.0.0.0/22"},
-        "cluster": {"endpoint": {"wayIn": "x"}, "cpuNodes": {"maxSize": 1}},
+        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "cpuNodes": {"maxSize": 1}},
         "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": nodes}],
     }
     found = [each.path for each in problems(load(text(values)))]

@@ -60,7 +60,11 @@ def test_the_stack_keeps_room_for_its_own_tags(count: int, taken: bool) -> None:
 
 @pytest.mark.parametrize("field", ["owner", "costCenter"])
 def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field: str) -> None:
-    data: dict[str, Any] = {"region": "us-west-2", "owner": "me", "cluster": {"endpoint": {"wayIn": "a runner"}}}
+    data: dict[str, Any] = {
+        "region": "us-west-2",
+        "owner": "me",
+        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
+    }
     found = refused(stack_problems(load(text({**data, field: "ml\nplatform"}))), {"R67": "a test"})
     assert [config_path(each.path) for each in found] == [field]
     assert r"= 'ml\nplatform':" in describe(found, config_path)

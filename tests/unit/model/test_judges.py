@@ -51,7 +51,7 @@ def stack(**data: Any) -> tuple[Problem, ...]:
         "region": "us-west-2",
         "owner": "me",
         "allowedAccountIds": ["111122223333"],
-        "cluster": {"endpoint": {"wayIn": "a runner"}},
+        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
     }
     return stack_problems(load(text({**sound, **data})))
 
@@ -198,14 +198,14 @@ class TestNetworks:
 
 class TestClusters:
     def problems(self, production: bool = False, **data: Any) -> list[Problem]:
-        config = of(ClusterConfig, **{"endpoint": {"way_in": "a runner"}, **data})
+        config = of(ClusterConfig, **{"endpoint": {"private_access_via": "vpc"}, **data})
         return cluster.problems(config, production=production)
 
     def test_a_way_in_or_ranges_are_enough(self) -> None:
         assert self.problems() == []
         assert self.problems(endpoint={"public_access_cidrs": ["198.51.100.0/24"]}) == []
         assert paths(cluster.problems(ClusterConfig(endpoint=EndpointConfig()), production=False)) == [
-            "endpoint.way_in"
+            "endpoint.private_access_via"
         ]
 
     def test_the_whole_internet_in_two_halves_is_no_way_round(self) -> None:
@@ -334,7 +334,7 @@ class TestClusters:
 
     def test_small_system_nodes_are_warned_of(self) -> None:
         small = CATALOGUE.with_entries({"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})
-        config = of(ClusterConfig, endpoint={"way_in": "x"}, system_nodes={"instance_type": "m6i.large"})
+        config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"instance_type": "m6i.large"})
         (told,) = cluster.problems(config, production=False, catalogue=small)
         assert (told.path, told.severity) == ("system_nodes.instance_type", Severity.WARN)
 
@@ -541,12 +541,12 @@ class TestNamespaces:
         arn = "arn:aws:iam::111122223333:role/researchers"
         found = self.problems({"name": "a", "principals": [arn]}, {"name": "b", "principals": [arn]})
         assert paths(found) == ["[1].principals[0]"]
-        cluster_too = {"endpoint": {"wayIn": "a runner"}, "adminPrincipals": [arn]}
+        cluster_too = {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "adminPrincipals": [arn]}
         both = stack(cluster=cluster_too, namespaces=[{"name": "a", "queues": ["test"], "principals": [arn]}])
         assert paths(both) == ["namespaces[0].principals[0]"]
 
     def test_principals_are_of_the_regions_partition(self) -> None:
-        endpoint = {"wayIn": "a runner"}
+        endpoint = {"publicAccessCidrs": ["203.0.113.0/24"]}
         found = stack(cluster={"endpoint": endpoint, "adminPrincipals": ["arn:aws-cn:iam::111122223333:role/a"]})
         assert [(each.path, each.good) for each in found] == [
             ("cluster.admin_principals[0]", "arn:aws:iam::111122223333:role/a")
@@ -589,7 +589,10 @@ class TestAcrossSections:
         found = stack(
             region="us-east-1",
             network=zones,
-            cluster={"endpoint": {"wayIn": "x"}, "systemNodes": {"instanceType": "m7i.xlarge"}},
+            cluster={
+                "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]},
+                "systemNodes": {"instanceType": "m7i.xlarge"},
+            },
         )
         told = [each for each in found if each.path == "cluster.system_nodes.instance_type"]
         missing = "use1-az3" not in CATALOGUE["m7i.xlarge"].zones["us-east-1"]
@@ -693,7 +696,7 @@ class TestNodes:
         ("most", "zones", "sound"), [(225, 2, True), (226, 2, False), (150, 3, True), (151, 3, False)]
     )
     def test_system_nodes_of_all_zones_are_one_group(self, most: int, zones: int, sound: bool) -> None:
-        config = of(ClusterConfig, endpoint={"way_in": "x"}, system_nodes={"max_size": most})
+        config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"max_size": most})
         assert (paths(cluster.problems(config, production=False, zones=zones)) == []) == sound
 
     @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])

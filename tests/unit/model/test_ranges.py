@@ -125,7 +125,7 @@ def test_a_further_range_of_an_adopted_vpc_overlaps_no_service() -> None:
             "region": "us-west-2",
             "owner": "me",
             "allowedAccountIds": ["111122223333"],
-            "cluster": {"endpoint": {"wayIn": "a runner"}},
+            "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
             "existingNetwork": adopted(second),
         }
         return [each.path for each in refused(stack_problems(load(text(data))), {})]

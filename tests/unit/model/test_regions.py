@@ -68,7 +68,7 @@ def config_of(region: str, *zones: str) -> list[tuple[str, str]]:
         "region": region,
         "owner": "me",
         "allowedAccountIds": json.dumps(["111122223333"]),
-        "cluster": json.dumps({"endpoint": {"wayIn": "a runner"}}),
+        "cluster": json.dumps({"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}),
         "network": json.dumps({"zoneIds": zones}),
     }
     return [

@@ -16,7 +16,7 @@ SOUND: dict[str, Any] = {
     "region": "us-west-2",
     "owner": "me",
     "allowedAccountIds": ["111122223333"],
-    "cluster": {"endpoint": {"wayIn": "a runner"}},
+    "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
 }
 
 

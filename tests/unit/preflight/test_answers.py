@@ -1,21 +1,25 @@
 """What each other question makes of AWS' answers."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import full_environments
 import pytest
 from aws_double import Answer, AwsDouble, AwsError
 from deploy_needs import PLACE
-from good_account import ACCOUNT, DEPLOYER, GOOD, NOW, ask, changed, of
+from good_account import ACCOUNT, DEPLOYER, GOOD, NOW, ask, ask_one, changed, of
 from iam_evaluation import Request, allowed
 
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.preflight.account import Account
+from trainium_eks.preflight import reach
+from trainium_eks.preflight.account import Account, NotChecked
 from trainium_eks.preflight.deploy_rights import needed
-from trainium_eks.preflight.finding import Finding, Outcome
+from trainium_eks.preflight.finding import Finding, Outcome, Verdict
 from trainium_eks.preflight.needs import Needs
+from trainium_eks.preflight.present import Present
 from trainium_eks.preflight.run import look
 
 OWN = {"Environment": "prod", "ManagedBy": "pulumi"}
@@ -90,16 +94,16 @@ def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions(pro
     asked = [parameters for name, parameters in double.asked if name == "iam:SimulatePrincipalPolicy"]
     assert {each["PolicySourceArn"] for each in asked} == {f"arn:aws:iam::{ACCOUNT}:role/ci/training-deployer"}
     [create] = [each for each in asked if "iam:CreateRole" in each["ActionNames"]]
-    assert create["ResourceArns"] == [f"arn:aws:iam::{ACCOUNT}:role/trn-prod-cluster-node-0a1b2c3"]
+    [role] = create["ResourceArns"]
+    assert re.fullmatch(rf"arn:aws:iam::{ACCOUNT}:role/trn-prod-[a-z-]+-[0-9a-f]{{7}}", role)
     keys = {each["ContextKeyName"]: each["ContextKeyValues"] for each in create["ContextEntries"]}
     assert keys["iam:PermissionsBoundary"] == [f"arn:aws:iam::{ACCOUNT}:policy/trn-boundary"]
     assert keys["aws:PrincipalAccount"] == [ACCOUNT]
-    assert len(asked) < 60, "each takes IAM a second"
+    assert len(asked) < 100, "each takes IAM a second"
 
 
 def test_an_administrator_needs_no_boundary(dev: Graph) -> None:
-    needs = Needs(dev)
-    asked = needed(needs.types, needs.attached_policies, replace(PLACE, boundary=""))
+    asked = needed(dev, replace(PLACE, boundary=""))
     assert len(asked) > 150
     everything = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
     assert [each for each in asked if not allowed(each, [everything])] == []
@@ -351,12 +355,12 @@ def test_an_adopted_subnet(prod: Graph, answer: Answer, outcome: str, part: str)
 # Quotas --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_quota_that_the_account_never_changed_has_aws_default(prod: Graph) -> None:
+def test_a_quota_that_the_account_never_changed_has_aws_default(dev: Graph) -> None:
     answers: dict[str, Answer] = {
         "service_quotas__GetServiceQuota": AwsError("NoSuchResourceException"),
         "service_quotas__GetAWSDefaultServiceQuota": {"Quota": {"Value": 5.0}},
     }
-    assert judged(prod, "quotas/L-F678F1CE", **answers)[1] == "1 needed, quota 5, others use 1"
+    assert judged(dev, "quotas/L-F678F1CE", **answers)[1] == "1 needed, quota 5, others use 1"
 
 
 def test_storage_of_volumes_and_file_systems(prod: Graph) -> None:
@@ -394,3 +398,96 @@ def test_another_program_is_asked_about_what_it_has() -> None:
     found = ask(Graph("p", "s", (provider, vpc), {}))
     ids = [each.id for each in found.findings]
     assert ids == ["account/id", "account/region", "account/rights", "quotas/L-F678F1CE"]
+
+
+# The way to the API -------------------------------------------------------------------------------------------------
+
+HOST = "0123.gr7.us-west-2.eks.amazonaws.com"
+
+
+def api(graph: Graph, answers: Mapping[str, Answer], why: str = "") -> Verdict:
+    present = Present(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
+    [question] = reach.questions(Needs(graph), present, lambda host: why if host == HOST else "another host")
+    return question.ask()
+
+
+def running_cluster(stack: str) -> dict[str, Answer]:
+    name, tags = f"trn-{stack}-cluster-eks-0a1b2c3", {"Environment": stack, "ManagedBy": "pulumi"}
+    cluster = {"name": name, "tags": tags, "endpoint": f"https://{HOST}"}
+    return {"eks:ListClusters": {"clusters": [name]}, "eks:DescribeCluster": {"cluster": cluster}}
+
+
+def test_before_the_first_up_a_machine_outside_is_warned(prod: Graph, dev: Graph) -> None:
+    told = api(prod, {})
+    assert (told.outcome, "10.200.0.0/16, 10.32.0.0/16" in told.detail) == (Outcome.WARN, True)
+    assert "Production from nothing" in told.remedy
+    # The loopback's own range stands for the VPC that this machine is in.
+    inside = changed(prod, "trn-prod-cluster-api-from-vpc", cidrIpv4="127.0.0.0/8")
+    assert api(inside, {}).outcome is Outcome.PASS
+    assert api(dev, {}).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("stack", "why", "outcome", "remedy"),
+    [
+        ("prod", "", Outcome.PASS, ""),
+        ("prod", "timed out", Outcome.FAIL, "on a machine in the VPC"),
+        ("dev", "timed out", Outcome.FAIL, "cluster.endpoint.publicAccessCidrs"),
+    ],
+)
+def test_an_api_that_does_not_answer_from_here_is_a_failure(
+    stack: str, why: str, outcome: Outcome, remedy: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HTTPS_PROXY", raising=False)
+    monkeypatch.delenv("https_proxy", raising=False)
+    told = api(request.getfixturevalue(stack), running_cluster(stack), why)
+    assert told.outcome is outcome
+    assert remedy in told.remedy
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    with pytest.raises(NotChecked, match="a proxy"):
+        api(request.getfixturevalue(stack), running_cluster(stack), why)
+
+
+# Karpenter ----------------------------------------------------------------------------------------------------------
+
+OF_KARPENTER = {"karpenter.sh/nodepool": "inference", "kubernetes.io/cluster/trn-dev-cluster-eks-0a1b2c3": "owned"}
+
+
+def node(tags: Mapping[str, str]) -> Answer:
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return {"Reservations": [{"Instances": [{"InstanceType": "inf2.48xlarge", "Tags": listed}]}]}
+
+
+def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_others() -> None:
+    full = full_environments.recorded("dev")
+    quota = {"service-quotas:GetServiceQuota": {"Quota": {"Value": 200.0}}, "ec2:DescribeInstances": node(OF_KARPENTER)}
+    told = ask_one(full, "quotas/L-1945791B", running_cluster("dev") | quota)
+    assert told.outcome is Outcome.WARN
+    assert told.detail.startswith("0 vCPUs needed, quota 200, others use 0; at their largest sizes the groups need 384")
+    assert "inference 2 x 192" in told.detail
+    others = quota | {"ec2:DescribeInstances": node({"karpenter.sh/nodepool": "inference"})}
+    assert "others use 192" in ask_one(full, "quotas/L-1945791B", running_cluster("dev") | others).detail
+
+
+def test_karpenters_types_are_looked_for_in_the_zone_of_their_pool() -> None:
+    nowhere = {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": [{"Location": "usw2-az1"}]}}
+    told = ask_one(full_environments.recorded("dev"), "capacity/inf2.48xlarge", nowhere)
+    assert (told.outcome, told.detail) == (Outcome.FAIL, "not offered in usw2-az4; offered in usw2-az1")
+    assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.remedy
+
+
+@pytest.mark.parametrize(
+    ("answer", "remedy"),
+    [
+        ([], "set autoscaling.karpenter.acceleratorPools[0].capacityReservationIds"),
+        ([{"InstanceType": "inf2.48xlarge", "AvailabilityZoneId": "usw2-az4", "TotalInstanceCount": 1}], "maxNodes"),
+    ],
+)
+def test_a_reservation_of_a_pool_is_looked_at(answer: Any, remedy: str) -> None:
+    told = ask_one(
+        full_environments.recorded("prod"),
+        "capacity/cr-0fedcba9876543210",
+        {"ec2:DescribeCapacityReservations": {"CapacityReservations": answer}},
+    )
+    assert told.outcome is (Outcome.WARN if answer else Outcome.FAIL)
+    assert remedy in told.remedy

@@ -1,11 +1,15 @@
 """What only AWS can tell of tests/bad_inputs.yaml, each row by its test."""
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from aws_double import AwsError
-from good_account import BLOCK, QUOTAS, ask, changed, of, reservation
+from golden import ROOT
+from good_account import BLOCK, QUOTAS, ask, ask_one, changed, of, reservation
+from iam_evaluation import Request, allowed
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.preflight.finding import Outcome
@@ -125,13 +129,13 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     assert "others use 640: room for 3 nodes" in told.detail
 
 
-def test_row_23_standard_instances_addresses_and_vpcs_used_up(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-1216C47A", 5)
     found = ask(
-        prod,
+        dev,
         {
             "ec2:DescribeVpcs": {"Vpcs": [{"VpcId": f"vpc-{number}"} for number in range(5)]},
-            "ec2:DescribeAddresses": {"Addresses": [{"AllocationId": f"eipalloc-{number}"} for number in range(4)]},
+            "ec2:DescribeAddresses": {"Addresses": [{"AllocationId": f"eipalloc-{number}"} for number in range(5)]},
         },
     )
     instances, vpcs, addresses = (of(found, f"quotas/{code}") for code in ("L-1216C47A", "L-F678F1CE", "L-0263D0A3"))
@@ -139,13 +143,13 @@ def test_row_23_standard_instances_addresses_and_vpcs_used_up(prod: Graph, monke
     assert "1 x 4 + 2 x 4 = 12 vCPUs needed, quota 5" in instances.detail
     assert vpcs.detail == "1 needed, quota 5, others use 5"
     assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in vpcs.remedy
-    assert addresses.detail == "2 needed, quota 5, others use 4"
+    assert addresses.detail == "1 needed, quota 5, others use 5"
 
 
-def test_row_23_what_the_stack_has_already_is_not_counted_twice(prod: Graph) -> None:
-    own = [{"Key": "Environment", "Value": "prod"}, {"Key": "ManagedBy", "Value": "pulumi"}]
+def test_row_23_what_the_stack_has_already_is_not_counted_twice(dev: Graph) -> None:
+    own = [{"Key": "Environment", "Value": "dev"}, {"Key": "ManagedBy", "Value": "pulumi"}]
     vpcs = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
-    told = of(ask(prod, {"ec2:DescribeVpcs": {"Vpcs": vpcs}}), "quotas/L-F678F1CE")
+    told = of(ask(dev, {"ec2:DescribeVpcs": {"Vpcs": vpcs}}), "quotas/L-F678F1CE")
     assert (told.outcome, told.detail) == (Outcome.PASS, "1 needed, quota 5, others use 4")
 
 
@@ -174,6 +178,99 @@ def test_row_32_a_linked_bucket_that_is_missing(prod: Graph) -> None:
     assert "aws s3 mb s3://acme-data --region us-west-2" in told.remedy
     there = of(ask(linked(prod), {"s3:HeadBucket": {"BucketRegion": "us-west-2"}}), "storage/acme-data")
     assert there.outcome is Outcome.PASS
+
+
+DATA_KEY, OTHER_KEY = (f"arn:aws:kms:us-west-2:111122223333:key/{name}" for name in ("data", "other"))
+
+
+def encrypted(key: str, told: str = "", **more: Any) -> dict[str, Any]:
+    """Answers of an account whose bucket encrypts with a key, and whose keys are as they are told to be."""
+    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
+    rules = [{"ApplyServerSideEncryptionByDefault": default}] if key else []
+    return {
+        "s3:HeadBucket": {"BucketRegion": "us-west-2"},
+        "s3:GetBucketEncryption": {"ServerSideEncryptionConfiguration": {"Rules": rules}},
+        "kms:DescribeKey": {"KeyMetadata": {"KeyId": "k", "Arn": told or DATA_KEY, **more}},
+        "iam:GetPolicy": {"Policy": {"DefaultVersionId": "v1"}},
+        "iam:GetPolicyVersion": {"PolicyVersion": {"Document": json.dumps(BOUNDS)}},
+        "iam:SimulateCustomPolicy": lambda asked: {
+            "EvaluationResults": [
+                {"EvalActionName": each, "EvalDecision": "allowed" if _within(asked, each) else "implicitDeny"}
+                for each in asked["ActionNames"]
+            ]
+        },
+    }
+
+
+BOUNDS = json.loads(
+    (ROOT / "docs" / "role-boundary.json")
+    .read_text()
+    .replace("DATA_BUCKET", "acme-data")
+    .replace("DATA_KEY_ARN", DATA_KEY)
+)
+
+
+def _within(asked: dict[str, Any], action: str) -> bool:
+    context = {each["ContextKeyName"]: each["ContextKeyValues"][0] for each in asked.get("ContextEntries", ())}
+    (everything,), (bounds,) = asked["PolicyInputList"], asked["PermissionsBoundaryPolicyInputList"]
+    return allowed(Request(action, asked["ResourceArns"][0], context), [json.loads(everything)], json.loads(bounds))
+
+
+def with_key(prod: Graph, key: str) -> Graph:
+    durability = {"type": "s3", "bucket": "acme-data", **({"bucketKeyArn": key} if key else {})}
+    graph = linked(prod)
+    return replace(
+        graph, config={**graph.config, "fileSystem": {**graph.config["fileSystem"], "durability": durability}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "has", "more", "outcome", "text"),
+    [
+        ("", "", {}, Outcome.PASS, "no key of its own"),
+        ("", "alias/aws/s3", {"KeyManager": "AWS"}, Outcome.PASS, "no key of its own"),
+        ("", DATA_KEY, {}, Outcome.FAIL, "jobs would get 403"),
+        ("", "alias/data", {"told": DATA_KEY}, Outcome.FAIL, f"encrypted with {DATA_KEY}"),
+        (DATA_KEY, DATA_KEY, {}, Outcome.PASS, "as in fileSystem.durability.bucketKeyArn"),
+        (OTHER_KEY, DATA_KEY, {}, Outcome.FAIL, "jobs would get 403"),
+        (DATA_KEY, "", {}, Outcome.WARN, "no key of its own"),
+    ],
+)
+def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(
+    prod: Graph, named: str, has: str, more: Any, outcome: Outcome, text: str
+) -> None:
+    told = ask_one(with_key(prod, named), "storage/acme-data/key", encrypted(has, **more))
+    assert told.outcome is outcome
+    assert text in told.detail
+    if outcome is Outcome.FAIL:
+        assert f"fileSystem.durability.bucketKeyArn {DATA_KEY}" in told.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "missing"), [(DATA_KEY, ""), (OTHER_KEY, f"kms:Decrypt on {OTHER_KEY}, kms:GenerateDataKey on {OTHER_KEY}")]
+)
+def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod: Graph, key: str, missing: str) -> None:
+    told = ask_one(with_key(prod, key), "account/boundary", encrypted(key))
+    assert told.outcome is (Outcome.FAIL if missing else Outcome.PASS)
+    assert missing in told.detail
+    narrow = {"iam:GetPolicyVersion": {"PolicyVersion": {"Document": json.dumps(BOUNDS).replace("acme-data", "other")}}}
+    told = ask_one(with_key(prod, key), "account/boundary", encrypted(key) | narrow)
+    assert "s3:GetObject on arn:aws:s3:::acme-data/x" in told.detail
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ({}, Outcome.PASS),
+        ({"KeyState": "PendingDeletion"}, Outcome.FAIL),
+        ({"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}, Outcome.FAIL),
+    ],
+)
+def test_a_key_of_others_is_looked_at(prod: Graph, more: Any, outcome: Outcome) -> None:
+    graph = with_key(prod, DATA_KEY)
+    assert ask_one(graph, f"keys/{DATA_KEY}", encrypted(DATA_KEY, **more)).outcome is outcome
+    gone = encrypted(DATA_KEY) | {"kms:DescribeKey": AwsError("NotFoundException")}
+    assert ask_one(graph, f"keys/{DATA_KEY}", gone).detail == "there is no such key"
 
 
 def running(version: str, nodes: str = "", **other: Any) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """checkov over this repository's environments: nothing stands, and it sees what is planted."""
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from security_mutations import KINDS
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording.process import record
+from trainium_eks.graph.recording.project import StackSettings
 from trainium_eks.security import checkov
 from trainium_eks.security.__main__ import WAIVERS, all_seen, main, scanned
 from trainium_eks.security.manifests import Manifests, manifests
@@ -56,7 +59,20 @@ def planted(graph: Graph) -> Graph:
 
 @cache
 def production() -> Graph:
-    return record(ROOT, "prod")
+    """Production with a network of its own, for the faults of networks."""
+
+    def own_network(settings: StackSettings) -> StackSettings:
+        kept = {key: value for key, value in settings.config.items() if not key.endswith(":existingNetwork")}
+        given = {
+            "network": {"natGateways": "per-zone"},
+            "cluster": {
+                "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]},
+                "cpuNodes": {"sizeManagedElsewhere": True},
+            },
+        }
+        return replace(settings, config={**kept, **{f"trainium-eks:{key}": json.dumps(given[key]) for key in given}})
+
+    return record(ROOT, "prod", adjust=own_network)
 
 
 def test_every_planted_fault_is_known() -> None:

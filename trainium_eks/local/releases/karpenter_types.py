@@ -36,12 +36,12 @@ def instance_types(catalogue: Catalogue, region: str, zone_ids: Collection[str])
 
 
 def _instance_type(catalogue: Catalogue, kind: InstanceType, region: str, zone_ids: Collection[str]) -> dict[str, Any]:
-    allocatable = catalogue.allocatable(kind.name)
-    memory_mib = int(allocatable["memory"].removesuffix("Mi"))
+    # As on AWS: Karpenter's table has no huge pages, and its nodes reserve none (karpenter-provider-aws#3315).
+    allocatable = {key: value for key, value in catalogue.allocatable(kind.name).items() if "hugepages" not in key}
     resources = {
         **allocatable,
         "cpu": f"{kind.allocatable_millicpu + _OVERHEAD_MILLICPU}m",
-        "memory": f"{memory_mib + _OVERHEAD_MIB}Mi",
+        "memory": f"{kind.allocatable_memory_mib + _OVERHEAD_MIB}Mi",
         "ephemeral-storage": f"{DEFAULT_ROOT_GIB}Gi",
     }
     return {

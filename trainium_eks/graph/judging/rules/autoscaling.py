@@ -1,4 +1,4 @@
-"""R79-R82: what autoscalers may change, and what they must know of the nodes that they buy."""
+"""R79-R82, R91: what autoscalers may change, and what they must know of the nodes that they buy."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,6 +27,7 @@ from trainium_eks.graph.judging.rules._read import (
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.graph.resource_types.karpenter import NODE_CLASS
+from trainium_eks.model.karpenter import EBS_CLUSTER_TAG
 from trainium_eks.model.node_templates import OPTIONS, TEMPLATE
 from trainium_eks.model.quantities import quantity
 
@@ -169,6 +170,26 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
         yield from judged(node_class, _class_faults(view, mapping(node_class.inputs.get("spec"))), "as other nodes")
 
 
+@rule(
+    "R91",
+    "Let EBS volumes attach to Karpenter's nodes",
+    "high",
+    "AmazonEBSCSIDriverEKSClusterScopedPolicy",
+    follows_ids=True,
+)
+def attachable_nodes(view: View) -> Iterator[Finding]:
+    """The EBS driver's role attaches a volume to an instance that a tag names as its cluster's. EKS tags the nodes of
+    managed groups; those of an EC2NodeClass have what its `spec.tags` say, and without the tag a pod with a claim waits
+    for its volume for ever."""
+    names = [plane.name for plane in view.control_planes if plane.name]
+    for node_class in view.of(NODE_CLASS.token) if view.addons("aws-ebs-csi-driver") else ():
+        found = mapping(at(node_class.inputs, "spec.tags")).get(EBS_CLUSTER_TAG)
+        good = found in names if names else given(found)
+        wanted = show(names[0]) if names else "the cluster's name"
+        faults = [] if good else [f"spec.tags has {EBS_CLUSTER_TAG} {show(found)}, wanted {wanted}"]
+        yield from judged(node_class, faults, "its nodes are the cluster's to the EBS driver")
+
+
 def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
     inputs = pool.resource.inputs
     yield from missing(inputs, "spec.limits", "a limit, such as {cpu: 64}")
@@ -207,4 +228,4 @@ def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
         yield "spec.associatePublicIPAddress is not false, wanted false"
 
 
-RULES: tuple[Rule, ...] = (autoscaler_rights, described_groups, one_autoscaler, karpenter_nodes)
+RULES: tuple[Rule, ...] = (autoscaler_rights, described_groups, one_autoscaler, karpenter_nodes, attachable_nodes)

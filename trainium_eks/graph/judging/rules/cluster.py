@@ -1,9 +1,10 @@
-"""R01-R11: the control plane, its logs and its key."""
+"""R01-R11, R92: the control plane, its logs and its key, and from where it is reached."""
 
 import re
 from collections.abc import Iterator
 
 from trainium_eks.graph.graph import Resource
+from trainium_eks.graph.judging.rules._endpoint import endpoints
 from trainium_eks.graph.judging.rules._facts import SUBNET, ControlPlane
 from trainium_eks.graph.judging.rules._read import (
     Json,
@@ -216,6 +217,27 @@ def keys(view: View) -> Iterator[Finding]:
         yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
 
 
+@rule(
+    "R92",
+    "Let the first update reach a private endpoint",
+    "high",
+    "EKS cluster endpoint, terraform-aws-eks#1863",
+    follows_ids=True,
+)
+def reached(view: View) -> Iterator[Finding]:
+    """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from what is tied to
+    it: so the network is there before the program, with a machine in it, and the cluster's security group lets in a
+    range on port 443. A program that makes the VPC itself stops on its first update. Independent of `model/cross.py`,
+    which judges the config."""
+    for endpoint in endpoints(view):
+        faults = []
+        if not endpoint.public and endpoint.own_network:
+            faults.append("vpcConfig.subnetIds are made by this program, wanted a network with a machine in it before")
+        if not endpoint.public and not endpoint.private:
+            faults.append("no rule of the cluster's security group opens port 443 to a range, wanted one")
+        yield from judged(endpoint.plane.resource, faults, f"the first update comes from {endpoint.first_up}")
+
+
 def _public(plane: ControlPlane) -> bool:
     """Whether the public endpoint is on; EKS turns it on when nothing is said."""
     _, found = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
@@ -293,4 +315,5 @@ RULES: tuple[Rule, ...] = (
     support_policy,
     control_plane_subnets,
     keys,
+    reached,
 )

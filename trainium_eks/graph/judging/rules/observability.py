@@ -1,4 +1,4 @@
-"""R83-R88: where metrics and logs are kept, who gets at them, and what their agents may do."""
+"""R83-R88, R93: where metrics and logs are kept, who gets at them, and what their agents may do."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -148,6 +148,49 @@ def named_resources(view: View) -> Iterator[Finding]:
             yield from judged(policy, faults, "names what it is for")
 
 
+@rule(
+    "R93",
+    "Keep pods with a zonal volume in one zone",
+    "high",
+    "EBS CSI driver, Kubernetes storage topology; own",
+    follows_ids=True,
+)
+def volumes_in_one_zone(view: View) -> Iterator[Finding]:
+    """An EBS volume stays in the zone where it was made. When the nodes there are replaced and those of other zones
+    have room, a pod that may run anywhere waits for its zone. So what claims a volume selects nodes, and every managed
+    group that it selects is in the same zone."""
+    for release in releases(view, STACK):
+        faults = [
+            fault
+            for path, volume in ZONAL.items()
+            if given(at(release.inputs, f"{path}.{volume}")) and at(release.inputs, f"{path}.{volume}") is not False
+            for fault in _spread(view, path, mapping(at(release.inputs, f"{path}.nodeSelector")))
+        ]
+        yield from judged(release, faults, "on the nodes of one zone")
+
+
+ZONAL: Mapping[str, str] = {
+    "values.prometheus.prometheusSpec": "storageSpec",
+    "values.alertmanager.alertmanagerSpec": "storage",
+    "values.grafana": "persistence.enabled",
+}
+"""Where the chart's values describe a pod, and what gives it a volume."""
+
+
+def _spread(view: View, path: str, selector: Mapping[str, Json]) -> Iterator[str]:
+    if not selector:
+        yield f"{path}.nodeSelector is unset, wanted labels of nodes in one zone"
+        return
+    groups = [
+        each for each in view.node_groups if selector.items() <= mapping(each.resource.inputs.get("labels")).items()
+    ]
+    zones = {view.zone_of(subnet) for each in groups for subnet in items(each.resource.inputs.get("subnetIds"))}
+    if view.node_groups and not groups:
+        yield f"{path}.nodeSelector {show(selector)} selects no managed node group, wanted one"
+    elif len(zones) > 1:
+        yield f"{path}.nodeSelector {show(selector)} selects nodes in {', '.join(sorted(zones))}, wanted one zone"
+
+
 def _on_one(statement: Mapping[str, Json]) -> list[str]:
     return sorted(each for each in actions(statement) if allows(statement) and ACTIONS_ON_ONE.fullmatch(each))
 
@@ -180,4 +223,12 @@ def _exposed(values: Mapping[str, Json]) -> Iterator[str]:
         yield "values.grafana.adminPassword is set, wanted the one that the chart makes in the cluster"
 
 
-RULES: tuple[Rule, ...] = (stored_metrics, container_logs, closed, private, own_objects, named_resources)
+RULES: tuple[Rule, ...] = (
+    stored_metrics,
+    container_logs,
+    closed,
+    private,
+    own_objects,
+    named_resources,
+    volumes_in_one_zone,
+)

@@ -1,0 +1,79 @@
+"""The environments, each with every feature that goes with it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from golden import ROOT
+
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.recording.process import record
+from trainium_eks.graph.recording.project import StackSettings
+
+DATA_BUCKET = "acme-data"
+DATA_KEY = "arn:aws:kms:us-west-2:123456789012:key/44444444-4444-4444-4444-444444444444"
+TOPIC_KEY = "arn:aws:kms:us-west-2:123456789012:key/55555555-5555-5555-5555-555555555555"
+BOUNDARY = "arn:aws:iam::123456789012:policy/trn-boundary"
+_TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
+_METRICS = {"managedPrometheus": True, "alerts": {"topicArn": _TOPIC, "topicKeyArn": TOPIC_KEY}}
+
+EVERYWHERE: Mapping[str, Any] = {
+    "permissionsBoundary": BOUNDARY,
+    "observability": {"metrics": _METRICS, "grafana": {"managed": {}}, "logs": {"system": True}},
+    "idleGuard": {},
+    "budget": {"alert": {"monthlyUsd": 1000, "emails": ["ml@example.com"]}},
+}
+_POOLS = [{"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}]
+
+OF_EACH: Mapping[str, Mapping[str, Any]] = {
+    "dev": {
+        "network": {"interfaceEndpoints": ["ecr.api", "sts"]},
+        "cluster": {"endpoint": {"publicAccessCidrs": ["0.0.0.0/0"]}},
+        "nodeGroups": [
+            {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "sizeManagedElsewhere": True},
+            {"name": "spot", "instanceType": "trn1n.32xlarge", "minSize": 0, "capacity": {"type": "spot"}},
+        ],
+        "autoscaling": {"karpenter": {"acceleratorPools": _POOLS}},
+        "fileSystem": {"storageCapacityGib": 1200, "onDemand": True},
+        "waivers": {rule: {"reason": "a test", "expires": "2027-10-31"} for rule in ("R02", "R06", "R29", "R67")},
+        "namespaces": [
+            {"name": "training", "queues": ["test"], "dataBucket": DATA_BUCKET, "dataBucketKeyArn": DATA_KEY}
+        ],
+    },
+    "prod": {
+        "autoscaling": {
+            "clusterAutoscaler": {},
+            "karpenter": {
+                "cpuLimit": 0,
+                "acceleratorPools": [{**_POOLS[0], "capacityReservationIds": ["cr-0fedcba9876543210"]}],
+            },
+        }
+    },
+    "gpu": {
+        "cluster": {
+            "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]},
+            "cpuNodes": {"sizeManagedElsewhere": True},
+        },
+        "nodeGroups": [
+            {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "sizeManagedElsewhere": True}
+        ],
+        "autoscaling": {"clusterAutoscaler": {"acceleratorGroups": ["p4d"]}},
+        "fileSystem": {"durability": {"type": "s3", "bucket": DATA_BUCKET, "bucketKeyArn": DATA_KEY}},
+    },
+}
+
+
+@cache
+def recorded(stack: str) -> Graph:
+    """Return the recording of an environment with all features on."""
+
+    def turn_on(settings: StackSettings) -> StackSettings:
+        given = {
+            f"trainium-eks:{key}": value if isinstance(value, str) else json.dumps(value)
+            for key, value in {**EVERYWHERE, **OF_EACH[stack]}.items()
+        }
+        return replace(settings, config={**settings.config, **given})
+
+    return record(ROOT, stack, adjust=turn_on)
