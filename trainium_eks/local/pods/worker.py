@@ -224,18 +224,25 @@ class Worker:
                 return _UNMET_SECONDS
             self._address = self._address or self._around.free_address()
             made, tokens = await self._plan()
+            self._prepare(made)
         except Unmet as unmet:
-            self._unmet = unmet
-            await self._report(None)
-            return _UNMET_SECONDS
+            return await self._wait_for(unmet)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            # Whatever a pod asks for must not end the agent of all the others.
+            _LOG.exception("%s", self._name)
+            return await self._wait_for(Unmet("CreateContainerConfigError", f"the local cloud cannot run it: {error}"))
         self._unmet = None
-        self._prepare(made)
         self._around.hosts_changed()
         self._shim = Process(self._around.start_shim(self._directory))
         self._around.when_ended(self._shim.pid, self.look)
         self._tokens_at = _renewal(tokens)
         _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
         return None
+
+    async def _wait_for(self, unmet: Unmet) -> float:
+        self._unmet = unmet
+        await self._report(None)
+        return _UNMET_SECONDS
 
     async def _find_node(self) -> bool:
         """Whether the node is there. A pod of a deleted node is not started: Kubernetes will collect it."""
