@@ -1,5 +1,7 @@
 """The commands and their options. Each command's work is in a module of its own, imported when it runs."""
 
+import io
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,6 +73,9 @@ def trn(
 ) -> None:
     """Plan and run training environments on AWS Trainium with Amazon EKS."""
     del version  # its callback has acted
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error: what a terminal's encoding lacks is shown by its number, and ends no command.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @app.command()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from trainium_eks.graph.graph import SCHEMA_VERSION
+from trainium_eks.launch.pod_text import printable
 from trainium_eks.model.problems import Problem, Setting, config_path, config_set, describe
 
 FAILED = 1
@@ -61,7 +62,7 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
 
 def complain(failure: Failure) -> int:
     """Shows a failure on stderr; its exit code."""
-    sys.stderr.write(f"{as_typed(failure.text())}\n")
+    sys.stderr.write(f"{printable(as_typed(failure.text()))}\n")
     return failure.code
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli import facts, render
+from trainium_eks.cli.console import Console
 from trainium_eks.cli.failure import as_typed
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain

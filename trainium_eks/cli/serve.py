@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.output import notice, write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.serving import Wanted, find, warn_of_no_nodes
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
@@ -126,7 +126,7 @@ def _await(session: Session, seat: Seat, served: Served) -> int:
                 raise Failure(FAILED, f"{served.name} does not answer; trn serve --stop {served.name} ends it{last}")
             if why.text != said and not seat.as_json:
                 said = why.text
-                sys.stderr.write(f"-- {said}\n")
+                notice(said)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         sys.stderr.write(as_typed(f"\n{served.name} goes on; trn serve --stop {served.name} ends it\n"))

@@ -15,6 +15,7 @@ from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
 from trainium_eks.launch.identity import annotation
 from trainium_eks.launch.log_lines import LogLine, parse, pod_names, seconds
+from trainium_eks.launch.pod_text import printable
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.launch.why_pending import why
 
@@ -231,7 +232,7 @@ def read_all(session: Session, wanted: Wanted, pods: Sequence[Object]) -> tuple[
             text = session.api.text("GET", watch_read.log_path(session, name_of(pod)), query=_of(pod, wanted.query))
         except ApiError as error:
             return [], _why_none(pod, wanted, error)
-        lines = (parse(line) for line in text.splitlines())
+        lines = (parse(line) for line in text.removesuffix("\n").split("\n") if text)
         return [Shown(name_of(pod), place, line) for line in lines], ""
 
     with ThreadPoolExecutor(watch_read.THREADS) as pool:
@@ -242,7 +243,7 @@ def read_all(session: Session, wanted: Wanted, pods: Sequence[Object]) -> tuple[
 def complain(troubles: Iterable[str]) -> None:
     """Says what could not be read, beside what could."""
     for trouble in troubles:
-        sys.stderr.write(f"{trouble}\n")
+        sys.stderr.write(f"{printable(trouble)}\n")
 
 
 def _of(pod: Object, query: dict[str, str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """``trn profile``: runs a job again for some steps under Neuron's profiler, and says how to look at what it wrote."""
 
-import sys
 import time
 
 from trainium_eks.cli import output, watch_logs, watch_read
@@ -97,8 +96,7 @@ def _first(progress: Progress, steps: int) -> int:
 
 def _say(seat: Seat, notice: str) -> None:
     if not seat.as_json:
-        sys.stderr.write(f"-- {notice}\n")
-        sys.stderr.flush()
+        output.notice(notice)
 
 
 def _tell(seat: Seat, profile: WatchedJob, directory: str, progress: Progress | None) -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.launch.examples import example_of
+from trainium_eks.launch.pod_text import number
 from trainium_eks.launch.requests import Request
 from trainium_eks.model import goodput
 from trainium_eks.model.goodput import Goodput
@@ -46,11 +47,9 @@ def variables(request: Request, proposed: Goodput | None) -> dict[str, str]:
 
 
 def interval_seconds(env: Mapping[str, str]) -> float | None:
-    """What a job's variables say; None where they say nothing, or no number."""
-    try:
-        return float(env[VARIABLE])
-    except (KeyError, ValueError):
-        return None
+    """What a job's variables say; None where they say nothing, or no number of seconds."""
+    found = number(env.get(VARIABLE))
+    return found if found is not None and found >= 0 else None
 
 
 def problems(request: Request) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ A job can replace any part of its volume by a symbolic link at any moment. So th
 (older kernels, macOS) no link is followed at all.
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -52,7 +53,7 @@ def made(root: str | Path, path: str, *, is_file: bool = False, links_in_root: b
         links_in_root: see :func:`opened`.
 
     Raises:
-        OSError: see :func:`opened`; ``EEXIST`` where a link on the path leads to nothing.
+        OSError: see :func:`opened`; ``ENOENT`` where a link on the path leads to nothing.
     """
     parts = _parts(path)
     found = opened(root, ".")
@@ -62,14 +63,20 @@ def made(root: str | Path, path: str, *, is_file: bool = False, links_in_root: b
             try:
                 found = opened(root, way, links_in_root=links_in_root)
             except FileNotFoundError:
-                if is_file and number == len(parts):
-                    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=parent))
-                else:
-                    os.mkdir(name, dir_fd=parent)
+                _make(name, parent, is_file=is_file and number == len(parts))
                 found = opened(root, way, links_in_root=links_in_root)
         finally:
             os.close(parent)
     return found
+
+
+def _make(name: str, parent: int, *, is_file: bool) -> None:
+    # The pods of a gang make the same directory at the same time.
+    with contextlib.suppress(FileExistsError):
+        if is_file:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=parent))
+        else:
+            os.mkdir(name, dir_fd=parent)
 
 
 def real_path(root: str | Path, path: str) -> Path | None:

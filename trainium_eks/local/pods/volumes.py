@@ -106,9 +106,8 @@ def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str,
     for each in container.get("volumeMounts") or ():
         volume = found[each["name"]]
         below = each.get("subPath") or expanded(each.get("subPathExpr") or "", variables)
-        if below:
-            if posixpath.isabs(below) or ".." in below.split("/") or "$(" in below:
-                raise Unmet("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
+        if below and (posixpath.isabs(below) or ".." in below.split("/") or "$(" in below):
+            raise Unmet("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
         read_only = bool(each.get("readOnly")) or volume.read_only or volume.is_projection
         made.append(Mount(str(volume.source), posixpath.normpath(each["mountPath"]), read_only, below))
     return tuple(made)

@@ -63,7 +63,7 @@ def test_what_is_missing_is_made(way: str, volume: Path) -> None:
 
 def test_a_link_to_nothing_is_not_followed(way: str, volume: Path) -> None:
     (volume / "link").symlink_to("nothing")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=r"No such file|leads out"):
         beneath.made(volume, "link")
     assert not (volume / "nothing").exists()
 
@@ -126,5 +126,5 @@ def test_the_end_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert beneath.end_of(tmp_path / "file", 4) == b"6789"
     assert beneath.end_of(tmp_path / "pipe", 4) == b""
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="link"):
         beneath.end_of(tmp_path / "link", 4)
