@@ -82,7 +82,7 @@ class Worker:
         self.look()
 
     def lose_node(self) -> None:
-        """The node is gone, and with it what ran there. The object stays until Kubernetes collects it."""
+        """The node is gone, and with it what ran there. Kubernetes collects the object, unless the node comes back."""
         self._node_gone = True
         self.look()
 
@@ -181,7 +181,9 @@ class Worker:
             _LOG.info("%s: shim %d has ended", self._name, self._shim.pid)
             self._shim = None
         if self._gone or self._node_gone:
-            return self._end_at_once()
+            left = await self._end_at_once()
+            if self._gone or self._node_gone:
+                return left
         state = read(self._directory.state)
         if state is not None and state.get("problem"):
             return await self._no_sandbox(state["problem"])
@@ -200,7 +202,7 @@ class Worker:
             await self._finish_deletion()
         return await self._renew_tokens()
 
-    def _end_at_once(self) -> float | None:
+    async def _end_at_once(self) -> float | None:
         if self._shim is not None:
             # Not SIGKILL: it ends what it runs, and at once.
             self._shim.signal(signal.SIGTERM)
@@ -208,6 +210,11 @@ class Worker:
         if self._gone:
             self._around.forget(self.pod["metadata"]["uid"])
             self._around.hosts_changed()
+            return None
+        if not await self._find_node():
+            return _UNMET_SECONDS
+        # There is a node of that name again, so nobody collects the pod. It is looked at as after a machine's restart.
+        self._node_gone = False
         return None
 
     async def _begin(self, state: Mapping[str, Any] | None) -> float | None:
