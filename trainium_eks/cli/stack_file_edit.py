@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from trainium_eks.model.parsing import parse_yaml
+
 Plain = str | int | float | bool
 
 Step = str | int
@@ -106,7 +108,7 @@ def _last_leaf(node: yaml.Node) -> yaml.Node:
 
 def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
     """The outcome, held against the same change of the data."""
-    wanted, found = _apart(yaml.safe_load(before)), yaml.safe_load(after)
+    wanted, found = _apart(parse_yaml(before)), parse_yaml(after)
     at = wanted
     for key in path[:-1]:
         at = at.setdefault(key, {}) if isinstance(at, dict) else at[key]

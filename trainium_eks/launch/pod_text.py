@@ -4,11 +4,12 @@ Nobody has checked any of it. Every command reads it by the functions here, whic
 what they cannot take; :func:`printable` makes it fit for a terminal.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from trainium_eks.model.parsing import parse_json
 
 LINE_CHARACTERS = 8 * 1024
 """The longest line in which something is looked for. A training's step takes some hundred characters."""
@@ -41,8 +42,8 @@ def json_object(text: str, most: int = LINE_CHARACTERS) -> dict[str, Any] | None
     if len(text) > most:
         return None
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

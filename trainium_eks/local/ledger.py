@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.model.parsing import parse_json
 
 VERSION = 1
 
@@ -80,7 +81,7 @@ class Ledger:
             if not line.endswith("\n"):
                 ledger.compact()  # or the next line would be glued to the torn one
                 break
-            ledger._take(json.loads(line))
+            ledger._take(parse_json(line))
         return ledger
 
     @property

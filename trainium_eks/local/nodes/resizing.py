@@ -16,6 +16,7 @@ from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.parsing import parse_json
 
 
 def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:
@@ -51,7 +52,7 @@ def resize(
     """
     file = paths.pools / f"{pool_key({'nodeGroupName': eks_name})}.json"
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        known = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise LocalError(
             f"it is not known what the nodes of {eks_name} are made from; `trn local up` notes it"

@@ -31,6 +31,7 @@ from trainium_eks.local.pods.installing import (
     take_over,
     unwritable,
 )
+from trainium_eks.model.parsing import parse_json
 
 PREFIX = "local/"
 """How images begin that run here."""
@@ -241,7 +242,7 @@ def _lock(place: Path) -> FileLock:
 
 def _read(record: Path) -> LocalImage | None:
     try:
-        data = json.loads(record.read_text(encoding="utf-8"))
+        data = parse_json(record.read_text(encoding="utf-8"))
         return LocalImage(
             name=str(data["name"]),
             tag=str(data["tag"]),

@@ -12,6 +12,7 @@ from pathlib import Path
 from trainium_eks.local.pods import linux
 from trainium_eks.local.pods.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.local.pods.sandbox import Sandbox, StartError
+from trainium_eks.model.parsing import parse_json
 
 _TRY_SECONDS = 60.0
 """For a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
@@ -58,7 +59,7 @@ class Chosen:
     def load(pods: Path) -> "Chosen | None":
         """What was chosen, if anything was."""
         try:
-            data = json.loads((pods / "isolation.json").read_text(encoding="utf-8"))
+            data = parse_json((pods / "isolation.json").read_text(encoding="utf-8"))
             return Chosen(Isolation(data["isolation"]), dict(data["refused"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
