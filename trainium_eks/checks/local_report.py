@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.model.parsing import parse_json
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 
 class ReportError(Exception):
@@ -51,7 +51,7 @@ class LocalReport:
             report = LocalReport.parse(parse_json(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise ReportError(f"cannot read {path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except MISSHAPEN as error:
             raise ReportError(f"{path} is not the report of a local cloud: {error!r}") from None
         return replace(report, running=frozenset(running))
 

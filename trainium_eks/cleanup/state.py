@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.model.parsing import parse_json
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 Json = Any
 """Plain data of the state."""
@@ -73,7 +73,7 @@ class StackState:
                 PendingOperation(str(each["type"]), _resource(each["resource"]))
                 for each in deployment.get("pending_operations") or ()
             )
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except MISSHAPEN:
             raise StateError(
                 f"{source} does not hold what `pulumi stack export` prints: export it again with "
                 "`pulumi stack export --file state.json`"

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.model.parsing import parse_yaml
+from trainium_eks.model.parsing import MISSHAPEN, parse_yaml
 
 Plain = str | int | float | bool
 
@@ -32,7 +32,10 @@ def put(text: str, path: Sequence[Step], value: Plain) -> str:
     Raises:
         NotEditable: a key on the way holds no mapping, or the outcome would not say what was meant.
     """
-    root = yaml.compose(text)
+    try:
+        root = yaml.compose(text)
+    except (yaml.YAMLError, *MISSHAPEN) as error:
+        raise NotEditable(f"it is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(root, yaml.MappingNode):
         raise NotEditable("it holds no mapping")
     node: yaml.CollectionNode = root

@@ -23,6 +23,10 @@ _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 """ANSI colours of nodes, in turn."""
 
 
+MOST_NODES = 10_000
+"""Nodes of a job whose ranks are told apart. Nobody keeps a job from asking for thousands of millions."""
+
+
 @dataclass(frozen=True)
 class LogOptions:
     """The options of one call."""
@@ -127,7 +131,7 @@ def choose(job: WatchedJob, options: LogOptions) -> Wanted:
     if options.previous and options.follow:
         raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
     query = _query(options)
-    if not job.names_its_pods:
+    if not job.names_its_pods or job.nodes > MOST_NODES:
         return Wanted(None, {}, None, query)
     launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     names = pod_names(job.source, launcher)

@@ -56,8 +56,12 @@ def _place(session: Session, job: WatchedJob, rank: int) -> int:
     if found:
         raise Failure(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=_nothing)
     wanted = watch_logs.choose(job, watch_logs.LogOptions(rank=rank))
-    chosen = (wanted.pods or ("",))[0]
-    return pod_names(job.source, "gang").index(chosen)
+    if not wanted.pods:
+        title = (
+            f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {watch_logs.MOST_NODES:,} are not told apart"
+        )
+        raise Failure(WRONG_USAGE, title)
+    return pod_names(job.source, "gang").index(wanted.pods[0])
 
 
 def _nothing(*_: object) -> str:

@@ -3,6 +3,9 @@
 import json
 from typing import Any
 
+MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""Errors of code that reads a document of another shape than it expects."""
+
 
 def parse_json(text: str | bytes) -> Any:
     """Return what a JSON text says.

@@ -73,7 +73,7 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The users as which a cluster was asked. None answers."""
     found: list[str] = []
 
@@ -82,7 +82,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         raise LocalError("nobody answers")
 
     monkeypatch.setattr(Requests, "connect", connect)
-    yield found
+    return found
 
 
 def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:

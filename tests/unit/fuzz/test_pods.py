@@ -193,7 +193,7 @@ LOG = [f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps({**STEP, 'step': sec
 class Served(StubApi):
     """A server without a network: every request of the process is answered by it."""
 
-    def once(self, _: Requests, method: str, path: str, body: object, query: Any, *__: object) -> str:
+    def once(self, method: str, path: str, _: object, query: Any, *__: object) -> str:
         log = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+)/log", path)
         if log:
             return "\n".join(self.log(log[1], follow=False, tail=int(query.get("tailLines", 10**6))))
@@ -206,9 +206,9 @@ class Served(StubApi):
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     stub = Served({}, "http://127.0.0.1:9")
-    monkeypatch.setattr(Requests, "_once", lambda *given: stub.once(*given))
+    monkeypatch.setattr(Requests, "_once", lambda _, *given: stub.once(*given))
     monkeypatch.setattr(watch_read, "now", lambda: now(SCENE))
     monkeypatch.setattr(watch_top, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(watch_cancel, "MARGIN_SECONDS", 0.0)
@@ -218,7 +218,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         raise watch_channels.NoWay("the command ended with exit code 3")
 
     monkeypatch.setattr(watch_channels, "lines", no_way)
-    yield stub
+    return stub
 
 
 def call(served: Served, folder: Path, command: str) -> tuple[int, str]:
@@ -261,7 +261,7 @@ def test_answers_that_no_api_server_gives(command: str, served: Served, tmp_path
     @budget(6)
     @given(damaged(lists))
     def run(changed: dict[str, Any]) -> None:
-        served.answer = lambda path, labels="": _listed(changed, path)  # type: ignore[method-assign]
+        served.answer = lambda path, *_: _listed(changed, path)  # type: ignore[method-assign, assignment]
         code, out = call(served, tmp_path, command)
         assert code in (0, 1, 2)
         assert "Traceback" not in out

@@ -57,12 +57,17 @@ class ApiError(LocalError):
         if not isinstance(answer, dict):
             first = body.strip().partition("\n")[0] or "no explanation"
             return ApiError(status, "", f"the API server answered HTTP {status}: {first}")
-        causes = (answer.get("details") or {}).get("causes") or ()
+        details = answer.get("details")
+        causes = details.get("causes") if isinstance(details, dict) else None
         return ApiError(
             status,
-            answer.get("reason") or "",
-            answer.get("message") or f"the API server answered HTTP {status} without a message",
-            [Cause(each.get("field") or "", each.get("reason") or "", each.get("message") or "") for each in causes],
+            str(answer.get("reason") or ""),
+            str(answer.get("message") or f"the API server answered HTTP {status} without a message"),
+            [
+                Cause(*(str(each.get(field) or "") for field in ("field", "reason", "message")))
+                for each in (causes if isinstance(causes, list) else ())
+                if isinstance(each, dict)
+            ],
         )
 
 

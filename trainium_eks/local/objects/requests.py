@@ -19,7 +19,7 @@ from kubernetes.config import ConfigException, new_client_from_config  # type: i
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.objects.api_types import ApiError
-from trainium_eks.model.parsing import parse_json
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 FIELD_MANAGER = "trn"
 """Who owns the fields that are applied (``metadata.managedFields``)."""
@@ -62,7 +62,7 @@ class Requests:
         settings.retries = False  # requests are repeated here, where it is known which may be
         try:
             client = new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
-        except (ConfigException, yaml.YAMLError, OSError, ValueError) as error:
+        except (ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
             raise LocalError(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
         if _is_loopback(settings.host) and settings.proxy:
             settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback

@@ -31,7 +31,7 @@ from trainium_eks.local.pods.installing import (
     take_over,
     unwritable,
 )
-from trainium_eks.model.parsing import parse_json
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 PREFIX = "local/"
 """How images begin that run here."""
@@ -252,7 +252,7 @@ def _read(record: Path) -> LocalImage | None:
             made=float(data["made"]),
             requirements=str(data["requirements"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MISSHAPEN):
         return None
 
 

@@ -1,6 +1,5 @@
 """Files of a pod's directory: read if they can be, and written whole or not at all."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from trainium_eks.local.pods.known import Unmet
 from trainium_eks.local.pods.plan import Isolation, Mount, PodDirectory
 from trainium_eks.local.pods.planning import Planned
 from trainium_eks.local.pods.volumes import File
+from trainium_eks.model.parsing import parse_json
 
 # Nobody answers there, and at once: a name that /etc/hosts does not have is unknown without a wait.
 _NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
@@ -53,10 +53,10 @@ def _make_below(mount: Mount, container: str) -> None:
 def read(file: Path) -> dict[str, Any] | None:
     """A JSON object; None when there is none."""
     try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return data
+        data = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return data if isinstance(data, dict) else None
 
 
 def write(file: Path, text: str) -> None:

@@ -22,6 +22,7 @@ from trainium_eks.local.pods.lifecycle import KILLED, Ended, Kind, Lifecycle, Ru
 from trainium_eks.local.pods.output import Writer
 from trainium_eks.local.pods.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.local.pods.sandbox import NOT_STARTED, Sandbox, Started, StartError
+from trainium_eks.model.parsing import parse_json
 
 AGENT_SOCKET = "agent.sock"
 """Where the agent hears of changes, in the directory of all pods."""
@@ -321,10 +322,10 @@ class Shim:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return data
+        data = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return data if isinstance(data, dict) else None
 
 
 def main(argument: str) -> None:
