@@ -19,17 +19,19 @@ VARIABLE = "TRN_CHECKPOINT_SECONDS"
 def propose(
     request: Request, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
 ) -> Goodput | None:
-    """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, or the
-    stack does not say what its file system writes."""
+    """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, has no
+    state to speak of (gradient-sum, which saves every few steps), or the stack does not say what its file system
+    writes."""
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
     asked = request.checkpoint_seconds is not None or VARIABLE in request.env
     if asked or request.kind != "train" or not namespace.claim or not megabytes or nodes < 1 or [*problems(request)]:
         return None
+    gigabytes = state_gigabytes(request, outputs)
+    if not gigabytes:
+        return None
     rate = goodput.failure_rate(instance.accelerator, outputs.training.failures_per_node_year)
-    return goodput.expect(
-        goodput.run_on_lustre(nodes, rate.per_node_year, state_gigabytes(request, outputs), megabytes)
-    )
+    return goodput.expect(goodput.run_on_lustre(nodes, rate.per_node_year, gigabytes, megabytes))
 
 
 def state_gigabytes(request: Request, outputs: StackOutputs) -> float:

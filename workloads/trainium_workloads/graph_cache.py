@@ -171,7 +171,9 @@ class Cache:
             found = _files(ours)
             with ThreadPoolExecutor(_READERS) as pool:
                 parts = pool.map(lambda file: {"bytes": file.stat().st_size, "sha256": _digest(file)}, found)
-                files = {file.relative_to(ours).as_posix(): part for file, part in zip(found, parts, strict=True)}
+                files: dict[str, Part] = {
+                    file.relative_to(ours).as_posix(): part for file, part in zip(found, parts, strict=True)
+                }
             self.lease.check()
             if self.directory.exists():
                 self._merge(ours, files, compilation)
