@@ -17,10 +17,13 @@ from trainium_eks.model.parsing import parse_json
 _TRY_SECONDS = 60.0
 """For a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
 _NOT_ISOLATED: Mapping[Isolation, str] = {
-    Isolation.NET: "they are processes of your user, read this machine's files, and share its memory and processors",
+    Isolation.NET: (
+        "they are processes of your user, read this machine's files, and share its memory and processors; "
+        "network policies do not hold, so pods of all teams reach each other"
+    ),
     Isolation.NS: (
         "they are processes of your user, read this machine's files, and are on its network: "
-        "two jobs cannot listen on the same port"
+        "two jobs cannot listen on the same port, and network policies do not hold"
     ),
     Isolation.PLAIN: (
         "nothing is: they are processes of your user with this machine's files, network and processes; a program "
