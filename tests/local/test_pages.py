@@ -181,7 +181,7 @@ def _follow(project: LocalProject, page: Path) -> None:
             for line in block.splitlines():
                 if line.startswith("make "):
                     continue
-                kills = re.search(r" exec (\S+)-trainer-\S+ -- pkill -9 -f (\S+)$", line)
+                kills = re.search(r" exec (\S+)-trainer-\S+ -- pkill -9 -n -f (\S+)$", line)
                 printed += _kill(project, line, *kills.groups()) if kills else _run(project, line)
             continue
         rest = printed

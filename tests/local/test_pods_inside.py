@@ -122,45 +122,77 @@ def test_volumes_are_where_they_are_mounted(pods: Pods, is_apart: bool) -> None:
         assert lines[-2:] == ["2", "8192"]
 
 
-def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods: Pods, paths: Paths) -> None:
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": pods.namespace},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "storageClassName": "",
-            "volumeName": pods.namespace,
-        },
-    }
+@pytest.fixture
+def claim(pods: Pods, paths: Paths) -> Iterator[Path]:
+    """The directory of a claim `data` of the namespace."""
+    size = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": pods.namespace},
         "spec": {
-            "accessModes": ["ReadWriteMany"],
+            **size,
             "capacity": {"storage": "1Gi"},
-            "storageClassName": "",
             "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"},
         },
     }
     pods.api.create(volume)
-    pods.api.create(claim)
-    spec = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+    pods.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": pods.namespace},
+            "spec": {**size, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": pods.namespace},
+        }
+    )
+    yield paths.claims / pods.namespace / "data"
+    pods.api.request("DELETE", f"/api/v1/persistentvolumes/{pods.namespace}")
+
+
+CLAIM = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}]}
+
+
+def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods: Pods, claim: Path) -> None:
     mount = [{"name": "d", "mountPath": "/data"}]
-    reads = pods.make("until [ -e /data/x/y ]; do sleep 0.1; done; cat /data/x/y", spec=spec, volumeMounts=mount)
+    reads = pods.make("until [ -e /data/x/y ]; do sleep 0.1; done; cat /data/x/y", spec=CLAIM, volumeMounts=mount)
     writes = pods.make(
         "echo hello > /out/y",
-        spec=spec,
+        spec=CLAIM,
         volumeMounts=[{"name": "d", "mountPath": "/out", "subPathExpr": "$(WHERE)"}],
         env=[{"name": "WHERE", "value": "x"}],
     )
     assert phase(pods.ended(writes)) == "Succeeded"
     assert phase(pods.ended(reads)) == "Succeeded"
     assert pods.log(reads) == "hello\n"
-    assert (paths.claims / pods.namespace / "data" / "x" / "y").read_text() == "hello\n"
-    pods.api.request("DELETE", f"/api/v1/persistentvolumes/{pods.namespace}")
+    assert (claim / "x" / "y").read_text() == "hello\n"
+
+
+def test_a_link_in_a_claim_leads_no_pod_out_of_it(pods: Pods, claim: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    claim.mkdir(parents=True, exist_ok=True)
+    (claim / "link").symlink_to(tmp_path)
+    script = "cat /out/secret; echo bad > /out/bad"
+    for mount in ({"subPath": "link"}, {"subPath": "link/deep"}, {"subPathExpr": "$(WHERE)"}):
+        env = [{"name": "WHERE", "value": "link/."}]
+        name = pods.make(script, spec=CLAIM, env=env, volumeMounts=[{"name": "d", "mountPath": "/out", **mount}])
+        pod = pods.when(name, lambda pod: (state(pod).get("waiting") or {}).get("message"))
+        assert state(pod)["waiting"]["reason"] == "CreateContainerConfigError"
+        assert "a link leads out of it" in state(pod)["waiting"]["message"]
+    assert [each.name for each in tmp_path.iterdir()] == ["secret"]
+
+
+def test_a_link_in_a_claim_is_no_way_to_mount_on_the_machine(
+    pods: Pods, claim: Path, tmp_path: Path, is_apart: bool
+) -> None:
+    """A link is taken as the container sees it, and what is made for a mount is made in the container's root."""
+    if not is_apart:
+        pytest.skip("pods are not kept apart from the machine's files here")
+    claim.mkdir(parents=True)
+    (claim / "link").symlink_to(tmp_path)
+    mounts = [{"name": "d", "mountPath": "/data"}, {"name": "e", "mountPath": "/data/link/new", "readOnly": True}]
+    pod = pods.ended(pods.make("true", spec=CLAIM, volumeMounts=mounts))
+    assert (phase(pod), state(pod)["terminated"]["reason"]) == ("Failed", "StartError")
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_service_accounts_token_is_there_and_good(pods: Pods) -> None:

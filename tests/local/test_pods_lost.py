@@ -143,6 +143,27 @@ def test_a_pod_ends_with_its_node(own: Paths, pods: Pods) -> None:
     assert f"node {node} is gone, and with it {uid}" in processes.log_file(own, AGENT).read_text()
 
 
+@pytest.mark.parametrize("policy", ["Never", "Always"])
+def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own: Paths, pods: Pods, policy: str) -> None:
+    """Kubernetes collects the pods of a missing node after 40 s, and never those of one that is there again."""
+    ran, deleted = (pods.running(pods.make(TICKS, spec={"restartPolicy": policy})) for _ in range(2))
+    for pod in (ran, deleted):
+        path = f"/api/v1/nodes/{pod['spec']['nodeName']}"
+        node = pods.api.request("GET", path)
+        pods.api.request("DELETE", path)
+        until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")  # noqa: B023
+        metadata = {key: node["metadata"][key] for key in ("name", "labels", "annotations")}
+        pods.api.create({**node, "metadata": metadata})
+    pods.delete(deleted["metadata"]["name"])
+    pods.gone(deleted["metadata"]["name"])
+    if policy == "Never":
+        ended = state(pods.ended(ran["metadata"]["name"]))["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+    else:
+        again = pods.when(ran["metadata"]["name"], lambda pod: status(pod)["restartCount"] and "running" in state(pod))
+        assert status(again)["lastState"]["terminated"]["exitCode"] == 137
+
+
 def test_an_evicted_pod_ends_as_one_that_is_deleted(own: Paths, pods: Pods) -> None:
     name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     pods.said(name, "ready")

@@ -1,10 +1,11 @@
 """LocalReport: what the local cloud says that it did not install, or only simulates."""
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 
 class ReportError(Exception):
@@ -47,10 +48,10 @@ class LocalReport:
             ReportError: when it cannot be read, or is none.
         """
         try:
-            report = LocalReport.parse(json.loads(path.read_text(encoding="utf-8")))
+            report = LocalReport.parse(parse_json(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise ReportError(f"cannot read {path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except MISSHAPEN as error:
             raise ReportError(f"{path} is not the report of a local cloud: {error!r}") from None
         return replace(report, running=frozenset(running))
 

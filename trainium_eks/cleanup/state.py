@@ -1,12 +1,13 @@
 """What Pulumi's state says of a stack: its resources, and the operations that an interrupted update left open."""
 
-import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 Json = Any
 """Plain data of the state."""
@@ -66,13 +67,13 @@ class StackState:
             StateError: it is something else.
         """
         try:
-            deployment = json.loads(text)["deployment"] or {}
+            deployment = parse_json(text)["deployment"] or {}
             resources = tuple(_resource(each) for each in deployment.get("resources") or ())
             pending = tuple(
                 PendingOperation(str(each["type"]), _resource(each["resource"]))
                 for each in deployment.get("pending_operations") or ()
             )
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except MISSHAPEN:
             raise StateError(
                 f"{source} does not hold what `pulumi stack export` prints: export it again with "
                 "`pulumi stack export --file state.json`"

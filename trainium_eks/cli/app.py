@@ -1,10 +1,14 @@
 """The commands and their options. Each command's work is in a module of its own, imported when it runs."""
 
+import io
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from trainium_eks.cli import (
     cleanup_app,
@@ -13,17 +17,36 @@ from trainium_eks.cli import (
     image_app,
     launch_app,
     local_app,
+    output,
     serve_app,
     stage_app,
     watch_app,
 )
+from trainium_eks.cli.failure import TRACEBACK, unexpected
 from trainium_eks.cli.local_app import Directory, Stack
 
 if TYPE_CHECKING:
     from trainium_eks.graph.judging.changes import Kind
 
+
+class Commands(TyperGroup):
+    """The commands, none of which ends in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error that it has not foreseen is a sentence."""
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            # Typer's own have an exit code.
+            if os.environ.get(TRACEBACK) or isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+                raise
+            raise typer.Exit(output.tell(unexpected(error), as_json=as_json)) from None
+
+
 app = typer.Typer(
     name="trn",
+    cls=Commands,
     help="Plan and run training environments on AWS Trainium with Amazon EKS.",
     no_args_is_help=True,
     add_completion=False,
@@ -71,6 +94,9 @@ def trn(
 ) -> None:
     """Plan and run training environments on AWS Trainium with Amazon EKS."""
     del version  # its callback has acted
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error: what a terminal's encoding lacks is shown by its number, and ends no command.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @app.command()

@@ -4,7 +4,6 @@ Kubernetes keeps a deleted claim for as long as a pod that mounts it exists. The
 fails; the claim is then marked as deleted for good. So ``trn deploy up`` looks ahead and does not start.
 """
 
-import json
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from trainium_eks.cli.cluster_access import kubeconfig_file
 from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.local.changes import LocalError
 from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.parsing import parse_json
 
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -204,7 +204,7 @@ def _pulumi(project: Path, *arguments: str) -> Mapping[str, Any]:
     done = subprocess.run(["pulumi", *arguments], cwd=project, capture_output=True, text=True, check=False)
     start = done.stdout.find("{")
     try:
-        found: Mapping[str, Any] = json.loads(done.stdout[start:] if start >= 0 else "")
+        found: Mapping[str, Any] = parse_json(done.stdout[start:] if start >= 0 else "")
     except ValueError:
         said = (done.stderr or done.stdout).strip()
         raise Failure(FAILED, f"pulumi {' '.join(arguments[:2])}: {said[-500:] or 'no answer'}") from None

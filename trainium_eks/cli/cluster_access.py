@@ -1,21 +1,25 @@
-"""A stack's outputs and its cluster: those of the local cloud, of a file, or of the deployed stack."""
+"""A stack's outputs and its cluster: those of the local cloud, of a file, or of the deployed stack.
+
+Every command asks the cluster with the kubeconfig of ``--kubeconfig``; without it, of the variable ``KUBECONFIG`` where
+that leads to the stack's cluster; without that, with the stack's own (docs/watching.md, "With whose rights").
+"""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from trainium_eks.checks.local_report import LocalReport, ReportError
-from trainium_eks.cli import recording
+from trainium_eks.cli import kubeconfig_variable, recording
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.output import notice
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.parsing import parse_yaml
 from trainium_eks.model.shape import ShapeError
 
 
@@ -31,7 +35,14 @@ class Source:
     paths: Paths | None = None
     """Files of the local cloud; None for a stack on AWS."""
     kubeconfig: Path | None = None
-    """None for the one in the outputs."""
+    """The file that the option or the variable names; None for the stack's own."""
+    merged: str = ""
+    """The kubeconfig itself where the variable names several files."""
+
+    @property
+    def has_own_kubeconfig(self) -> bool:
+        """Whether neither the option nor the variable names another."""
+        return self.kubeconfig is None and not self.merged
 
 
 def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, directory: Path | None) -> Source:
@@ -40,7 +51,7 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
     Args:
         stack: its name; not asked for when there is a file.
         outputs: JSON as ``pulumi stack output --json --show-secrets`` prints it.
-        kubeconfig: instead of the one in the outputs.
+        kubeconfig: of ``--kubeconfig``.
         directory: of the project; see :func:`recording.find_project`.
 
     Raises:
@@ -48,23 +59,54 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
     """
     if kubeconfig is not None and not kubeconfig.is_file():
         raise Failure(WRONG_USAGE, f"there is no kubeconfig {kubeconfig}")
+    found = find_stack(stack, outputs, directory)
+    if kubeconfig is not None:
+        return replace(found, kubeconfig=kubeconfig)
+    return _with_variable(found)
+
+
+def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Source:
+    """The same for what asks no cluster: with no kubeconfig but the stack's own.
+
+    Raises:
+        Failure: see :func:`find_source`.
+    """
     if outputs is not None:
         # A local cloud keeps its report beside its outputs.
         paths = Paths(outputs.resolve().parent)
         if outputs.name == paths.outputs.name and paths.report.is_file():
-            return _local("", paths, kubeconfig)
-        return Source("", _read(outputs), kubeconfig=kubeconfig)
+            return _local("", paths)
+        return Source("", _read(outputs))
     project = recording.find_project(directory)
     paths = Paths.of(project, stack)
     if paths.outputs.is_file():
-        return _local(stack, paths, kubeconfig)
+        return _local(stack, paths)
     recording.check_stack(project, stack)
-    return Source(stack, _deployed(project, stack), kubeconfig=kubeconfig)
+    return Source(stack, _deployed(project, stack))
+
+
+def _with_variable(source: Source) -> Source:
+    """The source with the kubeconfig that the variable names, where it is of the stack's cluster."""
+    files = kubeconfig_variable.named()
+    if not files:
+        return source
+    text = kubeconfig_variable.merged(files)
+    own = source.paths.kubeconfig if source.paths is not None else None
+    stacks = source.outputs.kubeconfig if own is None else own.read_text(encoding="utf-8") if own.is_file() else ""
+    elsewhere = kubeconfig_variable.other_server(text, stacks)
+    if elsewhere:
+        shown = f"{kubeconfig_variable.VARIABLE} ({os.environ[kubeconfig_variable.VARIABLE]})"
+        notice(
+            f"{shown} leads to {elsewhere}, which is not the cluster of {source.stack or 'these outputs'}, and is not "
+            "used; --kubeconfig FILE uses a file all the same"
+        )
+        return source
+    return replace(source, kubeconfig=files[0]) if len(files) == 1 else replace(source, merged=text)
 
 
 @contextmanager
 def open_kubeconfig(source: Source) -> Iterator[Path]:
-    """The kubeconfig as a file. That of the outputs is there, for its owner alone, only while it is used.
+    """The kubeconfig as a file. One that is none yet is there, for its owner alone, only while it is used.
 
     Raises:
         Failure: see :func:`kubeconfig_file`.
@@ -73,7 +115,10 @@ def open_kubeconfig(source: Source) -> Iterator[Path]:
         check_commands(source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig.is_file() else "")
         yield source.kubeconfig
         return
-    with kubeconfig_file(source.outputs.kubeconfig) as file:
+    if source.paths is not None and not source.merged:
+        yield source.paths.kubeconfig
+        return
+    with kubeconfig_file(source.merged or source.outputs.kubeconfig) as file:
         yield file
 
 
@@ -114,20 +159,20 @@ def check_commands(kubeconfig: str) -> None:
 
 def _commands(kubeconfig: str) -> Iterator[str]:
     try:
-        data: Any = yaml.safe_load(kubeconfig)
+        data: Any = parse_yaml(kubeconfig)
         for user in data["users"]:
             if "exec" in user["user"]:
                 yield str(user["user"]["exec"]["command"])
-    except (yaml.YAMLError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return  # the client says what is wrong with it
 
 
-def _local(stack: str, paths: Paths, kubeconfig: Path | None) -> Source:
+def _local(stack: str, paths: Paths) -> Source:
     try:
         report = LocalReport.load(paths.report, _running(paths))
     except ReportError as error:
         raise Failure(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
-    return Source(stack, _read(paths.outputs), report, paths, kubeconfig or paths.kubeconfig)
+    return Source(stack, _read(paths.outputs), report, paths)
 
 
 def _running(paths: Paths) -> set[str]:

@@ -15,6 +15,7 @@ from trainium_eks.cli import baseline, output, recording, report
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording.project import load_project
+from trainium_eks.model.parsing import parse_json
 from trainium_eks.model.problems import Problem
 from trainium_eks.review import comment, posting, preflight, preview, review, scrubbing
 from trainium_eks.review.platforms import PLATFORMS
@@ -166,7 +167,7 @@ def _document(path: Path) -> object:
             raise Failure(WRONG_USAGE, f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
         text = path.read_text(encoding="utf-8", errors="replace")
         # `pulumi preview --json` prints what plugins say before the document.
-        return json.loads(text[max(text.find("{"), 0) :])
+        return parse_json(text[max(text.find("{"), 0) :])
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -3,10 +3,12 @@
 import re
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from trainium_eks.graph.graph import SCHEMA_VERSION
+from trainium_eks.launch.pod_text import printable
 from trainium_eks.model.problems import Problem, Setting, config_path, config_set, describe
 
 FAILED = 1
@@ -14,6 +16,10 @@ FAILED = 1
 WRONG_USAGE = 2
 """The command cannot begin: no project, no such stack, file or commit."""
 
+TRACEBACK = "TRN_TRACEBACK"
+"""Environment variable that shows the traceback of an error that no command has foreseen."""
+
+_LONGEST_SAID = 500
 _COMMANDS = (
     *("cancel", "check", "comment", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig", "local", "logs"),
     *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
@@ -61,8 +67,20 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
 
 def complain(failure: Failure) -> int:
     """Shows a failure on stderr; its exit code."""
-    sys.stderr.write(f"{as_typed(failure.text())}\n")
+    sys.stderr.write(f"{printable(as_typed(failure.text()))}\n")
     return failure.code
+
+
+def unexpected(error: Exception) -> Failure:
+    """Return the failure that an error becomes which no command has foreseen."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{where.filename.rpartition('trainium_eks/')[2]}, line {where.lineno}"
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    title = (
+        f"{said[:_LONGEST_SAID]} ({place}). Something answered in a form that trn does not know, or trn has a fault: "
+        f"{TRACEBACK}=1 before the command shows where it comes from; please report it with that"
+    )
+    return Failure(FAILED, title)
 
 
 def as_typed(text: str) -> str:

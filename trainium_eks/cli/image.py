@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.cli.cluster_access import find_source
+from trainium_eks.cli.cluster_access import find_stack
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
@@ -124,7 +124,7 @@ def outputs_of(seat: Seat) -> StackOutputs:
     Raises:
         Failure: none, or those of a local cloud, whose images are something else.
     """
-    source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
+    source = find_stack(seat.stack, seat.outputs, seat.directory)
     if source.paths is not None:
         raise Failure(
             WRONG_USAGE,

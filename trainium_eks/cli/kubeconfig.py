@@ -10,6 +10,7 @@ from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.output import write
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import find_namespace, told
+from trainium_eks.model.parsing import parse_yaml
 
 
 def run(seat: Seat) -> int:
@@ -18,13 +19,13 @@ def run(seat: Seat) -> int:
     def act() -> int:
         source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
         namespace = find_namespace(source.outputs, seat.namespace).name
-        if source.paths is not None:
+        if source.paths is not None and source.has_own_kubeconfig:
             from trainium_eks.local.control_plane import researchers
 
             text = researchers.kubeconfig(source.paths, namespace).read_text(encoding="utf-8")
         else:
-            text = seat.kubeconfig.read_text(encoding="utf-8") if seat.kubeconfig else source.outputs.kubeconfig
-        document = in_namespace(text, namespace)
+            text = source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig else source.merged
+        document = in_namespace(text or source.outputs.kubeconfig, namespace)
         write(json.dumps(document, indent=2) + "\n" if seat.as_json else yaml.safe_dump(document, sort_keys=False))
         return 0
 
@@ -42,11 +43,11 @@ def in_namespace(text: str, namespace: str) -> dict[str, object]:
         Failure: it is none.
     """
     try:
-        document = copy.deepcopy(yaml.safe_load(text))
+        document = copy.deepcopy(parse_yaml(text))
         current = document["current-context"]
         [context] = [each for each in document["contexts"] if each["name"] == current]
         context["context"]["namespace"] = namespace
-    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
         raise Failure(WRONG_USAGE, title) from None
     return dict(document)

@@ -20,7 +20,7 @@ Script = Annotated[
     str,
     typer.Option(
         "--script",
-        help="Training script: a file that travels with the job; an absolute path is the image's.",
+        help="Training script: a file that travels with the job; image:/PATH is the image's.",
         rich_help_panel=_WHAT,
     ),
 ]

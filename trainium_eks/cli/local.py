@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.cli import recording
+from trainium_eks.cli import kubeconfig_variable, recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.graph.recording.process import ProgramFailed, ProgramTimedOut, ProjectError
 from trainium_eks.graph.recording.project import InvalidConfig
@@ -146,10 +146,17 @@ def kubectl(target: Target, arguments: Sequence[str]) -> int:
         from trainium_eks.local import deployment, toolchain
 
         file = _kubeconfig(target)
+        environment = {**os.environ}
+        files = kubeconfig_variable.named()
+        # The variable as it stands: kubectl reads several files itself.
+        if not files or kubeconfig_variable.other_server(
+            kubeconfig_variable.merged(files), file.read_text(encoding="utf-8")
+        ):
+            environment[kubeconfig_variable.VARIABLE] = str(file)
         minor = deployment.Report.load(target.paths()).minor
         program = str(toolchain.provide(minor, progress=_say)["kubectl"].path)
         sys.stdout.flush()
-        os.execve(program, ["kubectl", *arguments], {**os.environ, "KUBECONFIG": str(file)})
+        os.execve(program, ["kubectl", *arguments], environment)
 
     return _told(target, act)
 

@@ -1,15 +1,15 @@
 """``trn predict``: submits the Job that predicts a file, and follows it."""
 
-import json
 import sys
 from dataclasses import dataclass
 
 from trainium_eks.cli.failure import FAILED, Failure, as_typed
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.output import notice, write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.serving import Wanted, find, warn_of_no_nodes
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.launch import batch_jobs, serving, serving_refusals
+from trainium_eks.launch.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.launch.serving import Batch
 from trainium_eks.launch.staging import DATA
 from trainium_eks.local.objects.api import ApiError
@@ -110,15 +110,12 @@ class _Shown:
 
     def line(self, text: str) -> None:
         """One line of its log."""
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if isinstance(found, dict) and "predict" in found:
-            self.rows = int(found.get("rows", 0))
+        found = json_object(text)
+        if found is not None and "predict" in found:
+            self.rows = whole(found.get("rows")) or 0
             self._say(f"{self.rows:,} rows")
         elif text.strip():
-            self.said = text.strip()
+            self.said = text.strip()[:LINE_CHARACTERS]
             self._say(self.said)
 
     def waiting(self, why: str) -> None:
@@ -129,7 +126,7 @@ class _Shown:
 
     def _say(self, text: str) -> None:
         if not self._is_silent:
-            sys.stderr.write(f"-- {text}\n")
+            notice(text)
 
 
 def _write_json(session: Session, batch: Batch, result: dict[str, object]) -> None:

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from trainium_eks.cli import facts, output, render_autoscaling, render_changes, render_training
+from trainium_eks.cli.console import Console
 from trainium_eks.cli.report import Plan
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
@@ -233,7 +234,7 @@ class _ByWidth:
     def __init__(self, wide: RenderableType, columns: int, narrow: RenderableType) -> None:
         self._wide, self._columns, self._narrow = wide, columns, narrow
 
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, _console: object, options: ConsoleOptions) -> RenderResult:
         yield self._wide if options.max_width >= self._columns else self._narrow
 
 

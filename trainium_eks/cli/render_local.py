@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.status import Status
 from rich.table import Table
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from trainium_eks.checks.verify import Verification
 from trainium_eks.cli import facts, render, render_verify
+from trainium_eks.cli.console import Console
 from trainium_eks.cli.failure import as_typed
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain

@@ -1,15 +1,15 @@
 """``trn stage`` for people: how far the copy is, and which data sets have a name."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from trainium_eks.cli.console import Console
+from trainium_eks.launch.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.launch.presets import PRESETS
 
 _LINE_SECONDS = 15.0
@@ -41,12 +41,11 @@ class ShownProgress:
 
     def line(self, text: str) -> None:
         """One line of the log."""
-        try:
-            found = json.loads(text)
-        except ValueError:
-            self.say(text)
+        found = json_object(text)
+        if found is None:
+            self.say(text[:LINE_CHARACTERS])
             return
-        if not isinstance(found, dict) or "stage" not in found:
+        if "stage" not in found:
             return
         self.last = found
         if found.get("message") and found["stage"] not in ("complete", "unchanged", "failed"):
@@ -54,17 +53,21 @@ class ShownProgress:
         if "bytes" in found:
             self._show(found)
 
+    def count(self, key: str) -> int:
+        """Return a number of the last line; 0 where it has none."""
+        return whole(self.last.get(key)) or 0
+
     def _show(self, found: Mapping[str, Any]) -> None:
         words = described(found)
         if self._bar is None:
-            if time.monotonic() - self._told >= _LINE_SECONDS and found["total_bytes"]:
+            if time.monotonic() - self._told >= _LINE_SECONDS and self.count("total_bytes"):
                 self._told = time.monotonic()
                 self.say(words)
             return
         if self._task is None:
             self._task = self._bar.add_task(words, total=None)
-        total = found["total_bytes"] or None
-        self._bar.update(self._task, completed=found["bytes"], total=total, description=words)
+        total = self.count("total_bytes") or None
+        self._bar.update(self._task, completed=self.count("bytes"), total=total, description=words)
 
 
 @contextmanager
@@ -76,14 +79,16 @@ def shown_progress(*, no_color: bool = False) -> Iterator[ShownProgress]:
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn(compact=True))
     with Progress(*columns, console=console, transient=True) as bar:
-        yield ShownProgress(bar.console, bar)
+        yield ShownProgress(console, bar)
 
 
 def described(line: Mapping[str, Any]) -> str:
     """One line of the copier in words: ``copying 1.2 of 30.0 GB, 0 of 1 files, 105.3 MB/s``."""
-    total = line["total_bytes"]
-    done = f"{amount(line['bytes'])} of {amount(total)}" if total else amount(line["bytes"])
-    return f"{line['stage']} {done}, {line['files']} of {line['total_files']} files, {amount(line['rate'])}/s"
+    size, total, files, all_files, rate = (
+        whole(line.get(key)) or 0 for key in ("bytes", "total_bytes", "files", "total_files", "rate")
+    )
+    done = f"{amount(size)} of {amount(total)}" if total else amount(size)
+    return f"{line['stage']} {done}, {files} of {all_files} files, {amount(rate)}/s"
 
 
 def amount(count: float) -> str:

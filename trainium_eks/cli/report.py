@@ -21,6 +21,7 @@ from trainium_eks.graph.judging.rules import Verdict
 from trainium_eks.graph.judging.rules._endpoint import Endpoint, endpoints
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.graph.judging.timeline import Step, Timeline
+from trainium_eks.model.parsing import parse_json
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def load(path: Path) -> Graph:
         Failure: when the file cannot be read or is no plan of this version.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:

@@ -5,14 +5,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from trainium_eks.checks.cluster import name_of
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.output import notice, write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.serving import Wanted, find, warn_of_no_nodes
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.launch import batch_jobs, serving
 from trainium_eks.launch.identity import KIND_LABEL
 from trainium_eks.launch.job import REFUSED
+from trainium_eks.launch.scene import is_running
 from trainium_eks.launch.serving import Served
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.model.problems import nearest
@@ -111,12 +113,7 @@ def _await(session: Session, seat: Seat, served: Served) -> int:
             deployment = session.api.get(_reference(session, served.name))
             if deployment is None:
                 raise Failure(FAILED, f"{served.name} was ended")
-            pods = session.api.list(
-                "v1",
-                "Pod",
-                namespace=session.namespace.name,
-                labels=f"{serving.NAME_LABEL}={served.name},{KIND_LABEL}={serving.SERVE}",
-            )
+            pods = _pods(session, served.name)
             if _is_ready(deployment):
                 return _tell(session, seat, served, "ready")
             newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
@@ -126,11 +123,16 @@ def _await(session: Session, seat: Seat, served: Served) -> int:
                 raise Failure(FAILED, f"{served.name} does not answer; trn serve --stop {served.name} ends it{last}")
             if why.text != said and not seat.as_json:
                 said = why.text
-                sys.stderr.write(f"-- {said}\n")
+                notice(said)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         sys.stderr.write(as_typed(f"\n{served.name} goes on; trn serve --stop {served.name} ends it\n"))
         return INTERRUPTED
+
+
+def _pods(session: Session, name: str) -> list[Json]:
+    labels = f"{serving.NAME_LABEL}={name},{KIND_LABEL}={serving.SERVE}"
+    return session.api.list("v1", "Pod", namespace=session.namespace.name, labels=labels)
 
 
 def _is_ready(deployment: Mapping[str, Any]) -> bool:
@@ -173,7 +175,10 @@ def _tell(session: Session, seat: Seat, served: Served, state: str) -> int:
         return 0
     lines = [f"{served.name} {'answers' if state == 'ready' else 'is being started'} in the namespace at {url}"]
     if session.is_local:
-        lines.append(f'  from a pod: trn local exec POD -- curl -d \'{{"texts": ["…"]}}\' {url}')
+        # kubectl port-forward is refused there, and pods' addresses are not of this machine.
+        pod = next((name_of(pod) for pod in _pods(session, served.name) if is_running(pod)), "POD")
+        asked = f'curl -d \'{{"texts": ["…"]}}\' {url}'
+        lines.append(f"  from here: trn local exec {pod} --namespace {session.namespace.name} -- {asked}")
     else:
         lines.append(f"  from here: kubectl port-forward service/{served.name} {serving.PORT}")
     lines.append(f"  its end: trn serve --stop {served.name}")

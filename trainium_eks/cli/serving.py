@@ -11,6 +11,7 @@ from trainium_eks.launch import cluster_facts, planning, serving, serving_refusa
 from trainium_eks.launch.profiling import output_of
 from trainium_eks.launch.serving import Place
 from trainium_eks.launch.staging import CPU_POOL, DATA
+from trainium_eks.local.pods import beneath
 from trainium_eks.model.instances import InstanceType
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.problems import Problem, nearest
@@ -141,7 +142,9 @@ def _missing(session: Session, directory: str) -> list[Problem]:
     paths = session.source.paths
     if paths is None or not session.namespace.claim:
         return []
-    if (paths.claims / session.namespace.name / session.namespace.claim / directory / "config.json").is_file():
+    claim = paths.claims / session.namespace.name / session.namespace.claim
+    config = beneath.real_path(claim, f"{directory}/config.json")
+    if config is not None and config.is_file():
         return []
     reason = f"there is no model at {DATA}/{directory}"
     return [Problem("MODEL", reason, "train one: trn train --example polarity")]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli import output
+from trainium_eks.cli import kubeconfig_variable, output
 from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
@@ -47,7 +47,8 @@ class Session:
 
 @contextmanager
 def open_session(seat: Seat) -> Iterator[Session]:
-    """Takes a seat. On the local cloud the API server is asked as the team's researcher, never as the administrator.
+    """Takes a seat. Where nobody names a kubeconfig, the local cloud's API server is asked as the team's researcher,
+    never as the administrator.
 
     Raises:
         Failure: no stack, no such namespace, or no way to the cluster.
@@ -59,14 +60,17 @@ def open_session(seat: Seat) -> Iterator[Session]:
         title = f"the Python package {error.name} is missing: pip install 'trainium-eks[local]'"
         raise Failure(WRONG_USAGE, title) from None
     source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
-    namespace = find_namespace(source.outputs, seat.namespace)
-    if source.paths is not None and seat.kubeconfig is None:
+    if source.paths is not None and source.has_own_kubeconfig:
+        namespace = find_namespace(source.outputs, seat.namespace)
         from trainium_eks.local.control_plane import researchers
 
         file = researchers.kubeconfig(source.paths, namespace.name)
         yield Session(source, namespace, Api.connect(file), file)
         return
     with open_kubeconfig(source) as file:
+        names = {each.name for each in source.outputs.namespaces}
+        own = kubeconfig_variable.namespace_of(file.read_text(encoding="utf-8", errors="replace")) or ""
+        namespace = find_namespace(source.outputs, seat.namespace or (own if own in names else None))
         yield Session(source, namespace, Api.connect(file), file)
 
 

@@ -32,7 +32,7 @@ class StackFile:
         path = project.stack_file(stack)
         try:
             root = yaml.compose(path.read_text(encoding="utf-8")) if path is not None else None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError):
             return None
         return None if path is None else cls(path.name, project.name, _entry(root, "config"))
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from trainium_eks.model.parsing import MISSHAPEN, parse_yaml
+
 Plain = str | int | float | bool
 
 Step = str | int
@@ -30,7 +32,10 @@ def put(text: str, path: Sequence[Step], value: Plain) -> str:
     Raises:
         NotEditable: a key on the way holds no mapping, or the outcome would not say what was meant.
     """
-    root = yaml.compose(text)
+    try:
+        root = yaml.compose(text)
+    except (yaml.YAMLError, *MISSHAPEN) as error:
+        raise NotEditable(f"it is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(root, yaml.MappingNode):
         raise NotEditable("it holds no mapping")
     node: yaml.CollectionNode = root
@@ -106,7 +111,7 @@ def _last_leaf(node: yaml.Node) -> yaml.Node:
 
 def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
     """The outcome, held against the same change of the data."""
-    wanted, found = _apart(yaml.safe_load(before)), yaml.safe_load(after)
+    wanted, found = _apart(parse_yaml(before)), parse_yaml(after)
     at = wanted
     for key in path[:-1]:
         at = at.setdefault(key, {}) if isinstance(at, dict) else at[key]

@@ -11,6 +11,7 @@ from trainium_eks.cli.output import write, write_json
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import INTERRUPTED, Session, open_session, told
 from trainium_eks.launch import batch_jobs, staging, tokens
+from trainium_eks.launch.pod_text import LINE_CHARACTERS, printable
 from trainium_eks.launch.presets import PRESETS
 from trainium_eks.launch.staging import StageRequest
 from trainium_eks.launch.token_reference import DEFAULT_SECRET, missing_secret
@@ -188,13 +189,13 @@ def _follow(options: StageOptions, session: Session, request: StageRequest, name
             shown.say(f"The Job {name} goes on; the same command follows it again, trn cancel {name} ends it")
             return INTERRUPTED
     last = shown.last
-    message = str(last.get("message") or end.message)
+    message = str(last.get("message") or end.message)[:LINE_CHARACTERS]
     if options.seat.as_json:
         state = str(last.get("stage")) if end.succeeded and last.get("stage") == "unchanged" else ""
         result = {"state": state or ("complete" if end.succeeded else "failed"), "message": message}
-        _write_json(session, name, {**result, "bytes": last.get("bytes", 0), "files": last.get("files", 0)})
+        _write_json(session, name, {**result, "bytes": shown.count("bytes"), "files": shown.count("files")})
     elif end.succeeded:
-        write(f"{message or f'{staging.DATA}/{request.to} is complete'}\n")
+        write(f"{printable(message) or f'{staging.DATA}/{request.to} is complete'}\n")
     if not end.succeeded and not options.seat.as_json:
         raise Failure(FAILED, f"{request.source} is not staged: {message}")
     return 0 if end.succeeded else FAILED

@@ -13,6 +13,9 @@ from trainium_eks.launch.requests import Request
 from trainium_eks.launch.workspace import Workspace, pack
 from trainium_eks.model.problems import Problem, nearest
 
+IMAGE_PREFIX = "image:"
+"""Before a script's path: a file of the image, also where this machine has one of that path."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -108,12 +111,29 @@ def _program(asked: Asked) -> tuple[Program, Workspace | None, Problem | None]:
     """A script is a local file that travels with the job, or, with an absolute path or by TorchX, one of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
     module = asked.module or _example(asked.example)
-    if not asked.script or asked.script.startswith("/") or asked.torchx:
-        return Program(asked.script, module, arguments), None, None
-    packed = pack(asked.script, asked.workspace)
+    script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
+    if not script or is_images or asked.torchx:
+        return Program(script, module, arguments), None, None
+    if asked.workspace is not None and Path(script).is_relative_to(asked.workspace.absolute()):
+        script = str(Path(script).relative_to(asked.workspace.absolute()))
+    if script.startswith("/"):
+        return Program(script, module, arguments), None, _of_this_machine(Path(script), asked.workspace)
+    packed = pack(script, asked.workspace)
     if isinstance(packed, Problem):
-        return Program(asked.script, module, arguments), None, packed
+        return Program(script, module, arguments), None, packed
     return Program(packed.script, module, arguments), packed, None
+
+
+def _of_this_machine(script: Path, workspace: Path | None) -> Problem | None:
+    """That an absolute path means the image's file, where it is likely that one of this machine was meant."""
+    if not script.is_file() and workspace is None:
+        return None
+    reason = "an absolute path is a file of the image, and does not travel"
+    fix = (
+        f"let its directory travel: --workspace {script.parent} --script {script.name}; "
+        f"if the image has this very path: --script {IMAGE_PREFIX}{script}"
+    )
+    return Problem("--script", reason, fix, value=str(script))
 
 
 def _words(text: str) -> list[str]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from trainium_eks.cli import recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.output import tell, write_json
@@ -21,6 +19,7 @@ from trainium_eks.graph.recording.project import InvalidConfig, Project, Project
 from trainium_eks.model import config as model
 from trainium_eks.model import versions
 from trainium_eks.model.config import StackConfig
+from trainium_eks.model.parsing import parse_yaml
 from trainium_eks.model.problems import Problem, config_path, config_set, refused
 from trainium_eks.model.shape import ShapeError
 from trainium_eks.upgrades import settings as upgrades
@@ -221,11 +220,11 @@ def _write(options: UpgradeOptions, made: Upgrade) -> str:
         text = path.read_text(encoding="utf-8")
         for each in made.settings:
             first, *rest = steps_of(config_path(each.path))
-            if first in (yaml.safe_load(text).get("config") or {}):
+            if first in (parse_yaml(text).get("config") or {}):
                 raise NotEditable(f"{first} stands there without its namespace")
             text = put(text, ("config", f"{project.name}:{first}", *rest), each.value)
         write_whole(path, text)
-    except NotEditable as error:
+    except (NotEditable, ValueError) as error:
         lines = "\n".join(f"  {line}" for line in made.lines)
         raise Failure(FAILED, f"{path.name} was not changed: {error}. Set by hand:", detail=lines) from None
     except OSError as error:

@@ -4,6 +4,7 @@ The object is deleted, as `torchx cancel` does, and not aborted by a Volcano Com
 them their logs; but an aborted job keeps its name from the next one, and its script's ConfigMap (decision 41).
 """
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,7 +16,10 @@ from trainium_eks.cli import output, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
+from trainium_eks.launch.pod_text import printable
+from trainium_eks.launch.room import some
 from trainium_eks.launch.watched import WatchedJob, templates
+from trainium_eks.local.pods import beneath
 from trainium_eks.model.problems import nearest
 
 MARGIN_SECONDS = 30.0
@@ -25,6 +29,9 @@ GRACE_SECONDS = 30
 """Kubernetes' default of ``terminationGracePeriodSeconds``."""
 
 LOOK_SECONDS = 0.5
+
+MOST_FILES = 12
+"""Names of files that are shown; JSON has all."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +147,16 @@ def _files(session: Session, directory: str) -> tuple[str, ...]:
     paths = session.source.paths
     if paths is None or not directory.startswith("/data/"):
         return ()
-    found = paths.claims / session.namespace.name / session.namespace.claim / directory.removeprefix("/data/")
-    return tuple(sorted(each.name for each in found.iterdir())) if found.is_dir() else ()
+    # Neither the variable that names the directory nor a link in it may lead out of the claim.
+    claim = paths.claims / session.namespace.name / session.namespace.claim
+    try:
+        found = beneath.opened(claim, directory.removeprefix("/data/"), os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return ()
+    try:
+        return tuple(sorted(os.listdir(found)))
+    finally:
+        os.close(found)
 
 
 def _tell(seat: Seat, done: Sequence[Ended], names: Sequence[str]) -> None:
@@ -151,7 +166,7 @@ def _tell(seat: Seat, done: Sequence[Ended], names: Sequence[str]) -> None:
     if not done:
         output.write("Nothing to end: no job is under way.\n")
     for each in done:
-        output.write("".join(f"{line}\n" for line in _lines(each, names)))
+        output.write("".join(f"{printable(line)}\n" for line in _lines(each, names)))
 
 
 def _lines(each: Ended, names: Sequence[str]) -> list[str]:
@@ -166,6 +181,6 @@ def _lines(each: Ended, names: Sequence[str]) -> list[str]:
     lines = [f"{each.name} has ended and is removed."]
     if each.output:
         step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""
-        there = f": {', '.join(each.files)}" if each.files else ""
+        there = f": {some(each.files, MOST_FILES)}" if each.files else ""
         lines.append(f"  on the volume: {each.output}{step}{there}")
     return lines

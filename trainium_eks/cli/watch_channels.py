@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
 from kubernetes.client import CoreV1Api  # type: ignore[import-untyped]
 from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
 from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
@@ -19,6 +18,7 @@ from kubernetes.config import new_client_from_config  # type: ignore[import-unty
 from kubernetes.stream import portforward, stream  # type: ignore[import-untyped]
 
 from trainium_eks.cli.session import Session
+from trainium_eks.launch.pod_text import REPORT_CHARACTERS, json_object, mapping
 
 CHUNK = 65536
 
@@ -47,6 +47,7 @@ def lines(session: Session, pod: str, container: str, command: Sequence[str]) ->
             complaint += channel.read_stderr() if channel.peek_stderr() else ""
             *whole, rest = (rest + (channel.read_stdout() if channel.peek_stdout() else "")).split("\n")
             yield from whole
+            rest = rest if len(rest) <= REPORT_CHARACTERS else ""  # nothing that is read here is so long
         if rest:
             yield rest
         why = _ending(channel.read_channel(ERROR_CHANNEL))
@@ -137,16 +138,14 @@ def _ending(told: str) -> str:
 
     A kubelet that runs no commands says so in its own words: the API server has opened the channel by then.
     """
-    try:
-        status = yaml.safe_load(told) if told else {"status": "Success"}
-    except yaml.YAMLError:
-        return told.strip()
-    if not isinstance(status, dict) or "status" not in status:
-        return told.strip() if not isinstance(status, dict) else str(status.get("message") or told).strip()
+    status = json_object(told) if told else {"status": "Success"}
+    if status is None or "status" not in status:
+        return str((status or {}).get("message") or told).strip()
     if status["status"] == "Success":
         return ""
-    causes = (status.get("details") or {}).get("causes") or ()
-    code = next((each.get("message") for each in causes if each.get("reason") == "ExitCode"), None)
+    causes = mapping(status.get("details")).get("causes")
+    found = map(mapping, causes if isinstance(causes, list) else ())
+    code = next((each.get("message") for each in found if each.get("reason") == "ExitCode"), None)
     return f"the command ended with exit code {code}" if code else str(status.get("message") or "it failed")
 
 

@@ -1,7 +1,6 @@
 """Following a job's logs: over connections that break, pods that are replaced and an API server that goes away."""
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainium_eks.checks.cluster import Object, name_of
-from trainium_eks.cli import watch_read
+from trainium_eks.cli import output, watch_read
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.session import INTERRUPTED, Session
 from trainium_eks.cli.watch_logs import Printer, Shown, Wanted, has_begun, targets, waiting_for
@@ -200,5 +199,4 @@ class _Follower:
         """On stderr, so that a pipe gets the log alone; not twice in a row."""
         if notice != self._said:
             self._said = notice
-            sys.stderr.write(f"-- {notice}\n")
-            sys.stderr.flush()
+            output.notice(notice)

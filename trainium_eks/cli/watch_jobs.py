@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from trainium_eks.cli import output, render_watch, watch_read
+from trainium_eks.cli.console import Console
 from trainium_eks.cli.render import show_sections
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import INTERRUPTED, Session

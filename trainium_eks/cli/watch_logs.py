@@ -15,11 +15,16 @@ from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
 from trainium_eks.launch.identity import annotation
 from trainium_eks.launch.log_lines import LogLine, parse, pod_names, seconds
+from trainium_eks.launch.pod_text import printable
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.launch.why_pending import why
 
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 """ANSI colours of nodes, in turn."""
+
+
+MOST_NODES = 10_000
+"""Nodes of a job whose ranks are told apart. Nobody keeps a job from asking for thousands of millions."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def choose(job: WatchedJob, options: LogOptions) -> Wanted:
     if options.previous and options.follow:
         raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
     query = _query(options)
-    if not job.names_its_pods:
+    if not job.names_its_pods or job.nodes > MOST_NODES:
         return Wanted(None, {}, None, query)
     launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     names = pod_names(job.source, launcher)
@@ -231,7 +236,7 @@ def read_all(session: Session, wanted: Wanted, pods: Sequence[Object]) -> tuple[
             text = session.api.text("GET", watch_read.log_path(session, name_of(pod)), query=_of(pod, wanted.query))
         except ApiError as error:
             return [], _why_none(pod, wanted, error)
-        lines = (parse(line) for line in text.splitlines())
+        lines = (parse(line) for line in text.removesuffix("\n").split("\n") if text)
         return [Shown(name_of(pod), place, line) for line in lines], ""
 
     with ThreadPoolExecutor(watch_read.THREADS) as pool:
@@ -242,7 +247,7 @@ def read_all(session: Session, wanted: Wanted, pods: Sequence[Object]) -> tuple[
 def complain(troubles: Iterable[str]) -> None:
     """Says what could not be read, beside what could."""
     for trouble in troubles:
-        sys.stderr.write(f"{trouble}\n")
+        sys.stderr.write(f"{printable(trouble)}\n")
 
 
 def _of(pod: Object, query: dict[str, str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """``trn profile``: runs a job again for some steps under Neuron's profiler, and says how to look at what it wrote."""
 
-import sys
 import time
 
 from trainium_eks.cli import output, watch_logs, watch_read
@@ -57,8 +56,12 @@ def _place(session: Session, job: WatchedJob, rank: int) -> int:
     if found:
         raise Failure(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=_nothing)
     wanted = watch_logs.choose(job, watch_logs.LogOptions(rank=rank))
-    chosen = (wanted.pods or ("",))[0]
-    return pod_names(job.source, "gang").index(chosen)
+    if not wanted.pods:
+        title = (
+            f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {watch_logs.MOST_NODES:,} are not told apart"
+        )
+        raise Failure(WRONG_USAGE, title)
+    return pod_names(job.source, "gang").index(wanted.pods[0])
 
 
 def _nothing(*_: object) -> str:
@@ -97,8 +100,7 @@ def _first(progress: Progress, steps: int) -> int:
 
 def _say(seat: Seat, notice: str) -> None:
     if not seat.as_json:
-        sys.stderr.write(f"-- {notice}\n")
-        sys.stderr.flush()
+        output.notice(notice)
 
 
 def _tell(seat: Seat, profile: WatchedJob, directory: str, progress: Progress | None) -> None:

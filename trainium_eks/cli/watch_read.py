@@ -11,6 +11,7 @@ from trainium_eks.checks.scheduling import without_volcano
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session, open_session, told
+from trainium_eks.launch import pod_text
 from trainium_eks.launch.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
 from trainium_eks.launch.scene import Scene, scene
 from trainium_eks.launch.steps import Progress, parse_all, progress
@@ -183,12 +184,13 @@ def log_path(session: Session, pod: str) -> str:
 
 def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str]:
     """The last lines of a pod's log; none where it cannot be read (not started, no kubelet, gone)."""
-    query = {"tailLines": str(lines)}
+    query = {"tailLines": str(lines), "limitBytes": str(pod_text.TAIL_BYTES)}
     containers = (pod.get("spec") or {}).get("containers") or []
     if len(containers) > 1:
         query["container"] = containers[0]["name"]
     try:
-        return session.api.text("GET", log_path(session, name_of(pod)), query=query, timeout_seconds=15).splitlines()
+        text = session.api.text("GET", log_path(session, name_of(pod)), query=query, timeout_seconds=15)
+        return pod_text.lines(text)
     except LocalError:
         return []
 

@@ -12,12 +12,12 @@ from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.cli.render import show_sections
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import INTERRUPTED, Session
-from trainium_eks.launch import endings, why_not_started
+from trainium_eks.launch import endings, pod_text, why_not_started
 from trainium_eks.launch.endings import Exit, Restart
 from trainium_eks.launch.identity import annotation
 from trainium_eks.launch.measured import Measured, measured
 from trainium_eks.launch.reason import Reason
-from trainium_eks.launch.scene import Scene, is_bound, is_running, moment
+from trainium_eks.launch.scene import Scene, is_bound, is_running
 from trainium_eks.launch.steps import Progress
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.launch.why_pending import why
@@ -156,7 +156,7 @@ def _status(
         tuple(exits),
         cause[0] if cause else None,
         tuple(log[-LAST_LINES:]),
-        moment(ends) if ends else None,
+        pod_text.time(ends),
         measured(job, pods, progress, session.outputs) if progress else None,
     )
 

@@ -4,7 +4,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -18,11 +17,13 @@ from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.session import Session
 from trainium_eks.launch import tensorboard, why_not_started
+from trainium_eks.launch.pod_text import printable
 from trainium_eks.launch.profiling import output_of
 from trainium_eks.launch.scene import Scene
 from trainium_eks.launch.staging import DATA
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.local.changes import LocalError
+from trainium_eks.local.pods import beneath
 from trainium_eks.model.problems import nearest
 
 START_SECONDS = 600.0
@@ -152,7 +153,7 @@ def _await_running(seat: Seat, session: Session, name: str, image: str) -> None:
             raise Failure(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
         if waits != said and not seat.as_json:
             said = waits
-            sys.stderr.write(f"-- TensorBoard: {waits}\n")
+            output.notice(f"TensorBoard: {waits}")
         time.sleep(LOOK_SECONDS)
 
 
@@ -187,7 +188,7 @@ def _serve(seat: Seat, url: str, directory: str, where: str) -> None:
         document = {"url": url, "directory": directory, "pod": where or None}
         output.write_json({"schemaVersion": watch_read.SCHEMA_VERSION, **document}, indent=None)
     else:
-        output.write(f"TensorBoard of {directory}: {url} (Ctrl-C ends it)\n")
+        output.write(f"TensorBoard of {printable(directory)}: {url} (Ctrl-C ends it)\n")
     while True:
         time.sleep(3600)
 
@@ -200,13 +201,13 @@ def _here(seat: Seat, session: Session, name: str, directory: str, port: int) ->
     paths = session.source.paths
     assert paths is not None
     claim = paths.claims / session.namespace.name / session.namespace.claim
-    logs = claim / directory.removeprefix(f"{DATA}/")
+    logs = beneath.real_path(claim, directory.removeprefix(f"{DATA}/"))
     program = _program()
     if program is None:
         title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"
         raise Failure(WRONG_USAGE, title)
-    if not logs.is_dir():
-        raise Failure(FAILED, f"{name} has written no TensorBoard logs: there is no {directory}")
+    if logs is None or not logs.is_dir():
+        raise Failure(FAILED, f"{name} has written no TensorBoard logs: there is no {directory} on its volume")
     port = port or tensorboard.PORT
     try:
         socket.create_server(("127.0.0.1", port)).close()

@@ -5,7 +5,6 @@ may not reach, and sees the devices of all teams (decision 41).
 """
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from trainium_eks.launch.scene import is_running
 from trainium_eks.launch.usage import NodeUsage, Reader, script
 from trainium_eks.launch.watched import WatchedJob
 from trainium_eks.local.changes import LocalError
+from trainium_eks.model.parsing import parse_json
 
 MOST_NODES = 16
 """Nodes that are read at the same time, each by a process in its pod."""
@@ -118,7 +118,7 @@ def _read_here(directory: Path, node: _Node, container: str) -> None:
     known: dict[int, psutil.Process] = {}
     while True:
         try:
-            state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
+            state = parse_json((directory / "state.json").read_text(encoding="utf-8"))
             first = psutil.Process(int(state["containers"][container]["pid"]))
             found = {each.pid: each for each in (first, *first.children(recursive=True))}
         except (OSError, ValueError, KeyError, psutil.Error):

@@ -4,7 +4,6 @@ Each container of a pod has a stream, ``<namespace>/<pod>/<container>``. An even
 with the line in ``log`` beside what it knows of the pod in ``kubernetes``; any other text is a line as it stands.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 from trainium_eks.launch.aws import AwsError, NotAllowed, client, saying
 from trainium_eks.launch.log_lines import LogLine, parse
+from trainium_eks.launch.pod_text import REPORT_CHARACTERS, json_object
 
 ATTEMPTS = 10
 """Of each request: an account has 5 to 25 a second for all that read its logs (CloudWatch Logs quotas)."""
@@ -98,10 +98,5 @@ def line_of(event: Mapping[str, Any]) -> LogLine:
 
 def _shipped(message: str) -> Mapping[str, Any] | None:
     """What the log shipper made of a line. Trainings print JSON objects, too, which are lines and no such thing."""
-    if not message.startswith("{"):
-        return None
-    try:
-        said = json.loads(message)
-    except ValueError:
-        return None
-    return said if isinstance(said, dict) and "log" in said and isinstance(said.get("kubernetes"), dict) else None
+    said = json_object(message, REPORT_CHARACTERS) if message.startswith("{") else None
+    return said if said is not None and "log" in said and isinstance(said.get("kubernetes"), dict) else None

@@ -20,9 +20,11 @@ _PLACING = ("FailedScheduling", "Unschedulable", "FailedMount", "FailedAttachVol
 _TELLING = ("Evict", "Evicted", "Preempted", "Preempting", "TaintManagerEviction", "DeletingNode", "NodeNotReady")
 """Events that tell of an end and are no warnings, or not always."""
 
-_ROOT_CAUSE = re.compile(
-    r"Root Cause.*?rank\s*:\s*(?P<rank>\d+)\s*\(local_rank.*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
-)
+_ROOT_CAUSE = "Root Cause"
+_FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank")
+_EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
+_SUMMARY_CHARACTERS = 4096
+"""Of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code stand in its first lines."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,10 @@ def first_failure(found: Sequence[Exit]) -> Exit | None:
 def root_cause(log: str) -> tuple[int, int] | None:
     """The rank that failed first and its exit code, where torchrun's summary says so (``Root Cause (first observed
     failure)``, torch's ``elastic/multiprocessing/errors``); None where it does not."""
-    found = _ROOT_CAUSE.search(log)
-    return (int(found["rank"]), int(found["code"])) if found else None
+    _, _, after = log.partition(_ROOT_CAUSE)
+    summary = after[:_SUMMARY_CHARACTERS]
+    rank, code = _FIRST_RANK.search(summary), _EXIT_CODE.search(summary)
+    return (int(rank[1]), int(code[1])) if rank and code else None
 
 
 def restarts(scene: Scene) -> list[Restart]:

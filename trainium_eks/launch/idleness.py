@@ -7,6 +7,7 @@ from typing import Any
 
 from trainium_eks.checks.cluster import GROUP_LABEL, Object, condition, labels_of, name_of
 from trainium_eks.idle import guard
+from trainium_eks.launch import pod_text
 from trainium_eks.launch.room import amounts_in_queue
 from trainium_eks.launch.scene import is_over, moment
 from trainium_eks.model.instances import Catalogue
@@ -116,9 +117,8 @@ def _idle(
 
 def _since(node: Object, pods: Sequence[Object] | None) -> datetime | None:
     """By the guard's note; else since its last pod that is still there ended, or since it was Ready."""
-    note = _note(node)
-    if note:
-        return moment(note)
+    if _note(node):
+        return pod_text.time(_note(node))
     if pods is None:
         return None
     ends = [

@@ -8,7 +8,7 @@ from typing import Any
 from trainium_eks.checks.cluster import Object, name_of
 from trainium_eks.launch.identity import REPLICA_INDEX_LABEL, REPLICA_LABEL, TASK_INDEX_LABEL, by_process_rank
 
-_LOCAL_RANK = re.compile(r"\[(?:[A-Za-z][\w-]*?)?(\d+)\]:")
+_LOCAL_RANK = re.compile(r"\[(?:[A-Za-z][\w-]{0,99}?)?(\d{1,9})\]:")
 """What torchrun puts before each line with ``--tee 3``: ``[default0]:``, or ``[0]:`` where the role has no name."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")

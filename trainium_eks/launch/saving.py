@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.launch.examples import example_of
+from trainium_eks.launch.pod_text import number
 from trainium_eks.launch.requests import Request
 from trainium_eks.model import goodput
 from trainium_eks.model.goodput import Goodput
@@ -18,17 +19,19 @@ VARIABLE = "TRN_CHECKPOINT_SECONDS"
 def propose(
     request: Request, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
 ) -> Goodput | None:
-    """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, or the
-    stack does not say what its file system writes."""
+    """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, has no
+    state to speak of (gradient-sum, which saves every few steps), or the stack does not say what its file system
+    writes."""
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
     asked = request.checkpoint_seconds is not None or VARIABLE in request.env
     if asked or request.kind != "train" or not namespace.claim or not megabytes or nodes < 1 or [*problems(request)]:
         return None
+    gigabytes = state_gigabytes(request, outputs)
+    if not gigabytes:
+        return None
     rate = goodput.failure_rate(instance.accelerator, outputs.training.failures_per_node_year)
-    return goodput.expect(
-        goodput.run_on_lustre(nodes, rate.per_node_year, state_gigabytes(request, outputs), megabytes)
-    )
+    return goodput.expect(goodput.run_on_lustre(nodes, rate.per_node_year, gigabytes, megabytes))
 
 
 def state_gigabytes(request: Request, outputs: StackOutputs) -> float:
@@ -46,11 +49,9 @@ def variables(request: Request, proposed: Goodput | None) -> dict[str, str]:
 
 
 def interval_seconds(env: Mapping[str, str]) -> float | None:
-    """What a job's variables say; None where they say nothing, or no number."""
-    try:
-        return float(env[VARIABLE])
-    except (KeyError, ValueError):
-        return None
+    """What a job's variables say; None where they say nothing, or no number of seconds."""
+    found = number(env.get(VARIABLE))
+    return found if found is not None and found >= 0 else None
 
 
 def problems(request: Request) -> Iterator[Problem]:

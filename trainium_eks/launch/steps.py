@@ -6,12 +6,13 @@ each line (``[default0]:``).
 """
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
+
+from trainium_eks.launch.pod_text import json_object, loss, number, whole
 
 LEAST_STALL_SECONDS = 60.0
 """A process that is quiet for less is never called stalled."""
@@ -91,26 +92,21 @@ class Progress:
 def parse(line: str) -> Step | None:
     """The step that a line tells of; None for any other line."""
     start = line.find("{")
-    if start < 0 or '"step"' not in line:
+    said = json_object(line[start:]) if start >= 0 and '"step"' in line else None
+    if said is None:
         return None
-    try:
-        said = json.loads(line[start:])
-    except ValueError:
-        return None
-    if not isinstance(said, dict):
-        return None
-    number, time = _whole(said.get("step")), _number(said.get("time"))
-    if number is None or time is None:
+    step, time = whole(said.get("step")), number(said.get("time"))
+    if step is None or time is None:
         return None
     return Step(
-        number,
+        step,
         time,
-        _loss(said.get("loss")),
-        _whole(said.get("steps")),
-        _number(said.get("tokens_per_second")),
-        _whole(said.get("checkpoint_step")),
-        _number(said.get("checkpoint_time")),
-        _number(said.get("checkpoint_seconds")),
+        loss(said.get("loss")),
+        whole(said.get("steps")),
+        number(said.get("tokens_per_second")),
+        whole(said.get("checkpoint_step")),
+        number(said.get("checkpoint_time")),
+        number(said.get("checkpoint_seconds")),
     )
 
 
@@ -155,18 +151,3 @@ def progress(steps: Sequence[Step], now: float, *, running: bool = True) -> Prog
 def stall_seconds(gaps: Sequence[float]) -> float:
     """How long a run may be quiet, by the seconds between its last lines."""
     return max(LEAST_STALL_SECONDS, STALL_FACTOR * median(gaps)) if gaps else FIRST_STALL_SECONDS
-
-
-def _loss(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def _whole(value: object) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number >= 0 else None

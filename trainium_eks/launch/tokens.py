@@ -5,7 +5,6 @@ there is asked by a dry run of its creation, and another token takes the place o
 """
 
 import base64
-import json
 import re
 from typing import Any
 
@@ -13,6 +12,7 @@ from trainium_eks.launch.aws import AwsError, client, saying
 from trainium_eks.launch.identity import KIND_LABEL
 from trainium_eks.launch.token_reference import TOKEN_KEY
 from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.model.parsing import parse_json
 
 _ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:(?P<region>[a-z0-9-]+):\d{12}:secret:.+")
 
@@ -84,7 +84,7 @@ def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
     if not text.lstrip().startswith("{"):
         return cleaned(text)
     try:
-        held: dict[str, Any] = json.loads(text)
+        held: dict[str, Any] = parse_json(text)
     except ValueError:
         raise NoToken(f"the secret {identity} begins as a JSON object and is none") from None
     if not key and len(held) == 1:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.launch.pod_text import REPORT_CHARACTERS, json_object, mapping, number, whole
+
 QUERY = "index,utilization.gpu,memory.used,memory.total"
 """What nvidia-smi is asked for."""
 
@@ -94,10 +96,9 @@ class Reader:
     def line(self, text: str) -> None:
         """Takes one line; what is neither tool's is left out."""
         if text.startswith("{"):
-            try:
-                self.last = neuron(json.loads(text))
-            except (ValueError, TypeError, AttributeError):
-                return
+            report = json_object(text, REPORT_CHARACTERS)
+            if report is not None and isinstance(report.get("neuron_runtime_data"), list):
+                self.last = neuron(report)
             return
         row = _gpu_row(text)
         if row is None:
@@ -111,38 +112,39 @@ def neuron(report: Mapping[str, Any]) -> NodeUsage:
     """A report of neuron-monitor. A core that several processes use is counted once, as busy as all make it."""
     cores: dict[int, float] = {}
     device, errors = 0.0, 0
-    troubles: list[str] = []
-    for process in report.get("neuron_runtime_data") or ():
-        found = process.get("report") or {}
-        troubles.append(process.get("error") or "")
-        counters = found.get("neuroncore_counters") or {}
-        for core, said in (counters.get("neuroncores_in_use") or {}).items():
-            cores[int(core)] = min(cores.get(int(core), 0.0) + float(said.get("neuroncore_utilization") or 0), 100.0)
-        used = (found.get("memory_used") or {}).get("neuron_runtime_used_bytes") or {}
-        device += float(used.get("neuron_device") or 0)
-        errors += sum(int(count or 0) for count in _of(found, "execution_stats", "error_summary").values())
-    hardware, system = report.get("neuron_hardware_info") or {}, report.get("system_data") or {}
-    troubles.append(hardware.get("error") or "")
-    for each in (system.get("neuron_hw_counters") or {}).get("neuron_devices") or ():
-        errors += int(each.get("mem_ecc_uncorrected") or 0) + int(each.get("sram_ecc_uncorrected") or 0)
-    devices, size = hardware.get("neuron_device_count"), hardware.get("neuron_device_memory_size")
-    average = _of(system, "vcpu_usage", "average_usage")
-    memory = system.get("memory_info") or {}
+    troubles: list[object] = []
+    for process in map(mapping, report.get("neuron_runtime_data") or ()):
+        found = mapping(process.get("report"))
+        troubles.append(process.get("error"))
+        for core, counters in _of(found, "neuroncore_counters", "neuroncores_in_use").items():
+            if (index := whole(core)) is not None:
+                busy = number(mapping(counters).get("neuroncore_utilization")) or 0.0
+                cores[index] = min(cores.get(index, 0.0) + max(busy, 0.0), 100.0)
+        device += number(_of(found, "memory_used", "neuron_runtime_used_bytes").get("neuron_device")) or 0.0
+        errors += sum(whole(count) or 0 for count in _of(found, "execution_stats", "error_summary").values())
+    hardware, system = mapping(report.get("neuron_hardware_info")), mapping(report.get("system_data"))
+    troubles.append(hardware.get("error"))
+    counted = mapping(system.get("neuron_hw_counters")).get("neuron_devices")
+    for each in map(mapping, counted if isinstance(counted, list) else ()):
+        errors += (whole(each.get("mem_ecc_uncorrected")) or 0) + (whole(each.get("sram_ecc_uncorrected")) or 0)
+    devices, size = (number(hardware.get(f"neuron_device_{each}")) for each in ("count", "memory_size"))
+    idle = number(_of(system, "vcpu_usage", "average_usage").get("idle"))
+    memory = mapping(system.get("memory_info"))
     return NodeUsage(
         cores,
         "core",
         device,
-        float(devices) * float(size) if devices and size else None,
-        100.0 - float(average["idle"]) if "idle" in average else None,
-        memory.get("memory_used_bytes"),
-        memory.get("memory_total_bytes"),
+        devices * size if devices and size else None,
+        None if idle is None else 100.0 - idle,
+        number(memory.get("memory_used_bytes")),
+        number(memory.get("memory_total_bytes")),
         errors,
-        next(filter(None, troubles), ""),
+        next((each for each in troubles if each and isinstance(each, str)), ""),
     )
 
 
 def _of(found: Mapping[str, Any], group: str, part: str) -> Mapping[str, Any]:
-    return (found.get(group) or {}).get(part) or {}
+    return mapping(mapping(found.get(group)).get(part))
 
 
 def _gpu_row(text: str) -> list[float] | None:
@@ -150,10 +152,8 @@ def _gpu_row(text: str) -> list[float] | None:
     cells = text.split(",")
     if len(cells) != len(QUERY.split(",")):
         return None
-    try:
-        return [float(cell) for cell in cells]
-    except ValueError:
-        return None
+    row = [found for cell in cells if (found := number(cell)) is not None and found >= 0]
+    return row if len(row) == len(cells) else None
 
 
 def _gpus(rows: Mapping[int, Iterable[float]]) -> NodeUsage:

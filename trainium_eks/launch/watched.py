@@ -8,11 +8,12 @@ from typing import Any
 
 from trainium_eks.checks.cluster import Object, labels_of, name_of
 from trainium_eks.launch.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API, annotation
+from trainium_eks.launch.pod_text import whole
 from trainium_eks.launch.scene import ENDED, moment, wanted_pods
 from trainium_eks.model.admission import QUEUE_ANNOTATION
 
 _TORCHX_LABEL = "app.kubernetes.io/managed-by"
-_PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ]+(\d+)")
+_PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ]{1,9}(\d{1,9})")
 _PYTORCH_STATES = {"Succeeded": "Completed", "Created": "Pending"}
 _TRAINER_STATES = {"Complete": "Completed", "Failed": "Failed", "Suspended": "Pending"}
 _POD_LABELS = {
@@ -155,9 +156,9 @@ def _of_volcano(job: Object) -> WatchedJob:
 def ranks_per_node(job: Object) -> int | None:
     """Processes on each node: what ``trn`` noted, or what the command line says; None where neither does."""
     noted = job["metadata"].get("annotations") or {}
-    world, nodes = noted.get(annotation("world-size"), ""), noted.get(annotation("nodes"), "")
-    if world.isdecimal() and nodes.isdecimal() and int(nodes):
-        return int(world) // int(nodes)
+    world, nodes = whole(noted.get(annotation("world-size"))), whole(noted.get(annotation("nodes")))
+    if world is not None and nodes:
+        return world // nodes
     for task in job["spec"].get("tasks") or ():
         for container in task["template"]["spec"].get("containers") or ():
             line = " ".join([*(container.get("command") or ()), *(container.get("args") or ())])
@@ -200,7 +201,6 @@ def _of_pytorch(job: Object) -> WatchedJob:
     state = _PYTORCH_STATES.get(last["type"], last["type"]) if last else "Submitted"
     replicas = (spec.get("pytorchReplicaSpecs") or {}).values()
     counts = (status.get("replicaStatuses") or {}).values()
-    processes = str(spec.get("nprocPerNode") or "")
     policy = spec.get("runPolicy") or {}
     return WatchedJob(
         name_of(job),
@@ -208,7 +208,7 @@ def _of_pytorch(job: Object) -> WatchedJob:
         str((policy.get("schedulingPolicy") or {}).get("queue") or ""),
         state,
         sum(int(each.get("replicas", 1)) for each in replicas),
-        int(processes) if processes.isdecimal() else None,
+        whole(spec.get("nprocPerNode")),
         sum(int(each.get("active") or 0) for each in counts),
         0,
         policy.get("backoffLimit"),
@@ -226,14 +226,13 @@ def _of_trainer(job: Object) -> WatchedJob:
     running = any(each.get("ready") and not each.get("succeeded") for each in status.get("jobsStatus") or ())
     state = _TRAINER_STATES[last["type"]] if last else "Running" if running else "Pending" if status else "Submitted"
     nodes = int(trainer.get("numNodes") or 1)
-    processes = trainer.get("numProcPerNode")
     return WatchedJob(
         name_of(job),
         "trainjob",
         str((job["metadata"].get("annotations") or {}).get(QUEUE_ANNOTATION) or ""),
         state,
         nodes,
-        processes if isinstance(processes, int) else None,
+        whole(trainer.get("numProcPerNode")),
         nodes if running else 0,
         0,
         None,

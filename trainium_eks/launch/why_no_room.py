@@ -31,8 +31,12 @@ def reasons(scene: Scene, wanted: Sequence[Ask]) -> Iterator[Reason]:
     """
     if scene.unscheduled:
         return
+    # First what no waiting mends.
     for ask in wanted:
         yield from _never(scene, ask)
+    yield from _queue(scene, wanted, is_empty=True)
+    for ask in wanted:
+        yield from _more_than_all_groups(scene, ask)
     yield from _queue(scene, wanted)
     for ask in wanted:
         yield from _capacity(scene, ask)
@@ -43,8 +47,8 @@ def reasons(scene: Scene, wanted: Sequence[Ask]) -> Iterator[Reason]:
 # --- The queue --------------------------------------------------------------------------------------------------------
 
 
-def _queue(scene: Scene, wanted: Sequence[Ask]) -> Iterator[Reason]:
-    """The job's queue and those above it."""
+def _queue(scene: Scene, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
+    """The job's queue and those above it, as they are or as if nothing were in them."""
     queues = {name_of(each): each for each in scene.queues or ()}
     total: dict[str, Decimal] = {}
     for ask in wanted:
@@ -59,9 +63,9 @@ def _queue(scene: Scene, wanted: Sequence[Ask]) -> Iterator[Reason]:
         for resource, most in amounts_in_queue(queue, "capability").items():
             needs = total.get(resource, Decimal(0))
             in_use = used.get(resource, Decimal(0))
-            if needs > most:
+            if needs > most and is_empty:
                 yield _above_capability(name, resource, most, needs, wanted)
-            elif needs and needs + in_use > most:
+            elif needs and needs + in_use > most and not is_empty:
                 yield _queue_in_use(scene, name, resource, most, needs, in_use)
         name = queue["spec"].get("parent") or ""
 
@@ -124,6 +128,17 @@ def _never(scene: Scene, ask: Ask) -> Iterator[Reason]:
                 f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}",
                 f"ask for at most {said(has, resource)} a node, or for another instance type",
             )
+
+
+def _more_than_all_groups(scene: Scene, ask: Ask) -> Iterator[Reason]:
+    """More nodes than its node groups can have together, whoever ends and however long it waits."""
+    groups = _groups(scene, ask)
+    most = max(sum(group.max_size for group in groups), len(nodes_for(ask, scene)))
+    if groups and ask.count > most:
+        names = some([group.name for group in groups])
+        sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
+        fix = f"ask for at most {most} nodes, or have `maxSize` of {groups[0].name} raised"
+        yield Reason(Cause.CAPACITY, sentence, fix)
 
 
 def _capacity(scene: Scene, ask: Ask) -> Iterator[Reason]:
@@ -237,6 +252,11 @@ def _nodes(count: int, ask: Ask) -> str:
 
 def _group(scene: Scene, ask: Ask) -> NodeGroupOutput | None:
     """The group whose nodes the ask selects, the largest of several."""
+    return next(iter(_groups(scene, ask)), None)
+
+
+def _groups(scene: Scene, ask: Ask) -> list[NodeGroupOutput]:
+    """The groups whose nodes the ask selects, the largest first."""
     selector = ask.spec.get("nodeSelector") or {}
 
     def is_selected(group: NodeGroupOutput) -> bool:
@@ -249,7 +269,7 @@ def _group(scene: Scene, ask: Ask) -> NodeGroupOutput | None:
         for group in scene.groups
         if is_selected(group) and all(group.resources.get(each, 0) >= ask.each[each] for each in devices)
     ]
-    return max(fitting, key=lambda group: group.max_size, default=None)
+    return sorted(fitting, key=lambda group: -group.max_size)
 
 
 def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:

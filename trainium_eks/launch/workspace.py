@@ -61,7 +61,7 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
 def _missing(script: str, file: Path, root: Path) -> Problem:
     near = nearest(file.name, [each.name for each in file.parent.glob("*.py")] if file.parent.is_dir() else [])
     good = str(file.parent.relative_to(root) / near) if near else None
-    fix = "an absolute path is taken as a file of the image"
+    fix = "a file of the image is written image:/PATH"
     return Problem("--script", f"there is no file {file}", fix, value=script, good=good)
 
 

@@ -33,6 +33,7 @@ from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.addon_records import ADDONS
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 from trainium_eks.model.versions import KUBERNETES
 
 REPORT_VERSION = 1
@@ -126,7 +127,7 @@ class Report:
     def load(paths: Paths) -> "Report":
         """The report of a stack; an empty one where no ``up`` came to its end."""
         try:
-            data = json.loads(paths.report.read_text(encoding="utf-8"))
+            data = parse_json(paths.report.read_text(encoding="utf-8"))
             return Report(
                 server=data["server"],
                 kubernetes=data["kubernetes"],
@@ -134,7 +135,7 @@ class Report:
                 simulated=tuple(data["simulated"]),
                 real_volcano=data["realVolcano"],
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, *MISSHAPEN):
             return Report()
 
     @property

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 VERSION = 1
 
@@ -73,14 +74,18 @@ class Ledger:
         """
         ledger = Ledger(file)
         try:
-            lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
+            text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         except OSError as error:
             raise LocalError(f"{file} cannot be read: {error.strerror}") from None
-        for line in lines:
+        for number, line in enumerate(text.splitlines(keepends=True), start=1):
             if not line.endswith("\n"):
                 ledger.compact()  # or the next line would be glued to the torn one
                 break
-            ledger._take(json.loads(line))
+            try:
+                ledger._take(parse_json(line))
+            except MISSHAPEN as error:
+                fix = "`trn local down` removes it with the rest of the stack"
+                raise LocalError(f"{file}, line {number}, is damaged ({error!r}): {fix}") from None
         return ledger
 
     @property

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 
 @contextmanager
@@ -59,10 +60,10 @@ def _taken(paths: Paths, doing: str, wait_seconds: float) -> FileLock:
 def _held(paths: Paths) -> str:
     advice = "Wait until it is done, or stop it; the next `trn local up` completes what it left unfinished."
     try:
-        holder = json.loads(paths.lock.read_bytes())
+        holder = parse_json(paths.lock.read_bytes())
         since = datetime.fromtimestamp(holder["since"]).strftime("%H:%M:%S")
         seconds = time.time() - holder["since"]
         who = f"`{holder['doing']}` (process {holder['pid']}) since {since}, {seconds:.0f} s ago"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MISSHAPEN):
         who = "another process"  # it has only just taken it
     return f"The local cloud in {paths.root} is being changed by {who}. {advice}"

@@ -1,6 +1,5 @@
 """StackOutputs: what a stack tells the tools and people that use it, as one versioned model."""
 
-import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Literal
 import pydantic
 
 from trainium_eks.model import priorities
+from trainium_eks.model.parsing import parse_json
 from trainium_eks.model.shape import Shape, Whole, read
 from trainium_eks.model.training import TrainingConfig
 
@@ -144,9 +144,9 @@ class StackOutputs(Shape):
             ShapeError: for data of another shape.
         """
         if isinstance(source, Path) or Path(source).is_file():
-            return StackOutputs.parse(json.loads(Path(source).read_text()))
+            return StackOutputs.parse(parse_json(Path(source).read_text()))
         command = ["pulumi", "stack", "output", "--json", "--show-secrets", "--stack", source]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         if result.returncode:
             raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
-        return StackOutputs.parse(json.loads(result.stdout))
+        return StackOutputs.parse(parse_json(result.stdout))

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.model.parsing import MISSHAPEN
+
 _ORDER = ("critical", "warning")
 _ALWAYS = frozenset({"Watchdog", "InfoInhibitor"})
 """Of kube-prometheus-stack: they fire to show that alerts arrive, or to hold others back."""
@@ -51,7 +53,7 @@ def read(answer: Mapping[str, Any]) -> list[Firing]:
     """
     try:
         found = [_one(each) for each in answer["data"]["alerts"]]
-    except (KeyError, TypeError, AttributeError) as error:
+    except MISSHAPEN as error:
         raise ValueError(f"not an answer of Prometheus' /api/v1/alerts: {error!r}") from None
     return sorted((each for each in found if each.name not in _ALWAYS), key=_urgency)
 

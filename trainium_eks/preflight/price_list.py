@@ -1,10 +1,10 @@
 """On-Demand prices of instance types, from AWS' price list."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.model.instances import Price
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 from trainium_eks.preflight.account import Account, NotChecked
 
 ENDPOINT = "us-east-1"
@@ -35,7 +35,12 @@ def on_demand(account: Account, instance_type: str) -> Price | None:
         ServiceCode="AmazonEC2",
         Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()],
     )
-    found = [price for entry in answer["PriceList"] if (price := _price(json.loads(entry), account.region))]
+    try:
+        found = [price for entry in answer["PriceList"] if (price := _price(parse_json(entry), account.region))]
+    except MISSHAPEN as error:
+        raise NotChecked(
+            f"the price list answers for {instance_type} in another form than expected: {error!r}"
+        ) from None
     return max(found, key=lambda price: (price.date, price.hourly_usd), default=None)
 
 

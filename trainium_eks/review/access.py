@@ -8,6 +8,7 @@ from typing import Any
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.resource_types import eks
 from trainium_eks.graph.resource_types.replacements import value_at
+from trainium_eks.model.parsing import parse_json
 
 Found = tuple[str, str, str]
 """Path, our words, and what it is in particular."""
@@ -75,7 +76,7 @@ Allowance = tuple[str, str, str]
 def _statements(policy: Any) -> tuple[set[Allowance], set[Allowance]]:
     """What a policy allows and what it denies, statement by statement; nothing for what is no policy."""
     try:
-        read = json.loads(policy) if isinstance(policy, str) else {}
+        read = parse_json(policy) if isinstance(policy, str) else {}
     except ValueError:
         read = {}
     allowed: set[Allowance] = set()

@@ -15,6 +15,8 @@ from email.message import Message
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from trainium_eks.model.parsing import parse_json
+
 TIMEOUT_SECONDS = 30.0
 TRIES = 4
 MOST_PAGES = 100
@@ -200,7 +202,7 @@ def _ask(
     for tried in range(1, TRIES + 1):
         try:
             with opener.open(asked, timeout=TIMEOUT_SECONDS) as answer:
-                return json.loads(answer.read() or b"null"), answer.headers
+                return parse_json(answer.read() or b"null"), answer.headers
         except urllib.error.HTTPError as error:
             if error.code not in _LATER or tried == TRIES:
                 said = error.read(300).decode(errors="replace").strip()

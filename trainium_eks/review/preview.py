@@ -14,6 +14,7 @@ from trainium_eks.graph.judging import diff
 from trainium_eks.graph.judging.changes import Changes, Kind, PathChange, ResourceChange
 from trainium_eks.graph.resource_types import replacements
 from trainium_eks.model.config import decode
+from trainium_eks.model.parsing import MISSHAPEN
 
 COMPUTED = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What Pulumi writes for a value that only ``pulumi up`` will know (``plugin.UnknownStringValue``)."""
@@ -55,6 +56,13 @@ def parse(document: object, stack: str) -> Preview:
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise ValueError("it has no list `steps`: give the output of `pulumi preview --json --show-sames`")
+    try:
+        return _parsed(document, stack)
+    except MISSHAPEN as error:
+        raise ValueError(f"it has another form than `pulumi preview --json` prints: {error!r}") from None
+
+
+def _parsed(document: Mapping[str, Any], stack: str) -> Preview:
     steps = [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
     project = next((step["urn"].split("::")[1] for step in steps), "")
     config = _config(document.get("config") or {}, project)

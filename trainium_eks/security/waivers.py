@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
+from trainium_eks.model.parsing import parse_yaml
 
 KEYS = ("checks", "resources", "reason")
 """What each entry of the file has, and nothing else."""
@@ -61,7 +61,10 @@ def read(file: Path) -> tuple[Waiver, ...]:
     Raises:
         BadWaivers: an entry lacks something, most of all its reason, or says the same as another.
     """
-    entries = (yaml.safe_load(file.read_text()) if file.exists() else None) or []
+    try:
+        entries = (parse_yaml(file.read_text(encoding="utf-8")) if file.exists() else None) or []
+    except (OSError, ValueError) as error:
+        raise BadWaivers(f"{file} cannot be read: {error}") from None
     faults = [f"{file.name}, entry {number}: {fault}" for number, fault in _faults(entries)]
     if faults:
         raise BadWaivers("\n".join(faults))

@@ -32,6 +32,16 @@ class Checkpoint:
     path: Path
 
 
+def os_error(error: BaseException | None) -> OSError | None:
+    """Return the operating system's error that a failed write comes from; None for an error of another kind.
+
+    PyTorch's writer makes a RuntimeError about its own position ("unexpected pos") of a full disk.
+    """
+    while isinstance(error, RuntimeError):
+        error = error.__cause__ or error.__context__
+    return error if isinstance(error, OSError) else None
+
+
 class Checkpoints:
     """The checkpoints of one job. One process saves at a time; any number may load.
 
@@ -64,9 +74,12 @@ class Checkpoints:
                 file.flush()
                 os.fsync(file.fileno())
             return self._completed(step, part, _digest(part))
-        except BaseException:
+        except BaseException as error:
             part.unlink(missing_ok=True)
-            raise
+            cause = os_error(error)
+            if cause is None or cause.errno is None:
+                raise
+            raise OSError(cause.errno, os.strerror(cause.errno), str(self._directory)) from error
 
     def begin_directory(self, step: int) -> Path:
         """Makes the directory that all ranks write their parts into; one process calls this, before the others write.

@@ -2,17 +2,20 @@
 
 Layout below the root, which lies on the shared file system:
 
-``<key>/``              what training reads, with ``complete.json``, written last: its files, and for which options
+``<key>/``              what training reads, with ``complete.json``, written last: its files with size and SHA-256, and
+                        for which options
 ``.leases/<key>/``      who compiles, and who helps; see :mod:`trainium_workloads.lease`
 ``.staging/<key>/<n>/`` what the holder of generation n has compiled so far
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,13 @@ COMPLETE, NOT_THERE, OTHER_OPTIONS, IN_USE = 0, 3, 4, 5
 """Exit codes of ``check``; ``run`` and ``join`` have the last as well, or their command's."""
 
 MARK = "complete.json"
+
+_READERS = 8
+"""Files that are read at a time: a share of Lustre gives one reader less than the network has."""
+_READ_BYTES = 2**20
+
+Part = Mapping[str, Any]
+"""What the mark says of a file: ``bytes`` and ``sha256``."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,8 @@ class Cache:
         self._helpers = root / ".leases" / name / "helpers"
         self._staging = root / ".staging" / name
         self._times = (beat_seconds, dead_seconds)
+        self._read: dict[str, tuple[tuple[int, ...], str]] = {}
+        """File to its state and digest when it was read: who waits looks again and again."""
 
     def staging(self, generation: int) -> Path:
         """Where the holder of a generation compiles."""
@@ -156,7 +168,12 @@ class Cache:
             if missing := [each.name for each in modules if not _is_compiled(each)]:
                 raise Incomplete(missing)
             _unlock(modules)
-            files = {file.relative_to(ours).as_posix(): file.stat().st_size for file in _files(ours)}
+            found = _files(ours)
+            with ThreadPoolExecutor(_READERS) as pool:
+                parts = pool.map(lambda file: {"bytes": file.stat().st_size, "sha256": _digest(file)}, found)
+                files: dict[str, Part] = {
+                    file.relative_to(ours).as_posix(): part for file, part in zip(found, parts, strict=True)
+                }
             self.lease.check()
             if self.directory.exists():
                 self._merge(ours, files, compilation)
@@ -170,27 +187,27 @@ class Cache:
             raise
         return len(modules)
 
-    def _merge(self, ours: Path, files: dict[str, int], compilation: dict[str, Any]) -> None:
+    def _merge(self, ours: Path, files: dict[str, Part], compilation: dict[str, Any]) -> None:
         """Adds to what is there: graphs of other options, or what somebody compiled there without a lease.
 
         Graph by graph, each by a rename, so that whoever reads finds his own all the time; the mark comes last.
         """
         mark = self._mark()
         known = mark if mark is not None and not self._damage(mark) else {"files": {}, "compilations": []}
-        kept: dict[str, int] = known["files"]
+        kept: dict[str, Part] = known["files"]
         _sync(ours)
         for unit in sorted({_unit(file) for file in files}):
             target = self.directory / unit
             own = {file for file in files if _unit(file) == unit}
             if target.exists() and own <= kept.keys():
-                files = {file: size for file, size in files.items() if file not in own}
+                files = {file: part for file, part in files.items() if file not in own}
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 old = ours.with_name(f"{ours.name}.old") / unit
                 old.parent.mkdir(parents=True, exist_ok=True)
                 target.rename(old)
-                kept = {file: size for file, size in kept.items() if _unit(file) != unit}
+                kept = {file: part for file, part in kept.items() if _unit(file) != unit}
             (ours / unit).rename(target)
         others = [each for each in known["compilations"] if each["options"] != compilation["options"]]
         write_whole(ours / MARK, _json({"files": {**kept, **files}, "compilations": [*others, compilation]}))
@@ -207,21 +224,55 @@ class Cache:
         """What the cache says it holds; nothing when it was never complete."""
         try:
             mark = json.loads((self.directory / MARK).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
-        is_whole = isinstance(mark, dict) and isinstance(mark.get("files"), dict) and mark.get("compilations")
-        return mark if is_whole else None
+        return mark if _is_mark(mark) else None
 
     def _damage(self, mark: Mapping[str, Any]) -> str:
-        """What is not as it was published, by size: nobody wants to read gigabytes before each job."""
-        for path, size in mark["files"].items():
+        """Return which file is not as it was published; empty for a cache that is whole.
+
+        All of it is read: training reads the same files right afterwards, then from this machine's memory. One core
+        digests 1.5 GiB a second, and :data:`_READERS` files are read at a time.
+        """
+        changed = []
+        for path, part in mark["files"].items():
             try:
-                now = (self.directory / path).stat().st_size
-            except OSError:
+                state = os.stat(self.directory / path)
+            except (OSError, ValueError):
                 return f"{path} is gone"
-            if now != size:
-                return f"{path} has {now} bytes and had {size}"
-        return ""
+            if state.st_size != part["bytes"]:
+                return f"{path} has {state.st_size} bytes and had {part['bytes']}"
+            seen = (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+            if self._read.get(path, ((), ""))[0] != seen:
+                changed.append((path, seen))
+        with ThreadPoolExecutor(_READERS) as pool:
+            digests = [*pool.map(lambda each: _digest(self.directory / each[0]), changed)]
+        self._read |= {path: (seen, digest) for (path, seen), digest in zip(changed, digests, strict=True)}
+        wrong = (path for path, part in mark["files"].items() if self._read[path][1] != part["sha256"])
+        return next((f"{path} has the size that it had, and other bytes" for path in wrong), "")
+
+
+def _is_mark(mark: object) -> bool:
+    files, compilations = (mark.get(key) if isinstance(mark, dict) else None for key in ("files", "compilations"))
+    return (
+        isinstance(files, dict)
+        and all(isinstance(part, dict) and part.keys() >= {"bytes", "sha256"} for part in files.values())
+        and isinstance(compilations, list)
+        and bool(compilations)
+        and all(isinstance(each, dict) and isinstance(each.get("options"), dict) for each in compilations)
+    )
+
+
+def _digest(file: Path) -> str:
+    """Return the SHA-256 of a file; something else for one that cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb", buffering=0) as opened:
+            while data := opened.read(_READ_BYTES):
+                digest.update(data)
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return digest.hexdigest()
 
 
 class Incomplete(Exception):  # noqa: N818 - reads as what it is where it is raised

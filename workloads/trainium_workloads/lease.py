@@ -175,7 +175,7 @@ class Lease:
     def _told(self, generation: int) -> Mapping[str, Any]:
         try:
             told = json.loads((self._directory / f"{generation}.json").read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return told if isinstance(told, dict) else {}
 

@@ -239,6 +239,19 @@ def test_an_absolute_path_is_a_file_of_the_image(api: RememberingApi) -> None:
     assert "initContainers" not in document["job"]["spec"]["tasks"][0]["template"]["spec"]
 
 
+def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print(1)")
+    for workspace in ("", " --workspace /usr"):
+        result = _trn(f"train --script {script}{workspace}")
+        assert (result.exit_code, api.objects) == (2, [])
+        assert f"--workspace {tmp_path} --script train.py" in result.stderr
+    named = _document(_trn(f"train --script image:{script} --dry-run --json"))
+    assert "initContainers" not in named["job"]["spec"]["tasks"][0]["template"]["spec"]
+    _document(_trn(f"train --workspace {tmp_path} --script {script} --json"))
+    assert api.objects[0]["kind"] == "ConfigMap"
+
+
 def test_a_missing_script_is_the_one_thing_said_of_it(
     api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_the_state_is_what_was_asked_the_examples_or_the_stacks() -> None:
         ({"env": {saving.VARIABLE: "77"}}, "77"),
         ({"env": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
         ({"kind": "compile"}, None),
+        ({"program": Program(module="trainium_workloads.gradient_sum")}, None),
     ],
 )
 def test_what_was_asked_for_stays_and_a_compilation_saves_nothing(changes: dict[str, Any], told: str | None) -> None:

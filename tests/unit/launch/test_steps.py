@@ -27,7 +27,6 @@ def test_a_step_is_found_behind_whatever_stands_before_it(prefix: str) -> None:
         "",
         "step 12",
         '{"time": 1.0}',
-        '{"step": "12", "time": 1.0}',
         '{"step": 12}',
         '{"step": -1, "time": 1.0}',
         '{"step": true, "time": 1.0}',

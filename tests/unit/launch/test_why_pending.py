@@ -95,6 +95,20 @@ def test_a_job_that_is_kept_back_has_been_looked_at() -> None:
     assert reason.cause is Cause.QUEUE
 
 
+def test_a_job_that_can_never_be_placed_is_not_told_to_wait() -> None:
+    """One node too many for its group, while another job is in its queue."""
+
+    def seven_nodes(found: Snapshot) -> None:
+        next(job for job in found["Job"] if job["metadata"]["name"] == "beta")["spec"]["tasks"][0]["replicas"] = 7
+        queue = next(each for each in found["Queue"] if each["metadata"]["name"] == "test")
+        queue["spec"]["capability"]["aws.amazon.com/neuron"] = 128
+
+    reason = why(of("queue_full", "beta", seven_nodes))
+    assert reason is not None
+    assert reason.sentence == "it needs 7 nodes of trn1.32xlarge, and ng1 can have 6 at most: it is never placed"
+    assert reason.fix == "ask for at most 6 nodes, or have `maxSize` of ng1 raised"
+
+
 def test_a_group_at_its_most_is_not_told_to_grow() -> None:
     groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
     reason = why(of("capacity_never", "epsilon", groups=groups))

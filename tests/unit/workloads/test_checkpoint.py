@@ -58,6 +58,19 @@ def test_a_damaged_one_is_passed_over_and_named(tmp_path: Path) -> None:
     assert "damaged" in told[0]
 
 
+def test_a_full_disk_is_named_whatever_the_writer_makes_of_it(tmp_path: Path) -> None:
+    """As PyTorch's: its file ends where its own count does not."""
+
+    def write(_: BinaryIO) -> None:
+        try:
+            raise OSError(28, os.strerror(28))
+        finally:
+            raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 704 vs 598")
+
+    with pytest.raises(OSError, match=rf"^\[Errno 28\] No space left on device: '{tmp_path}'$"):
+        Checkpoints(tmp_path).save(10, write)
+
+
 def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(5, _writing("good"))

@@ -170,6 +170,7 @@ def test_what_somebody_compiled_there_without_a_lease_is_not_trusted(tmp_path: P
     [
         (lambda file: file.unlink(), "model.neff is gone"),
         (lambda file: file.write_text("g"), "model.neff has 1 bytes and had 7"),
+        (lambda file: file.write_text("Graph 1"), "model.neff has the size that it had, and other bytes"),
     ],
 )
 def test_damage_is_noticed_and_compiling_again_mends_it(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from trainium_eks.model.parsing import parse_yaml
 
 _SECTIONS = ("lookups", "stackReferences")
 
@@ -52,10 +52,10 @@ def load(path: Path) -> Assumptions:
         AssumptionsError: when it is not of this form.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        data = parse_yaml(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise AssumptionsError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise AssumptionsError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     data = {} if data is None else data
     if not isinstance(data, dict):

@@ -336,6 +336,8 @@ def _read(path: Path) -> _Mapping:
         node = yaml.compose(path.read_text(encoding="utf-8-sig"), yaml.SafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ProjectError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ProjectError(f"{path.name} is nested too deeply") from None
     if node is not None:
         _expanded_size(path.name, node, {})
     content = _Mapping() if node is None else _from_node(path.name, node)

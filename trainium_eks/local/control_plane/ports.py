@@ -12,6 +12,7 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.parsing import parse_json
 
 # Below what Linux (32768-60999) and macOS (49152-65535) take for connections that programs make to others, so that
 # while the control plane is down only somebody who listens can take one.
@@ -55,7 +56,7 @@ class Settings:
     def load(paths: Paths) -> "Settings":
         """What was remembered; nothing when it is not there or not readable."""
         try:
-            document = json.loads(paths.settings.read_text())
+            document = parse_json(paths.settings.read_text())
             known = dict(document["ports"])
             ports = {name: known[name] for name in PORTS if name in known}  # a file of before had fewer
             complete = document["complete"]

@@ -16,6 +16,7 @@ from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.instances import Catalogue
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 
 def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:
@@ -51,11 +52,12 @@ def resize(
     """
     file = paths.pools / f"{pool_key({'nodeGroupName': eks_name})}.json"
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known = parse_json(file.read_text(encoding="utf-8"))
+        pool = replace(pool_of(**known["pool"], catalogue=catalogue), size=nodes, keep_size=False)
+        drivers = [str(each) for each in known["drivers"]]
+    except (OSError, *MISSHAPEN):
         raise LocalError(
             f"it is not known what the nodes of {eks_name} are made from; `trn local up` notes it"
         ) from None
-    pool = replace(pool_of(**known["pool"], catalogue=catalogue), size=nodes, keep_size=False)
     with locked(paths, f"trn scale of {eks_name}"):
-        Nodes(Api.connect(paths.kubeconfig), waiting, known["drivers"]).apply(pool)
+        Nodes(Api.connect(paths.kubeconfig), waiting, drivers).apply(pool)

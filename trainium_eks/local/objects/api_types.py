@@ -1,12 +1,12 @@
 """What the Kubernetes API server talks about: kinds, names of objects, and why it refuses something."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from trainium_eks.local.changes import LocalError
+from trainium_eks.model.parsing import parse_json
 
 # The API server shows a value that it refuses whole, and a pod template that is refused is pages long.
 _LONG_VALUE = re.compile(r"(Invalid value: .{80}).{200,}([}\]\"]: )", re.DOTALL)
@@ -51,18 +51,23 @@ class ApiError(LocalError):
     def of(status: int, body: str) -> "ApiError":
         """The error that an answer's body (a ``Status`` object, or text) describes."""
         try:
-            answer = json.loads(body)
+            answer = parse_json(body)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
             first = body.strip().partition("\n")[0] or "no explanation"
             return ApiError(status, "", f"the API server answered HTTP {status}: {first}")
-        causes = (answer.get("details") or {}).get("causes") or ()
+        details = answer.get("details")
+        causes = details.get("causes") if isinstance(details, dict) else None
         return ApiError(
             status,
-            answer.get("reason") or "",
-            answer.get("message") or f"the API server answered HTTP {status} without a message",
-            [Cause(each.get("field") or "", each.get("reason") or "", each.get("message") or "") for each in causes],
+            str(answer.get("reason") or ""),
+            str(answer.get("message") or f"the API server answered HTTP {status} without a message"),
+            [
+                Cause(*(str(each.get(field) or "") for field in ("field", "reason", "message")))
+                for each in (causes if isinstance(causes, list) else ())
+                if isinstance(each, dict)
+            ],
         )
 
 

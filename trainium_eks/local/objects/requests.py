@@ -3,7 +3,6 @@
 A thin layer over the official client's connection handling (kubeconfig, certificates, tokens of ``aws eks get-token``).
 """
 
-import json
 import time
 from collections.abc import Generator, Mapping
 from ipaddress import ip_address
@@ -20,6 +19,7 @@ from kubernetes.config import ConfigException, new_client_from_config  # type: i
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.objects.api_types import ApiError
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 
 FIELD_MANAGER = "trn"
 """Who owns the fields that are applied (``metadata.managedFields``)."""
@@ -62,7 +62,7 @@ class Requests:
         settings.retries = False  # requests are repeated here, where it is known which may be
         try:
             client = new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
-        except (ConfigException, yaml.YAMLError, OSError, ValueError) as error:
+        except (ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
             raise LocalError(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
         if _is_loopback(settings.host) and settings.proxy:
             settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback
@@ -103,7 +103,7 @@ class Requests:
         """
         text = self.text(method, path, body, query=query, content_type=content_type, timeout_seconds=timeout_seconds)
         try:
-            answer = json.loads(text)
+            answer = parse_json(text)
         except ValueError as error:
             raise LocalError(f"{self.server} answered {method} {path} with something other than JSON") from error
         return answer if isinstance(answer, dict) else {"value": answer}

@@ -33,6 +33,7 @@ from trainium_eks.local.pods.installing import (
     take_over,
     unwritable,
 )
+from trainium_eks.model.parsing import MISSHAPEN, parse_json
 from trainium_eks.model.versions import IMAGES
 
 PREFIX = "local/"
@@ -258,7 +259,7 @@ def _lock(place: Path) -> FileLock:
 
 def _read(record: Path) -> LocalImage | None:
     try:
-        data = json.loads(record.read_text(encoding="utf-8"))
+        data = parse_json(record.read_text(encoding="utf-8"))
         return LocalImage(
             name=str(data["name"]),
             tag=str(data["tag"]),
@@ -268,7 +269,7 @@ def _read(record: Path) -> LocalImage | None:
             made=float(data["made"]),
             requirements=str(data["requirements"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MISSHAPEN):
         return None
 
 

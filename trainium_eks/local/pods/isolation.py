@@ -12,14 +12,18 @@ from pathlib import Path
 from trainium_eks.local.pods import linux
 from trainium_eks.local.pods.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.local.pods.sandbox import Sandbox, StartError
+from trainium_eks.model.parsing import parse_json
 
 _TRY_SECONDS = 60.0
 """For a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
 _NOT_ISOLATED: Mapping[Isolation, str] = {
-    Isolation.NET: "they are processes of your user, read this machine's files, and share its memory and processors",
+    Isolation.NET: (
+        "they are processes of your user, read this machine's files, and share its memory and processors; "
+        "network policies do not hold, so pods of all teams reach each other"
+    ),
     Isolation.NS: (
         "they are processes of your user, read this machine's files, and are on its network: "
-        "two jobs cannot listen on the same port"
+        "two jobs cannot listen on the same port, and network policies do not hold"
     ),
     Isolation.PLAIN: (
         "nothing is: they are processes of your user with this machine's files, network and processes; a program "
@@ -58,7 +62,7 @@ class Chosen:
     def load(pods: Path) -> "Chosen | None":
         """What was chosen, if anything was."""
         try:
-            data = json.loads((pods / "isolation.json").read_text(encoding="utf-8"))
+            data = parse_json((pods / "isolation.json").read_text(encoding="utf-8"))
             return Chosen(Isolation(data["isolation"]), dict(data["refused"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -44,7 +44,7 @@ def keep(directory: PodDirectory, kept: Path) -> None:
         return
     place = kept / str(plan["namespace"]) / str(plan["name"]) / str(plan["uid"])
     for log in sorted(directory.path.glob("containers/*/*.log*")):
-        if log.is_file() and log.stat().st_size:
+        if log.is_file() and not log.is_symlink() and log.stat().st_size:
             with contextlib.suppress(OSError):
                 target = place / log.parent.name
                 kept.mkdir(exist_ok=True, mode=0o700)
@@ -86,7 +86,9 @@ def lines(kept: Path, namespace: str, pod: str, since: str) -> Iterator[KeptLine
 
 
 def _of_container(container: Path, pod: str, since: str) -> Iterator[KeptLine]:
-    for log in sorted(container.glob("*.log"), key=lambda log: int(log.stem)):
+    # A name of other than digits, or a link, is a pod's own work: without namespaces it can write into its directory.
+    logs = [log for log in container.glob("*.log") if log.stem.isdecimal() and not log.is_symlink() and log.is_file()]
+    for log in sorted(logs, key=lambda log: int(log.stem)):
         reader = Reader(log)
         try:
             begun, parts = "", b""

@@ -1,6 +1,7 @@
 """The few system calls of Linux that Python's standard library lacks, by ctypes. Importable everywhere."""
 
 import ctypes
+import errno
 import os
 import sys
 from enum import IntFlag
@@ -21,6 +22,16 @@ class Namespaces(IntFlag):
     NET = 0x40000000
 
 
+class Resolve(IntFlag):
+    """How a path may be resolved (``openat2(2)``)."""
+
+    NO_MAGIC_LINKS = 0x02
+    BENEATH = 0x08
+    """Links that lead out of the directory are refused."""
+    IN_ROOT = 0x10
+    """The directory is taken as the root."""
+
+
 _FILES = {
     Namespaces.USER: "user",
     Namespaces.MOUNT: "mnt",
@@ -31,12 +42,13 @@ _FILES = {
 }
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x20
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+_MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = 0x1000, 0x2000, 0x4000, 0x40000
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_ATTR_RDONLY = 0x1
-_SYS_MOUNT_SETATTR = 442  # the same on all architectures
+_SYS_OPENAT2, _SYS_MOUNT_SETATTR = 437, 442  # the same on all architectures
+_RENAMED_TRIES = 64
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "arm64": 41}
 
 
@@ -87,6 +99,29 @@ def bind(source: str, target: str, *, read_only: bool = False) -> None:
     _mount(source, target, None, _MS_BIND | _MS_REC, None)
     if read_only:
         make_read_only(target)
+
+
+def move(source: str, target: str) -> None:
+    """Moves a mount."""
+    _mount(source, target, None, _MS_MOVE, None)
+
+
+def open_in(directory: int, path: str, flags: int, resolution: Resolve) -> int:
+    """A descriptor of a path in an open directory.
+
+    Raises:
+        OSError: ``EXDEV`` or ``ELOOP`` where it may not be resolved so, ``ENOSYS`` where the kernel cannot ask for it.
+    """
+    if not AVAILABLE:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    how = (ctypes.c_uint64 * 3)(flags, 0, int(resolution))
+    for _ in range(_RENAMED_TRIES):
+        found: int = _libc().syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, ctypes.sizeof(how))
+        # Somebody renamed a directory on the way meanwhile.
+        if found >= 0 or ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
+            break
+    _checked(found, path)
+    return found
 
 
 def make_private(target: str) -> None:

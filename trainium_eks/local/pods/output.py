@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainium_eks.local.pods import beneath
+
 LIMIT_BYTES = 10 * 2**20
 """Of one file; of each run of a container there are at most two."""
 
@@ -19,6 +21,9 @@ LINE_BYTES = 16 * 2**10
 """Longer lines are kept in parts."""
 
 _WHOLE, _PART = b"F", b"P"
+# Without namespaces a pod can put a link in a log's place.
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Writer:
@@ -28,7 +33,7 @@ class Writer:
         self._file = file
         self._limit_bytes = limit_bytes
         self._rest = b""
-        self._opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._opened = os.open(file, _WRITTEN, 0o600)
         self._size = os.fstat(self._opened).st_size
 
     def write(self, data: bytes, now: float) -> None:
@@ -67,8 +72,7 @@ class Writer:
             if self._size + len(data) > self._limit_bytes and self._size:
                 os.replace(self._file, self._file.with_name(f"{self._file.name}.old"))
                 os.close(self._opened)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-                self._opened, self._size = os.open(self._file, flags, 0o600), 0
+                self._opened, self._size = os.open(self._file, _WRITTEN | os.O_TRUNC, 0o600), 0
             self._size += os.write(self._opened, data)
 
 
@@ -110,10 +114,10 @@ class Reader:
     def entries(self) -> Iterator[tuple[str, bool, bytes]]:
         """What has been added since the last call: time, whether a line ends there, and text."""
         if self._opened is None:
-            with contextlib.suppress(FileNotFoundError):
-                yield from self._parsed(self._file.with_name(f"{self._file.name}.old").read_bytes())
+            with contextlib.suppress(OSError):
+                yield from self._parsed(beneath.end_of(self._file.with_name(f"{self._file.name}.old"), 2 * LIMIT_BYTES))
             try:
-                self._opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+                self._opened = os.open(self._file, _READ)
             except FileNotFoundError:
                 return
         while True:
@@ -128,7 +132,7 @@ class Reader:
                 return
             rest = os.read(self._opened, 2**20)
             os.close(self._opened)
-            self._opened = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+            self._opened = os.open(self._file, _READ)
             if rest:
                 yield from self._parsed(rest)
 
@@ -141,8 +145,10 @@ class Reader:
     def _parsed(self, data: bytes) -> Iterator[tuple[str, bool, bytes]]:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            stamp, kind, text = line.split(b" ", 2)
-            yield stamp.decode(), kind == _WHOLE, text
+            stamp, _, rest = line.partition(b" ")
+            kind, has_text, text = rest.partition(b" ")
+            if has_text:  # all but a line that was cut off, by a full disk for one
+                yield stamp.decode(errors="replace"), kind == _WHOLE, text
 
 
 class Selection:

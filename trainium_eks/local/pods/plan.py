@@ -5,6 +5,7 @@ Standard library alone, like all that a shim imports.
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -42,6 +43,13 @@ class Mount:
     source: str
     target: str
     read_only: bool = False
+    below: str = ""
+    """Path in the source that is seen in its place. Pods may write there, so :mod:`.beneath` opens it at each start."""
+
+    @property
+    def path(self) -> str:
+        """The path on the machine."""
+        return os.path.join(self.source, self.below) if self.below else self.source
 
 
 @dataclass(frozen=True)

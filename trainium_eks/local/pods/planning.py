@@ -64,9 +64,7 @@ def planned(pod: Body, known: Known) -> Planned:
     init = tuple(_container(each, pod, found, known, policy) for each in spec.get("initContainers") or ())
     containers = tuple(_container(each, pod, found, known, policy) for each in spec["containers"])
     grace = spec.get("terminationGracePeriodSeconds")
-    sources = {mount.source for each in (*init, *containers) for mount in each.mounts}
     files = tuple(file for volume in found.values() for file in volume.files)
-    written = {str(file.path) for file in files}
     plan = PodPlan(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -83,9 +81,7 @@ def planned(pod: Body, known: Known) -> Planned:
             str(each.source): each.memory_bytes for each in found.values() if each.memory_bytes is not None
         },
     )
-    roots = {str(each.source) for each in found.values()}
-    below = {source for source in sources - written if source.startswith(tuple(f"{root}/" for root in roots))}
-    return Planned(plan, files, tuple(sorted(roots | below)))
+    return Planned(plan, files, tuple(sorted({str(each.source) for each in found.values()})))
 
 
 def hostname(pod: Body) -> str:
@@ -106,7 +102,7 @@ def rewritten(text: str, mounts: Sequence[Mount], names: Sequence[str]) -> str:
     """
     for mount in sorted(mounts, key=lambda each: -len(each.target)):
         # A backslash in a replacement would have a meaning.
-        path = mount.source.replace("\\", r"\\")
+        path = mount.path.replace("\\", r"\\")
         text = re.sub(rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])", path, text)
     for name in sorted(names, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", "127.0.0.1", text)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.local.pods import linux
+from trainium_eks.local.pods import beneath, linux
 from trainium_eks.local.pods.plan import Mount
 
 EMPTY = ("/dev", "/proc", "/run", "/sys")
@@ -21,6 +21,7 @@ EMPTY = ("/dev", "/proc", "/run", "/sys")
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _ROOT_SIZE = "256m"
+_ASIDE = ".mount"
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,41 @@ def build(root: Path, wanted: Layout, shared_memory: Path, *, read_only: bool = 
     linux.mount("proc", f"{root}/proc", "proc")
     linux.bind("/sys", f"{root}/sys", read_only=True)
     for each in wanted.mounts:
-        place = f"{root}{each.target}"
-        _make_target(each.source, place)
-        linux.bind(each.source, place, read_only=each.read_only)
+        _mount(root, each)
     if read_only:
         linux.remount_read_only(str(root))
     linux.change_root(str(root))
+
+
+def pinned(mount: Mount) -> Mount:
+    """Return the mount with its source opened: nobody can change any more what it stands for.
+
+    Raises:
+        OSError: a part of the volume is asked for, and leads out of the volume.
+    """
+    if not mount.below:
+        return mount
+    descriptor = beneath.made(mount.source, mount.below)
+    return Mount(f"/proc/self/fd/{descriptor}", mount.target, mount.read_only)
+
+
+def _mount(root: Path, mount: Mount) -> None:
+    """Mounts in the root. The target may lie in a volume that other pods change meanwhile."""
+    is_file = not os.path.isdir(mount.source)
+    target = beneath.made(root, mount.target, is_file=is_file, links_in_root=True)
+    try:
+        place = f"/proc/self/fd/{target}"
+        if not mount.read_only:
+            linux.bind(mount.source, place)
+            return
+        # Made read-only where nobody can exchange it, and moved to its place then.
+        aside = str(root / _ASIDE)
+        _make_target(mount.source, aside)
+        linux.bind(mount.source, aside, read_only=True)
+        linux.move(aside, place)
+        os.unlink(aside) if is_file else os.rmdir(aside)
+    finally:
+        os.close(target)
 
 
 def _compose(directory: str, place: str, composed: set[str], targets: set[str]) -> None:

@@ -79,7 +79,9 @@ class Sandbox:
         for each in (place, self._directory.scratch(container.name), self._directory.root(container.name)):
             each.mkdir(parents=True, exist_ok=True)
         if container.termination_log:
-            Path(container.termination_log).write_bytes(b"")
+            # Anew: what is left of the run before may be anything.
+            Path(container.termination_log).unlink(missing_ok=True)
+            Path(container.termination_log).touch()
         output, written = os.pipe()
         told, telling = os.pipe()
         child = os.fork()
@@ -157,7 +159,8 @@ class Sandbox:
         # /var/tmp is for what outlives a restart of the machine; here both end with the container's pod.
         private = tuple(Mount(scratch, path) for path in ("/tmp", "/var/tmp"))
         targets = {each.target for each in container.mounts}
-        mounts = tuple(each for each in private if each.target not in targets) + container.mounts
+        mounts = [each for each in private if each.target not in targets]
+        mounts += [root_files.pinned(each) for each in container.mounts]
         root_files.build(
             self._directory.root(container.name),
             root_files.layout(mounts),

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.pods import linux, memory, probing
+from trainium_eks.local.pods import beneath, linux, memory, probing
 from trainium_eks.local.pods.lifecycle import KILLED, Ended, Kind, Lifecycle, Run, Signal, Start, Step
 from trainium_eks.local.pods.output import Writer
 from trainium_eks.local.pods.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.local.pods.sandbox import NOT_STARTED, Sandbox, Started, StartError
+from trainium_eks.model.parsing import parse_json
 
 AGENT_SOCKET = "agent.sock"
 """Where the agent hears of changes, in the directory of all pods."""
@@ -30,7 +31,7 @@ FLUSH_SECONDS = 0.5
 """How long the beginning of a line may wait for its end."""
 
 _TERMINATION_MESSAGE_BYTES = 4096
-_MESSAGE_LINES = 80
+_MESSAGE_LINES, _MESSAGE_LOG_BYTES = 80, 2**16
 
 
 @dataclass
@@ -134,7 +135,8 @@ class Shim:
     def _forget_logs(self, name: str, restart: int) -> None:
         """Of each container the present run's log is kept and the one before."""
         for file in self._directory.container(name).glob("*.log*"):
-            if int(file.name.partition(".")[0]) < restart - 1:
+            number = file.name.partition(".")[0]
+            if number.isdecimal() and int(number) < restart - 1:
                 file.unlink(missing_ok=True)
 
     def _begin(self, step: Run, now: float) -> None:
@@ -267,11 +269,11 @@ class Shim:
         said = b""
         if container.termination_log:
             with contextlib.suppress(OSError):
-                said = Path(container.termination_log).read_bytes()[-_TERMINATION_MESSAGE_BYTES:]
+                said = beneath.end_of(container.termination_log, _TERMINATION_MESSAGE_BYTES)
         if not said and code and container.message_from_log:
             with contextlib.suppress(OSError):
-                lines = self._directory.log(container.name, restart).read_bytes().splitlines()[-_MESSAGE_LINES:]
-                said = b"\n".join(line.split(b" ", 2)[-1] for line in lines)[-2048:]
+                log = beneath.end_of(self._directory.log(container.name, restart), _MESSAGE_LOG_BYTES)
+                said = b"\n".join(line.split(b" ", 2)[-1] for line in log.splitlines()[-_MESSAGE_LINES:])[-2048:]
         return said.decode(errors="replace")
 
     def _done(self, pid: int, code: int, now: float) -> None:
@@ -320,10 +322,10 @@ class Shim:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return data
+        data = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return data if isinstance(data, dict) else None
 
 
 def main(argument: str) -> None:

@@ -1,6 +1,5 @@
 """A pod's volumes: which files to write, which directories to have, and what each container sees where."""
 
-import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -106,14 +105,11 @@ def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str,
     made = []
     for each in container.get("volumeMounts") or ():
         volume = found[each["name"]]
-        source = str(volume.source)
         below = each.get("subPath") or expanded(each.get("subPathExpr") or "", variables)
-        if below:
-            if posixpath.isabs(below) or ".." in below.split("/") or "$(" in below:
-                raise Unmet("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
-            source = os.path.join(source, below)
+        if below and (posixpath.isabs(below) or ".." in below.split("/") or "$(" in below):
+            raise Unmet("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
         read_only = bool(each.get("readOnly")) or volume.read_only or volume.is_projection
-        made.append(Mount(source, posixpath.normpath(each["mountPath"]), read_only))
+        made.append(Mount(str(volume.source), posixpath.normpath(each["mountPath"]), read_only, below))
     return tuple(made)
 
 

@@ -82,7 +82,7 @@ class Worker:
         self.look()
 
     def lose_node(self) -> None:
-        """The node is gone, and with it what ran there. The object stays until Kubernetes collects it."""
+        """The node is gone, and with it what ran there. Kubernetes collects the object, unless the node comes back."""
         self._node_gone = True
         self.look()
 
@@ -181,7 +181,9 @@ class Worker:
             _LOG.info("%s: shim %d has ended", self._name, self._shim.pid)
             self._shim = None
         if self._gone or self._node_gone:
-            return self._end_at_once()
+            left = await self._end_at_once()
+            if self._gone or self._node_gone:
+                return left
         state = read(self._directory.state)
         if state is not None and state.get("problem"):
             return await self._no_sandbox(state["problem"])
@@ -200,7 +202,7 @@ class Worker:
             await self._finish_deletion()
         return await self._renew_tokens()
 
-    def _end_at_once(self) -> float | None:
+    async def _end_at_once(self) -> float | None:
         if self._shim is not None:
             # Not SIGKILL: it ends what it runs, and at once.
             self._shim.signal(signal.SIGTERM)
@@ -208,6 +210,11 @@ class Worker:
         if self._gone:
             self._around.forget(self.pod["metadata"]["uid"])
             self._around.hosts_changed()
+            return None
+        if not await self._find_node():
+            return _UNMET_SECONDS
+        # There is a node of that name again, so nobody collects the pod. It is looked at as after a machine's restart.
+        self._node_gone = False
         return None
 
     async def _begin(self, state: Mapping[str, Any] | None) -> float | None:
@@ -224,18 +231,25 @@ class Worker:
                 return _UNMET_SECONDS
             self._address = self._address or self._around.free_address()
             made, tokens = await self._plan()
+            self._prepare(made)
         except Unmet as unmet:
-            self._unmet = unmet
-            await self._report(None)
-            return _UNMET_SECONDS
+            return await self._wait_for(unmet)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            # Whatever a pod asks for must not end the agent of all the others.
+            _LOG.exception("%s", self._name)
+            return await self._wait_for(Unmet("CreateContainerConfigError", f"the local cloud cannot run it: {error}"))
         self._unmet = None
-        self._prepare(made)
         self._around.hosts_changed()
         self._shim = Process(self._around.start_shim(self._directory))
         self._around.when_ended(self._shim.pid, self.look)
         self._tokens_at = _renewal(tokens)
         _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
         return None
+
+    async def _wait_for(self, unmet: Unmet) -> float:
+        self._unmet = unmet
+        await self._report(None)
+        return _UNMET_SECONDS
 
     async def _find_node(self) -> bool:
         """Whether the node is there. A pod of a deleted node is not started: Kubernetes will collect it."""

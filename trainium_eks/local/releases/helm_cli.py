@@ -15,6 +15,7 @@ import psutil
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.parsing import parse_json
 
 LOOK_SECONDS = 2.0
 """How often whoever waits is told what for."""
@@ -84,7 +85,7 @@ class HelmCli:
     def status(self, name: str, namespace: str) -> ReleaseStatus | None:
         """The newest revision of a release; nothing when there is none."""
         try:
-            release = json.loads(self._on_cluster("status", name, namespace, "--output", "json"))
+            release = parse_json(self._on_cluster("status", name, namespace, "--output", "json"))
         except HelmError as error:
             if "release: not found" in str(error):
                 return None
@@ -97,7 +98,7 @@ class HelmCli:
 
     def last_deployed(self, name: str, namespace: str) -> int | None:
         """The revision that a release can go back to; nothing when none was ever complete."""
-        revisions = json.loads(self._on_cluster("history", name, namespace, "--output", "json"))
+        revisions = parse_json(self._on_cluster("history", name, namespace, "--output", "json"))
         good = [each["revision"] for each in revisions if each["status"] in ("deployed", "superseded")]
         return max(good, default=None)
 

@@ -28,6 +28,7 @@ from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.parts import READY_SECONDS
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
+from trainium_eks.model.parsing import parse_json
 from trainium_eks.model.queues import QUEUE_API
 
 CHART = "volcano"
@@ -268,7 +269,7 @@ class Volcano:
         """Where each listens: remembered, and another where somebody else has taken one meanwhile."""
         file = self._paths.volcano / "ports.json"
         try:
-            before = {name: int(port) for name, port in json.loads(file.read_text()).items() if name in _PORTS}
+            before = {name: int(port) for name, port in parse_json(file.read_text()).items() if name in _PORTS}
         except (OSError, ValueError, AttributeError, TypeError):
             before = {}
         ours = {each.name for each in processes.running(self._paths)}

@@ -15,7 +15,7 @@ from typing import Any
 from trainium_workloads.mirror.registry import INDEXES, MANIFESTS, Reference, Repository, logins_of
 from trainium_workloads.stage.__main__ import FAILED, TRY_AGAIN
 from trainium_workloads.stage.__main__ import _end as end
-from trainium_workloads.stage.files import Interrupted, StageError
+from trainium_workloads.stage.files import Interrupted, StageError, as_expected
 from trainium_workloads.stage.progress import Progress
 from trainium_workloads.stage.web import ATTEMPTS, BROKEN, Web
 
@@ -91,19 +91,21 @@ def find(origin: Repository, what: str) -> Image:
     Raises:
         StageError: there is none.
     """
+    shown = f"{origin.host}/{origin.name}:{what}"
     body, kind, digest = origin.manifest(what)
-    data = json.loads(body)
-    if kind in INDEXES:
-        wanted = [each["digest"] for each in data["manifests"] if _is_ours(each.get("platform") or {})]
-        if not wanted:
-            raise StageError(f"{origin.host}/{origin.name}:{what} has no image for {'/'.join(PLATFORM)}")
-        body, kind, digest = origin.manifest(wanted[0])
+    with as_expected(f"the manifest of {shown}"):
+        if kind in INDEXES:
+            known = json.loads(body)["manifests"]
+            wanted = [str(each["digest"]) for each in known if _is_ours(each.get("platform") or {})]
+            if not wanted:
+                raise StageError(f"{shown} has no image for {'/'.join(PLATFORM)}")
+            body, kind, digest = origin.manifest(wanted[0])
+        if kind not in MANIFESTS:
+            raise StageError(f"{shown} is {kind or 'of an unknown kind'}, and no image")
         data = json.loads(body)
-    if kind not in MANIFESTS:
-        raise StageError(f"{origin.host}/{origin.name}:{what} is {kind or 'of an unknown kind'}, and no image")
-    # One layer may be there twice (the empty one).
-    blobs = {each["digest"]: int(each["size"]) for each in (data["config"], *data["layers"])}
-    return Image(body, kind, digest, tuple(blobs.items()))
+        # One layer may be there twice (the empty one).
+        blobs = {str(each["digest"]): int(each["size"]) for each in (data["config"], *data["layers"])}
+        return Image(body, kind, digest, tuple(blobs.items()))
 
 
 def _is_ours(platform: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
-from trainium_workloads.stage.files import Interrupted, StageError, lowered
+from trainium_workloads.stage.files import Interrupted, StageError, as_expected, lowered
 from trainium_workloads.stage.web import BROKEN, Answer, Web, connection_to, target_of
 
 INDEXES = (
@@ -97,7 +97,8 @@ class Repository:
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         if what.startswith("sha256:") and what != digest:
             raise StageError(f"{self.host}/{self.name} answers {what} with {digest}")
-        return body, str(json.loads(body).get("mediaType") or kind), digest
+        with as_expected(f"{self.host}/{self.name}: the manifest {what}"):
+            return body, str(json.loads(body).get("mediaType") or kind), digest
 
     def digest(self, tag: str) -> str:
         """The digest of a tag; empty where there is none."""
@@ -243,18 +244,19 @@ class Repository:
             body = _whole(answer)
             if answer.status != 200:
                 raise StageError(f"{self.host} gives no token for {self.name}: {_why(answer.status, body)}")
-        data: Any = json.loads(body)
-        return str(data.get("token") or data["access_token"])
+        with as_expected(f"the token that {self.host} gives for {self.name}"):
+            data: Any = json.loads(body)
+            return str(data.get("token") or data["access_token"])
 
 
 def logins_of(text: str) -> dict[str, str]:
     """Host to base64 of ``user:password``, from docker's ``config.json`` (also the content of a Kubernetes Secret)."""
     found: dict[str, str] = {}
-    for host, each in (json.loads(text).get("auths") or {}).items():
-        plain = f"{each.get('username', '')}:{each.get('password', '')}"
-        found[urlsplit(f"//{host.rpartition('//')[2]}").netloc] = (
-            each.get("auth") or base64.b64encode(plain.encode()).decode()
-        )
+    with as_expected("the file of logins"):
+        for host, each in (json.loads(text).get("auths") or {}).items():
+            plain = f"{each.get('username', '')}:{each.get('password', '')}"
+            known = str(each.get("auth") or base64.b64encode(plain.encode()).decode())
+            found[urlsplit(f"//{host.rpartition('//')[2]}").netloc] = known
     return found
 
 
@@ -270,7 +272,7 @@ def _why(status: int, body: bytes) -> str:
     try:
         first = json.loads(body)["errors"][0]
         text = first.get("message") or first["code"]
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         text = ""
     hint = {401: "a login is needed, or not good", 403: "not allowed", 404: "not there"}.get(status, "")
     return f"{status} {text or hint}".strip()

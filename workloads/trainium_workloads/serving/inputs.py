@@ -62,7 +62,7 @@ def _json_lines(file: Path) -> Iterator[Mapping[str, Any]]:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Refusal(f"{file}, line {number} is no JSON: {error}") from None
             if not isinstance(row, dict):
                 raise Refusal(f"{file}, line {number} must be a JSON object, not {type(row).__name__}")

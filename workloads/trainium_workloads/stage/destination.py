@@ -176,7 +176,7 @@ class Destination:
         wanted = self.request.to_json()
         try:
             begun = json.loads(self._request_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             begun = None
         if begun is not None and begun != wanted:
             if not replace:
@@ -311,7 +311,7 @@ def read_marker(directory: Path) -> dict[str, Any] | None:
     """What a directory was staged from; None where it was not, or not to the end."""
     try:
         found = json.loads((directory / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.get("schemaVersion") == SCHEMA_VERSION else None
 
@@ -336,14 +336,22 @@ def sync_directory(directory: Path) -> None:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a file of JSON lines; a line that was cut off is left out."""
+    """Yield the objects in a file of JSON lines that tell of a file; a line that was cut off is none."""
     try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                with contextlib.suppress(ValueError):
-                    yield json.loads(line)
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from (found for line in file if (found := _line(line)) is not None)
     except FileNotFoundError:
         return
+
+
+def _line(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    sizes = [found.get(name) for name in ("size", "bytes")] if isinstance(found, dict) else []
+    is_whole = sizes and isinstance(found.get("path"), str) and all(isinstance(size, int | None) for size in sizes)
+    return found if is_whole else None
 
 
 def _size(path: Path) -> int:
@@ -358,5 +366,7 @@ def _size_known(root: Path, file: File) -> int | None:
 
 
 def _described(request: Json) -> str:
+    if not isinstance(request, dict):
+        return "something unknown"
     chosen = [f"--{name} {pattern}" for name in ("include", "exclude") for pattern in request.get(name) or []]
     return " ".join([str(request.get("source")), *chosen, *(["--extract"] if request.get("extract") else [])])

@@ -1,6 +1,7 @@
 """What is copied: files of a source, and why it cannot be copied."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -14,6 +15,19 @@ LONGEST_NAME = 255
 
 class StageError(Exception):
     """It cannot be copied, however often it is tried: the message says why, and what to do."""
+
+
+@contextmanager
+def as_expected(what: str) -> Iterator[None]:
+    """Raise StageError where an answer or a file has another form than the code that reads it expects.
+
+    Args:
+        what: the answer or the file, for the message.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise StageError(f"{what} has another form than expected: {error!r}") from None
 
 
 class Interrupted(Exception):  # noqa: N818 - what happened, where it is raised

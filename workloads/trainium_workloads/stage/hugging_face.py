@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from trainium_workloads.stage import web as webs
 from trainium_workloads.stage.checksums import Checksum
-from trainium_workloads.stage.files import Access, File, Listing, StageError, safe_path
+from trainium_workloads.stage.files import Access, File, Listing, StageError, as_expected, safe_path
 from trainium_workloads.stage.web import Web
 
 HUB = "https://huggingface.co"
@@ -70,27 +70,30 @@ class _Repository(Access):
     def commit(self, revision: str) -> str:
         """The commit that a branch, a tag or the beginning of a commit stands for."""
         data, _ = self._ask(f"{self._api}/revision/{quote(revision, safe='')}", f"revision {revision!r}")
-        return str(data["sha"])
+        with as_expected(f"{self._api}: the commit of {revision!r}"):
+            return str(data["sha"])
 
     def files(self, commit: str, below: str) -> Iterator[File]:
         """All files of a commit, or those below a directory, or one file."""
         after = f"{self._api}/tree/{commit}?recursive=true"
         while after:
             entries, after = self._ask(after, "its list of files")
-            for each in entries:
-                path = each["path"]
-                if each["type"] != "file" or not (not below or path == below or path.startswith(f"{below}/")):
-                    continue
-                inside = path.rpartition("/")[2] if path == below else path.removeprefix(f"{below}/" if below else "")
-                large = each.get("lfs")
-                known = Checksum("sha256", large["oid"]) if large else Checksum("git", each["oid"])
-                yield File(
-                    safe_path(inside, self._source),
-                    f"{self._files}/{commit}/{quote(path)}",
-                    int((large or each)["size"]),
-                    known,
-                    access=self,
-                )
+            with as_expected(f"{self._api}: the list of files"):
+                yield from (found for each in entries if (found := self._file(each, commit, below)) is not None)
+
+    def _file(self, entry: Mapping[str, Any], commit: str, below: str) -> File | None:
+        path = entry["path"]
+        if entry["type"] != "file" or not (not below or path == below or path.startswith(f"{below}/")):
+            return None
+        inside = path.rpartition("/")[2] if path == below else path.removeprefix(f"{below}/" if below else "")
+        large = entry.get("lfs")
+        return File(
+            safe_path(inside, self._source),
+            f"{self._files}/{commit}/{quote(path)}",
+            int((large or entry)["size"]),
+            Checksum("sha256", str(large["oid"])) if large else Checksum("git", str(entry["oid"])),
+            access=self,
+        )
 
     def _ask(self, url: str, what: str) -> tuple[Any, str]:
         """The JSON of one page, and the URL of the next."""
@@ -109,7 +112,7 @@ class _Repository(Access):
             if status != 200:
                 raise ValueError(f"status {status}")
             data = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StageError(f"{url} does not answer as the Hub does: {error}") from None
         following = _NEXT.search(headers.get("link", ""))
         return data, following[1] if following else ""

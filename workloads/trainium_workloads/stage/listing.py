@@ -146,7 +146,7 @@ def _json_entries(source: str, body: str) -> Iterator[tuple[str, str, str, int |
                 str(each.get("sha256") or "").lower(),
                 None if size is None else int(size),
             )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StageError(
             f'the list {source} must be [{{"url": ..., "path": ..., "sha256": ...}}, ...]: {error}'
         ) from None

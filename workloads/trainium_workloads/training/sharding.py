@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from trainium_workloads.checkpoint import Checkpoint, Checkpoints, sha256
+from trainium_workloads.checkpoint import Checkpoint, Checkpoints, os_error, sha256
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Facts
 from trainium_workloads.training.options import Options
@@ -255,7 +255,7 @@ def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
         return write(), ""
     except (OSError, CheckpointException) as error:
         causes = error.failures.values() if isinstance(error, CheckpointException) else ()
-        return None, "; ".join(sorted({str(cause) for cause, _ in causes})) or str(error)
+        return None, "; ".join(sorted({str(os_error(cause) or cause) for cause, _ in causes})) or str(error)
 
 
 def _raise(fault: str) -> None:

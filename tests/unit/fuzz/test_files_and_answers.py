@@ -1,0 +1,320 @@
+"""Files and answers that somebody damaged: each reader says so in a sentence that names them, or does without."""
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import outputs
+from hand_built import environment
+from hostile import JSON, NASTY, TEXT, as_text, budget, damaged
+from hypothesis import given
+from hypothesis import strategies as st
+from trainium_workloads.graph_cache import Cache
+from trainium_workloads.lease import Lease
+from trainium_workloads.mirror import __main__ as mirror
+from trainium_workloads.mirror.registry import logins_of
+from trainium_workloads.stage import destination, hugging_face, listing
+from trainium_workloads.stage.files import StageError
+from typer.testing import CliRunner
+
+from trainium_eks.checks.local_report import LocalReport, ReportError
+from trainium_eks.cleanup.state import StackState, StateError
+from trainium_eks.cli import cluster_access, kubeconfig, kubeconfig_variable, report, stack_file_edit
+from trainium_eks.cli.app import app
+from trainium_eks.cli.failure import TRACEBACK, Failure
+from trainium_eks.graph.recording import assumptions
+from trainium_eks.graph.recording.project import ProjectError, load_project
+from trainium_eks.launch.aws import AwsError
+from trainium_eks.local import deployment, ledger, lock
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane.ports import Settings
+from trainium_eks.local.nodes import resizing
+from trainium_eks.local.objects.api_types import ApiError
+from trainium_eks.local.objects.requests import Requests
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.pods import images, pod_files
+from trainium_eks.local.pods.isolation import Chosen
+from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.monitoring import firing
+from trainium_eks.preflight import price_list
+from trainium_eks.preflight.account import NotChecked
+from trainium_eks.review import access, preflight, preview
+from trainium_eks.security import waivers
+
+SAID = (Failure, LocalError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
+SAID += (waivers.BadWaivers, StageError, NotChecked)
+"""Errors whose text is a sentence for people."""
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+    "users": [{"name": "u", "user": {"exec": {"command": "aws", "args": []}}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+    "current-context": "x",
+}
+OUTPUTS = {**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(KUBECONFIG)}
+PLAN = {**environment().to_json(), "resources": environment().to_json()["resources"][:6]}
+REPORT = {
+    "schemaVersion": 1,
+    "local": True,
+    "server": "https://127.0.0.1:1",
+    "kubernetes": "v1.35.4",
+    "notInstalled": [{"name": "a", "reason": "b"}],
+    "simulated": ["aws"],
+    "realVolcano": True,
+}
+STATE = {
+    "version": 3,
+    "deployment": {
+        "resources": [{"urn": "urn:pulumi:dev::p::aws:s3/bucket:Bucket::b", "type": "aws:s3/bucket:Bucket", "id": "b"}],
+        "pending_operations": [{"type": "creating", "resource": {"urn": "u", "type": "t"}}],
+    },
+}
+STEP = {"op": "update", "urn": "urn:pulumi:dev::p::aws:s3/bucket:Bucket::b", "oldState": {"type": "t"}}
+PREVIEW = {"config": {"p:a": "b"}, "steps": [STEP], "changeSummary": {"same": 1}, "diagnostics": []}
+HOLDING = {"urn": "u", "kind": "Object", "reference": {"kind": "Pod"}}
+POOL = {"pool": {"inputs": {"instanceTypes": ["m7i.4xlarge"]}}, "drivers": []}
+IMAGE = {"name": "torch", "tag": "0123456789ab", "hasTorch": True, "sizeBytes": 1, "made": 1.5, "requirements": ""}
+PRICE = {
+    "terms": {"OnDemand": {"t": {"priceDimensions": {"d": {"unit": "Hrs", "pricePerUnit": {"USD": "21.5"}}}}}},
+    "publicationDate": "2026-07-20",
+}
+ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
+MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options": {}, "command": [], "time": ""}]}
+MANIFEST = {
+    "mediaType": "application/vnd.oci.image.manifest.v1+json",
+    "config": {"digest": "sha256:0", "size": 1},
+    "layers": [{"digest": "sha256:1", "size": 2}],
+}
+HUB = [{"path": "a/b", "type": "file", "size": 3, "oid": "0", "lfs": {"oid": "1", "size": 3}}]
+
+
+def _connect(file: Path) -> object:
+    cluster_access.check_commands(file.read_text(errors="replace"))
+    return Requests.connect(file)
+
+
+def _paths(file: Path, name: str) -> Paths:
+    """The files of a local cloud of which one is that file."""
+    paths = Paths(file.parent)
+    getattr(paths, name).parent.mkdir(parents=True, exist_ok=True)
+    getattr(paths, name).write_bytes(file.read_bytes())
+    return paths
+
+
+def _resize(file: Path) -> object:
+    paths = Paths(file.parent)
+    paths.pools.mkdir(exist_ok=True)
+    name = resizing.pool_key({"nodeGroupName": "g"})
+    (paths.pools / f"{name}.json").write_bytes(file.read_bytes())
+    return resizing.resize(paths, "g", 1, CATALOGUE, lambda _: None)
+
+
+def _project(file: Path) -> object:
+    folder = file.parent / "project"
+    folder.mkdir(exist_ok=True)
+    (folder / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (folder / "Pulumi.dev.yaml").write_bytes(file.read_bytes())
+    return load_project(folder).stack("dev")
+
+
+def _cache(file: Path) -> object:
+    place = file.parent / "caches" / "key"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "complete.json").write_bytes(file.read_bytes())
+    return Cache(file.parent / "caches", "key").check({"batch": 1})
+
+
+def _lease(file: Path) -> object:
+    place = file.parent / "lease"
+    place.mkdir(exist_ok=True)
+    (place / "1.json").write_bytes(file.read_bytes())
+    return str(Lease(place).holder())
+
+
+def _staged(file: Path) -> object:
+    place = file.parent / "staged"
+    place.mkdir(exist_ok=True)
+    (place / destination.MARKER).write_bytes(file.read_bytes())
+    list(destination._lines(file))
+    return destination.read_marker(place)
+
+
+def _edit(file: Path) -> object:
+    try:
+        return stack_file_edit.put(file.read_text(errors="replace"), ("config", "p:a"), "b")
+    except (stack_file_edit.NotEditable, ValueError) as error:
+        raise Failure(2, f"{file.name}: {error}") from None
+
+
+def _kubeconfig(file: Path) -> object:
+    return kubeconfig.in_namespace(file.read_text(errors="replace"), "n")
+
+
+def _state(file: Path) -> object:
+    return StackState.parse(file.read_text(errors="replace"), file.name)
+
+
+FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
+    "a stack's outputs": (OUTPUTS, cluster_access._read),
+    "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
+    "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merged([file])),
+    "kubeconfig that is printed": (KUBECONFIG, _kubeconfig),
+    "saved plan": (PLAN, report.load),
+    "stub answers": ({"lookups": {"aws:a": {"id": "x"}}, "stackReferences": {"a": {}}}, assumptions.load),
+    "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
+    "stack's config that is edited": ({"config": {"p:a": "b"}}, _edit),
+    "state": (STATE, _state),
+    "waivers": ([{"checks": ["C"], "resources": ["r"], "reason": "because"}], waivers.read),
+    "report of a local cloud": (REPORT, LocalReport.load),
+    "report that up reads": (REPORT, lambda file: deployment.Report.load(_paths(file, "report")).minor),
+    "ledger": ({"hold": HOLDING}, ledger.Ledger.open),
+    "ports": ({"ports": {"etcd": 1}, "complete": True}, lambda file: Settings.load(_paths(file, "settings"))),
+    "lock": ({"pid": 1, "doing": "up", "since": 1.5}, lambda file: lock._held(_paths(file, "lock"))),
+    "node pool": (POOL, _resize),
+    "image": (IMAGE, images._read),
+    "isolation": ({"isolation": "net", "refused": {}}, lambda file: Chosen.load(file.parent)),
+    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
+    "compile cache": (MARK, _cache),
+    "lease": ({"who": "w", "job": "j"}, _lease),
+    "staged data": ({"schemaVersion": 1, "path": "a", "size": 1, "bytes": 1}, _staged),
+}
+
+ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
+    "Kubernetes' refusal": (
+        {"message": "m", "reason": "Invalid", "details": {"causes": [{"field": "f", "reason": "r", "message": "m"}]}},
+        lambda body: str(ApiError.of(422, as_text(body))),
+    ),
+    "price list of AWS": (PRICE, lambda entry: _price(as_text(entry))),
+    "policy": (
+        {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}]},
+        lambda document: access._statements(as_text(document)),
+    ),
+    "Prometheus": ({"data": {"alerts": [ALERT]}}, lambda answer: _or_value_error(lambda: firing.read(answer))),
+    "preview of pulumi": (PREVIEW, lambda document: _or_value_error(lambda: preview.parse(document, "dev"))),
+    "preflight": (
+        {"checks": [{"id": "a", "outcome": "fail"}]},
+        lambda document: _or_value_error(lambda: preflight.parse(document)),
+    ),
+    "registry": (MANIFEST, lambda body: mirror.find(_registry(body), "tag")),
+    "registry's logins": ({"auths": {"h": {"auth": "x"}}}, lambda document: logins_of(as_text(document))),
+    "Hugging Face": (HUB, lambda entries: list(_hub(entries).files("c", ""))),
+    "list of files": (
+        [{"url": "https://a/b", "path": "b", "sha256": "0" * 64, "size": 1}],
+        lambda document: list(listing._json_entries("source", as_text(document))),
+    ),
+}
+
+
+def said(read: Callable[[], object]) -> str:
+    """What people are told by a reader that takes no exception, or one of those that are sentences."""
+    try:
+        return f"read: {type(read())}"
+    except SAID as error:
+        return str(error)
+
+
+def _or_value_error(read: Callable[[], object]) -> object:
+    """What callers turn into a sentence with the source's name."""
+    try:
+        return read()
+    except ValueError as error:
+        raise Failure(2, str(error)) from None
+
+
+def _price(text: str) -> object:
+    account = types.SimpleNamespace(partition="aws", region="us-west-2", call=lambda *_, **__: {"PriceList": [text]})
+    return price_list.on_demand(account, "trn1.32xlarge")  # type: ignore[arg-type]
+
+
+def _registry(body: Any) -> Any:
+    def manifest(_: str) -> tuple[bytes, str, str]:
+        return as_text(body).encode(), MANIFEST["mediaType"], "sha256:2"  # type: ignore[return-value]
+
+    return types.SimpleNamespace(host="h", name="n", manifest=manifest)
+
+
+def _hub(entries: Any) -> Any:
+    repository = hugging_face._Repository("hf:a/b", "models/", "a/b", None, {})  # type: ignore[arg-type]
+    repository._ask = lambda *_: (entries, "")  # type: ignore[method-assign]
+    return repository
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(name: str, tmp_path: Path) -> None:
+    document, read = FILES[name]
+    file = tmp_path / {"isolation": "isolation.json"}.get(name, "damaged.json")
+    text = st.one_of(damaged(document).map(as_text), TEXT, JSON.map(as_text), st.sampled_from(NASTY))
+    content = st.one_of(text.map(lambda each: each.encode(errors="surrogatepass")), st.binary(max_size=40))
+
+    @budget(60)
+    @given(content)
+    def run(data: bytes) -> None:
+        file.write_bytes(data)
+        assert said(lambda: read(file)).strip()
+
+    run()
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers(name: str) -> None:
+    document, read = ANSWERS[name]
+
+    @budget(60)
+    @given(st.one_of(damaged(document), JSON))
+    def run(answer: Any) -> None:
+        assert said(lambda: read(answer)).strip()
+
+    run()
+
+
+COMMANDS = {
+    "jobs --outputs {file}": OUTPUTS,
+    "comment --stack prod --before {file} --after {file}": PLAN,
+    "comment --stack dev --preview {file}": PREVIEW,
+    "recover --stack dev --state {file} --region us-west-2": {**STATE, "deployment": {"resources": []}},
+    "kubeconfig --outputs {file}": OUTPUTS,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_name_the_file(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "damaged.json"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(LocalError("nobody answers")))
+    text = st.one_of(damaged(COMMANDS[command]).map(as_text), TEXT)
+
+    @budget(15)
+    @given(text)
+    def run(content: str) -> None:
+        file.write_text(content, errors="replace")
+        result = CliRunner().invoke(app, command.format(file=file).split())
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert result.exit_code in (0, 1, 2)
+        assert "Traceback" not in result.output
+        if result.exit_code == 2:
+            assert "damaged.json" in "".join(result.output.split()) or "kubeconfig" in result.output
+
+    run()
+
+
+def test_an_error_that_nobody_foresaw_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_access, "_read", lambda _: int("foreseen"))
+    for extra in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["jobs", "--outputs", "x", *extra])
+        assert result.exit_code == 1
+        assert "ValueError" in result.output
+        assert "line" in result.output
+        if extra:
+            assert json.loads(result.stdout)["problems"]
+    monkeypatch.setenv(TRACEBACK, "1")
+    assert isinstance(CliRunner().invoke(app, ["jobs", "--outputs", "x"]).exception, ValueError)
+
+
+def test_outputs_of_a_stack_are_outputs() -> None:
+    assert StackOutputs.parse(OUTPUTS).cluster_name

@@ -1,0 +1,276 @@
+"""What pods and their owners write, as every command reads it: hostile inputs end none, and none steers a terminal."""
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import watched_team
+from hostile import JSON, TEXT, as_text, budget, damaged, hostile
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_scenes import now, snapshot
+from small_project import Run
+from stub_api import StubApi
+from typer.testing import CliRunner
+
+from trainium_eks.cli import render_stage, watch_cancel, watch_channels, watch_read, watch_top
+from trainium_eks.cli.app import app
+from trainium_eks.cli.console import Console
+from trainium_eks.cli.failure import TRACEBACK
+from trainium_eks.cli.render_watch import steps_lines
+from trainium_eks.launch import cloudwatch_logs, endings, log_lines, steps, usage
+from trainium_eks.launch.pod_text import printable
+from trainium_eks.local.objects.requests import Requests
+from trainium_eks.local.pods import kept
+
+NOW = datetime(2026, 11, 22, 5, 40, tzinfo=UTC)
+STEP = {"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "tokens_per_second": 3.5, "checkpoint_step": 10}
+REPORT = {
+    "neuron_runtime_data": [
+        {
+            "report": {
+                "neuroncore_counters": {"neuroncores_in_use": {"0": {"neuroncore_utilization": 40.5}}},
+                "memory_used": {"neuron_runtime_used_bytes": {"neuron_device": 1000}},
+                "execution_stats": {"error_summary": {"generic": 1}},
+            }
+        }
+    ],
+    "neuron_hardware_info": {"neuron_device_count": 16, "neuron_device_memory_size": 10**10, "error": ""},
+    "system_data": {
+        "vcpu_usage": {"average_usage": {"idle": 40.0}},
+        "memory_info": {"memory_used_bytes": 1000, "memory_total_bytes": 2000},
+        "neuron_hw_counters": {"neuron_devices": [{"mem_ecc_uncorrected": 0, "sram_ecc_uncorrected": 1}]},
+    },
+}
+COPIER = {"stage": "copying", "bytes": 1, "total_bytes": 2, "files": 0, "total_files": 1, "rate": 3.5, "message": "m"}
+STATUS = {"status": "Failure", "message": "m", "details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}
+EVENT = {"log": "a line", "time": "2026-11-22T05:30:00Z", "kubernetes": {"pod_name": "p"}}
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text steers no terminal."""
+    return not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
+
+
+def shown(*parts: Any) -> str:
+    """What is printed of them."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=100, force_terminal=False)
+    for each in parts:
+        console.print(each)
+    return buffer.getvalue()
+
+
+def read_steps(texts: list[str]) -> object:
+    found = steps.progress(steps.parse_all(texts), NOW.timestamp())
+    if found is not None:
+        json.dumps(found.to_json(), allow_nan=False)
+        assert is_plain(shown(*steps_lines(found)))
+    return found
+
+
+def read_reports(texts: list[str]) -> object:
+    reader = usage.Reader()
+    for each in texts:
+        reader.line(each)
+    if reader.last is not None:
+        json.dumps(reader.last.to_json(), allow_nan=False)
+        node = watch_top._Node("p", "u", 0, "n", reader)
+        assert is_plain(shown(watch_top.UsageTable([node])))
+    return reader.last
+
+
+def read_copier(texts: list[str]) -> object:
+    buffer = io.StringIO()
+    progress = render_stage.ShownProgress(Console(file=buffer, width=100, force_terminal=False), None)
+    for each in texts:
+        progress.line(each)
+    assert is_plain(buffer.getvalue())
+    return progress.count("bytes")
+
+
+def read_log(texts: list[str]) -> object:
+    for each in texts:
+        line = log_lines.parse(each)
+        assert line.local_rank is None or line.local_rank >= 0
+    return endings.root_cause("\n".join(texts))
+
+
+def read_event(texts: list[str]) -> object:
+    return [cloudwatch_logs.line_of({"message": each, "timestamp": 1_763_000_000_000}).text for each in texts]
+
+
+def read_ending(texts: list[str]) -> object:
+    return [watch_channels._ending(each) for each in texts]
+
+
+LINES: dict[str, tuple[object, Callable[[list[str]], object]]] = {
+    "steps": (STEP, read_steps),
+    "neuron-monitor": (REPORT, read_reports),
+    "nvidia-smi": ("0, 97, 61234, 81559", read_reports),
+    "copier": (COPIER, read_copier),
+    "log": ("[default0]:rank : 1 (local_rank: 1) exitcode : 1", read_log),
+    "log shipper": (EVENT, read_event),
+    "end of a command": (STATUS, read_ending),
+}
+
+
+@pytest.mark.parametrize("reader", LINES)
+def test_lines_of_logs(reader: str) -> None:
+    document, read = LINES[reader]
+    line = damaged(document).map(as_text) if isinstance(document, dict) else TEXT.map(lambda text: f"{document}{text}")
+
+    @budget(60)
+    @given(st.lists(st.one_of(line, TEXT, JSON.map(as_text)), max_size=4))
+    def run(texts: list[str]) -> None:
+        read(texts)
+
+    run()
+
+
+@budget(60)
+@given(TEXT)
+def test_what_is_printable(text: str) -> None:
+    made = printable(text)
+    assert is_plain(made)
+    assert printable(made) == made
+
+
+@budget(60)
+@given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"2026-11-22T05:30:00.000000000Z F a\n"))), TEXT)
+def test_logs_of_pods_that_are_gone(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], name: str) -> None:
+    place = tmp_path_factory.getbasetemp() / "kept"
+    container = place / "team" / "pod" / "uid" / "c"
+    container.mkdir(parents=True, exist_ok=True)
+    (container / "0.log").write_bytes(b"".join(parts))
+    (container / "1.log.old").write_bytes(b"".join(reversed(parts)))
+    assert all(line.pod == "pod" for line in kept.lines(place, "team", "pod", ""))
+    assert kept.pods(place, "team") == ["pod"]
+
+
+# --- Commands ---------------------------------------------------------------------------------------------------------
+
+CHECKED = frozenset(
+    {"name", "generateName", "namespace", "uid", "kind", "apiVersion", "involvedObject", "ownerReferences", "labels"}
+    | {"creationTimestamp", "lastTransitionTime", "startedAt", "finishedAt", "lastTimestamp", "firstTimestamp"}
+    | {"eventTime", "lastObservedTime", "lastHeartbeatTime", "lastProbeTime", "startTime", "deletionTimestamp"}
+    | {"resources", "allocatable", "capacity", "capability", "allocated", "deserved", "guarantee", "minResources"}
+    | {"matchLabels", "nodeInfo", "type", "status", "effect", "operator", "tier", "resourceVersion", "managedFields"}
+)
+"""What an API server checks of the objects that people make, or writes itself."""
+
+COMMANDS = ("jobs --all", "status alpha", "status beta", "logs alpha --all", "logs alpha --rank 1", "cancel alpha")
+COMMANDS += ("top alpha --once", "status", "logs alpha --since 1h", "jobs --json", "status alpha --json")
+
+
+def objects() -> dict[str, Any]:
+    """A team's jobs, with all of their owners' texts that commands read."""
+    found = snapshot("queue_full")
+    for job in found["Job"]:
+        noted = {"world-size": "64", "nodes": "2", "launcher": "gang", "capacity-block-ends": "2026-11-23T00:00:00Z"}
+        job["metadata"]["annotations"] = {f"trainium-eks/{key}": value for key, value in noted.items()}
+        for task in job["spec"]["tasks"]:
+            [container, *_] = task["template"]["spec"]["containers"]
+            container["args"] = ["--nproc_per_node 2"]
+            container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/x"}]
+    for pod in found["Pod"]:
+        env = [{"name": "TRN_CHECKPOINT_SECONDS", "value": "60"}]
+        pod["spec"]["containers"][0]["env"] = env
+        ended = {"exitCode": 1, "reason": "Error", "message": "because", "finishedAt": "2026-11-22T05:33:00Z"}
+        pod["status"]["containerStatuses"] = [{"name": "c", "state": {"terminated": ended}, "image": "x"}]
+    return found
+
+
+SCENE = objects()
+LOG = [f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps({**STEP, 'step': second})}" for second in range(9)]
+
+
+class Served(StubApi):
+    """A server without a network: every request of the process is answered by it."""
+
+    def once(self, method: str, path: str, _: object, query: Any, *__: object) -> str:
+        log = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+)/log", path)
+        if log:
+            return "\n".join(self.log(log[1], follow=False, tail=int(query.get("tailLines", 10**6))))
+        status, answer = self.delete(path) if method == "DELETE" else self.answer(path, query.get("labelSelector", ""))
+        if status >= 400:
+            from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
+
+            raise ApiException(status=status, reason="x", http_resp=None)
+        return json.dumps(answer)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    stub = Served({}, "http://127.0.0.1:9")
+    monkeypatch.setattr(Requests, "_once", lambda _, *given: stub.once(*given))
+    monkeypatch.setattr(watch_read, "now", lambda: now(SCENE))
+    monkeypatch.setattr(watch_top, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(watch_cancel, "MARGIN_SECONDS", 0.0)
+    monkeypatch.setattr(watch_cancel, "_grace_seconds", lambda _: 0)
+
+    def no_way(*_: object) -> Iterator[str]:
+        raise watch_channels.NoWay("the command ended with exit code 3")
+
+    monkeypatch.setattr(watch_channels, "lines", no_way)
+    return stub
+
+
+def call(served: Served, folder: Path, command: str) -> tuple[int, str]:
+    """The exit code of a command of the team, and what it printed."""
+
+    def trn(*arguments: object) -> Any:
+        return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+
+    run: Run = trn
+    return watched_team.seat(run, served, folder)(*command.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_a_team(command: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of one member, its pods and its log, against what all others of the team see."""
+    monkeypatch.setenv(TRACEBACK, "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    lists = {kind: value for kind, value in SCENE.items() if isinstance(value, list)}
+
+    @budget(6)
+    @given(hostile({"Job": SCENE["Job"], "Pod": SCENE["Pod"]}, CHECKED), st.lists(TEXT, max_size=3))
+    def run(changed: dict[str, Any], lines: list[str]) -> None:
+        # The lists themselves stay: what is in them is what somebody wrote.
+        served.objects = {**lists, **{kind: changed[kind] or lists[kind] for kind in changed}}
+        served.logs = {pod["metadata"]["name"]: [*LOG, *lines] for pod in served.objects["Pod"]}
+        code, out = call(served, tmp_path, command)
+        assert code in (0, 1, 2), out
+        if not command.startswith("logs"):
+            assert is_plain(out)
+        if "--json" in command:
+            json.loads(out)
+
+    run()
+
+
+@pytest.mark.parametrize("command", ["jobs", "status alpha", "cancel alpha --json", "logs alpha"])
+def test_answers_that_no_api_server_gives(command: str, served: Served, tmp_path: Path) -> None:
+    lists = {kind: value for kind, value in SCENE.items() if isinstance(value, list)}
+
+    @budget(6)
+    @given(damaged(lists))
+    def run(changed: dict[str, Any]) -> None:
+        served.answer = lambda path, *_: _listed(changed, path)  # type: ignore[method-assign, assignment]
+        code, out = call(served, tmp_path, command)
+        assert code in (0, 1, 2)
+        assert "Traceback" not in out
+        assert code == 0 or out.strip()
+
+    run()
+
+
+def _listed(changed: dict[str, Any], path: str) -> tuple[int, dict[str, Any]]:
+    status, answer = StubApi({}, "").answer(path)
+    kind = next((each for each in changed if path.endswith(f"/{each.lower()}s")), "")
+    return (200, {**answer, "items": changed[kind]}) if kind else (status, dict(answer))

@@ -1,0 +1,36 @@
+"""JSON and YAML of files and answers, which anybody may have written: whatever is wrong with them is a ValueError."""
+
+import json
+from typing import Any
+
+MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""Errors of code that reads a document of another shape than it expects."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what a JSON text says.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deeply, or has a number of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_yaml(text: str) -> Any:
+    """Return what the one document of a YAML text says.
+
+    Raises:
+        ValueError: it is no YAML, several documents, nested too deeply, or names a day that no calendar has.
+    """
+    import yaml  # here, because most commands that import this module read JSON alone
+
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    # The loader passes on what dates, numbers and keys of its own types raise.
+    except (yaml.YAMLError, TypeError, AttributeError, OverflowError, LookupError) as error:
+        raise ValueError(str(error)) from None
