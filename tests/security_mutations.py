@@ -511,7 +511,10 @@ KINDS: tuple[Kind, ...] = (
     Kind("admission that refuses nothing", ADMISSION, set_at("spec.validations", [{"expression": "true"}])),
     Kind("no quota", QUOTA, None),
     Kind(
-        "a mounted token by default", "kubernetes:core/v1:ServiceAccount", set_at("automountServiceAccountToken", True)
+        "a mounted token by default",
+        "kubernetes:core/v1:ServiceAccount",
+        set_at("automountServiceAccountToken", True),
+        lambda each: each.inputs.get("automountServiceAccountToken") is False,
     ),
     Kind(
         "the whole file system",

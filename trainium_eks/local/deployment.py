@@ -129,8 +129,8 @@ class Report:
         try:
             data = parse_json(paths.report.read_text(encoding="utf-8"))
             return Report(
-                server=data["server"],
-                kubernetes=data["kubernetes"],
+                server=str(data["server"]),
+                kubernetes=str(data["kubernetes"]),
                 not_installed={each["name"]: each["reason"] for each in data["notInstalled"]},
                 simulated=tuple(data["simulated"]),
                 real_volcano=data["realVolcano"],

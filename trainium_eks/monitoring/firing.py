@@ -61,10 +61,10 @@ def read(answer: Mapping[str, Any]) -> list[Firing]:
 def _one(alert: Mapping[str, Any]) -> Firing:
     labels = {name: value for name, value in alert["labels"].items() if name not in ("alertname", "severity")}
     return Firing(
-        alert["labels"]["alertname"],
-        alert["state"],
-        alert["labels"].get("severity", ""),
-        alert["activeAt"],
+        str(alert["labels"]["alertname"]),
+        str(alert["state"]),
+        str(alert["labels"].get("severity", "")),
+        str(alert["activeAt"]),
         labels,
         alert.get("annotations") or {},
     )

@@ -429,7 +429,7 @@ def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPa
     from trainium_eks.local.paths import Paths
 
     local = Source("local", outputs(), paths=Paths(Path("/none")))
-    monkeypatch.setattr(command, "find_source", lambda *_: local)
+    monkeypatch.setattr(command, "find_stack", lambda *_: local)
     for act in (command.build, command.push):
         code, _, err = shown(act(ImageOptions(Seat()), Recorded()))
         assert code == 2
