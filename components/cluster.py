@@ -89,7 +89,7 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
     if len(zones) < 2:
-        reason = f"EKS wants subnets in two zones, got {len(zones)}"
+        reason = f"EKS wants subnets in two zones, and there are {len(zones)}"
         found.append(Problem("subnet_ids_by_zone", reason, "add a private subnet in another zone"))
     refused = sorted(regions.CONTROL_PLANE_REFUSED_ZONES.intersection(zones))
     if refused:
@@ -97,6 +97,7 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
         found.append(Problem("subnet_ids_by_zone", reason, "choose another zone of the region"))
     for addon, given in args.addons.items():
         found += plain_problems(given.settings, f"{join_key('addons', addon)}.settings")
+    found += under("node_groups", group_judge.of_one_cluster(args.node_groups))
     for index, group in enumerate(args.node_groups):
         found += under(f"node_groups[{index}]", _group_problems(group, args))
     return found
