@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.launch.images import MIRROR_PREFIX
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalError, MissingError
 from trainium_eks.model.problems import Problem, nearest
 
 ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
@@ -24,6 +24,10 @@ class AwsError(LocalError):
         super().__init__(text)
         self.code = code
         """AWS' own (``ImageNotFoundException``), where it answered."""
+
+
+class CannotAsk(AwsError, MissingError):  # noqa: N818 - reads as what it is where it is caught
+    """There are no credentials, or no boto3."""
 
 
 class NotAllowed(AwsError):  # noqa: N818 - reads as what it is where it is caught
@@ -165,7 +169,7 @@ def saying(what: str) -> Iterator[None]:
     try:
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        raise AwsError("the Python package boto3 is missing: pip install 'trainium-eks[local]'") from None
+        raise CannotAsk("the Python package boto3 is missing: pip install 'trainium-eks[local]'") from None
     try:
         yield
     except ClientError as error:
@@ -173,6 +177,6 @@ def saying(what: str) -> Iterator[None]:
         kind = NotAllowed if code in NOT_ALLOWED else AwsError
         raise kind(f"cannot {what}: {message} ({code})", code) from None
     except NoCredentialsError:
-        raise AwsError(f"cannot {what}: there are no AWS credentials here (aws configure, or aws sso login)") from None
+        raise CannotAsk(f"cannot {what}: there are no AWS credentials here (aws configure, or aws sso login)") from None
     except BotoCoreError as error:
         raise AwsError(f"cannot {what}: {error}") from None

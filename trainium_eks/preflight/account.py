@@ -53,6 +53,10 @@ class NotChecked(Exception):  # noqa: N818 - reads as what it is where it is cau
         """Of AWS' answer, where there was one: S3 tells a bucket's region even to those who may not look inside."""
 
 
+class NoCredentials(NotChecked):
+    """There are no AWS credentials on this machine, or AWS does not take them."""
+
+
 class Refused(Exception):  # noqa: N818 - reads as what it is where it is caught
     """AWS answered with an error that says something about the thing asked for (``NoSuchEntity``)."""
 
@@ -157,7 +161,7 @@ class Account:
         except ClientError as error:
             raise _judged(service, operation, error.response) from None
         except (NoCredentialsError, PartialCredentialsError):
-            raise NotChecked("no AWS credentials here: aws configure, or aws sso login") from None
+            raise NoCredentials("no AWS credentials here: aws configure, or aws sso login") from None
         except (ConnectionError, HTTPClientError) as error:
             raise NotChecked(f"no network: {_first_line(error)}") from None
         except BotoCoreError as error:
@@ -229,7 +233,7 @@ def _judged(service: str, operation: str, response: Mapping[str, Any]) -> Except
     if code in _THROTTLED:
         return NotChecked("AWS throttled the question: run it again")
     if code in _NO_LOGIN:
-        return NotChecked(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
+        return NoCredentials(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
     if code.startswith("5") and code.isdigit():
         # Not AWS, but something before it.
         return NotChecked(f"there came HTTP {code} in place of an answer")
