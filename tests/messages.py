@@ -20,6 +20,6 @@ def fault_of(problem: Problem) -> str:
     reason = re.sub(r"`[^`]*`|'[^']*'", "X", problem.reason)
     if _NO_SUBJECT.match(reason) or not _VERB.search(reason):
         return "the reason is no clause with a subject and a verb (it is ..., EKS takes ...)"
-    if problem.good is None and not problem.fix:
-        return "nothing says what mends it: give `good` or `fix`"
+    if problem.good is None and not problem.fix and not problem.allowed:
+        return "nothing says what mends it: give `good`, `fix` or `allowed`"
     return ""

@@ -161,8 +161,7 @@ def _queue_problems(
             parent = name in parent_queue_names
             reason = "a queue with child queues takes no jobs" if parent else "no queue has this name"
             allowed, good = tuple(queue_names), nearest(name, queue_names)
-            fix = "" if good else "name one of these"
-            found.append(Problem(path, reason, fix, value=name, allowed=allowed, good=good))
+            found.append(Problem(path, reason, value=name, allowed=allowed, good=good))
     return found
 
 

@@ -260,8 +260,8 @@ def _endpoint_problems(names: Sequence[str]) -> list[Problem]:
             reason = "it is the service's whole name, where the part after its prefix is wanted"
             found.append(Problem(path, reason, value=name, good=bare))
         elif not re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)*", name):
-            reason, fix = "it is not the name of an endpoint service", "name one of these, or remove it"
-            found.append(Problem(path, reason, fix, value=name, allowed=KNOWN_ENDPOINTS))
+            reason = "it is not the name of an endpoint service"
+            found.append(Problem(path, reason, value=name, allowed=KNOWN_ENDPOINTS))
         elif name == "s3":
             found.append(formats.warn(path, "the gateway endpoint of S3, which is free, is always there", "remove it"))
         elif name not in KNOWN_ENDPOINTS:

@@ -84,7 +84,7 @@ def problems(bases: Mapping[str, str], path: str) -> list[Problem]:
         here = join_key(path, target)
         if target not in BASES:
             near = nearest(target, BASES)
-            fix = f"did you mean {near}?" if near else "name one of these"
+            fix = f"did you mean {near}?" if near else ""
             found.append(
                 Problem(here, "it is not what a training image is for", fix, value=image, allowed=tuple(BASES))
             )
