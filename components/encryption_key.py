@@ -30,9 +30,9 @@ class EncryptionKeyArgs(Shape):
     description: Annotated[str, Length(8192, "KMS")] = (
         "Volumes, file system, secrets, images and logs of a training environment"
     )
-    """What the key is for, as the KMS console shows it; up to 8192 characters."""
+    """What the key is for, as the KMS console shows it."""
     deletion_window_days: Annotated[Whole, Bounds(7, 30, "days")] = 30
-    """Days before a deletion takes effect, 7 to 30; until then it can be cancelled."""
+    """Days before a deletion takes effect; until then it can be cancelled."""
     retain_on_delete: Flag = True
     """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
     be read again without it. False deletes it with the stack, after the deletion window."""

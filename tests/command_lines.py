@@ -36,8 +36,8 @@ def words(line: str) -> list[str]:
     return kept[:end]
 
 
-def parse(arguments: list[str]) -> str:
-    """Parse a line without running it, and return the name of its command.
+def parse(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """Parse a line without running it, and return the name of its command and what it would be called with.
 
     Raises:
         UsageError: (typer's) no such command, option or argument.
@@ -47,6 +47,8 @@ def parse(arguments: list[str]) -> str:
         name = rest.pop(0)
         context = command.make_context(command.name or "trn", [name], parent=context, resilient_parsing=True)
         _, command, _ = command.resolve_command(context, [name])
-    if "--help" not in rest and "--list" not in rest:
-        command.make_context(command.name, rest, parent=context)
-    return str(command.name)
+    if getattr(command, "commands", None):
+        return str(command.name), {}
+    if "--help" in rest or "--list" in rest:
+        return str(command.name), {}
+    return str(command.name), command.make_context(command.name, rest, parent=context).params

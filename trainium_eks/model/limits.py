@@ -155,6 +155,12 @@ def declared(spec: type[Shape]) -> Mapping[str, tuple[tuple[Limit, ...], Any]]:
     }
 
 
+def in_words(spec: type[Shape], name: str) -> str:
+    """Return what a field's limits allow, as sentences behind its description; empty without limits."""
+    own, annotation = declared(spec)[name]
+    return "".join(f" Allowed: {each.allowed}." for each in (*own, *entry_of(annotation)[0]))
+
+
 def limits_in(annotation: Any) -> tuple[Limit, ...]:
     """Return the limits of a type: of ``Annotated`` itself, or of an arm of a union (``Days | None``)."""
     if get_origin(annotation) is Annotated:

@@ -94,13 +94,11 @@ def outputs_markdown() -> str:
 
 def rows(model: type[Shape], prefix: str = "") -> Iterator[Row]:
     """Every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their arm."""
-    for name, (own_limits, annotation) in limits.declared(model).items():
-        field = model.model_fields[name]
+    for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias}"
         default = "required" if field.is_required() else _written(_default(field))
-        allowed = [each.allowed for each in (*own_limits, *limits.entry_of(annotation)[0])]
-        description = _plain(field.description, markdown=True) + "".join(f" Allowed: {each}." for each in allowed)
-        yield Row(path, _in_words(annotation), default, description)
+        description = _plain(field.description, markdown=True) + limits.in_words(model, name)
+        yield Row(path, _in_words(field.annotation), default, description)
         nested = tuple(_models(field.annotation))
         below = f"{path}{_entry_of(field.annotation)}."
         if len(nested) == 1:

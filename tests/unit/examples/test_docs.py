@@ -49,13 +49,6 @@ def test_the_readmes_program_runs(record: Callable[..., Graph], tmp_path: Path) 
     assert graph.outputs["queueNames"] == ["research"]
 
 
-def test_makefile_targets_of_the_readme_exist() -> None:
-    rules = (ROOT / "Makefile").read_text()
-    documents = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
-    for target in re.findall(r"(?:^|`)make ([a-z]+)", documents, re.MULTILINE):
-        assert re.search(rf"^(?:.* )?{target}(?: .*)?:", rules, re.MULTILINE), target
-
-
 def test_the_readme_can_be_read_in_one_go() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 200
 
