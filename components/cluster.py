@@ -116,7 +116,8 @@ def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[P
     zone = group_judge.zone_of(group)
     if zone is not None and zone not in zones:
         good = nearest(zone, zones) or (zones[0] if zones else None)
-        found.append(Problem("zone_id", "the cluster has no subnet there", value=zone, allowed=zones, good=good))
+        fix = "" if good else "give the cluster subnets in `subnet_ids_by_zone`"
+        found.append(Problem("zone_id", "the cluster has no subnet there", fix, value=zone, allowed=zones, good=good))
     if group.name in OWN_POOLS:
         found.append(Problem("name", "a name of the cluster's own CPU pools", "choose another name", value=group.name))
     elif [each.name for each in args.node_groups].count(group.name) > 1:

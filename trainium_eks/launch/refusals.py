@@ -196,7 +196,8 @@ def _setting_problems(
     if job.priority_class and job.priority_class not in classes:
         near = nearest(job.priority_class, classes)
         reason = f"the namespace {namespace.name} may not use this priority class"
-        found.append(Problem("--priority", reason, value=job.priority_class, allowed=classes, good=near))
+        fix = "" if near else "leave `--priority` out"
+        found.append(Problem("--priority", reason, fix, value=job.priority_class, allowed=classes, good=near))
     if request.rendezvous == "etcd" and outputs.rendezvous == C10D:
         fix = "or give the stack an etcd: `volcano.rendezvous` etcd in its config"
         found.append(Problem("--rendezvous", "the stack has no etcd", fix, value="etcd", good=C10D))

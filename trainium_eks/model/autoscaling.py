@@ -97,7 +97,8 @@ def _unknown_groups(config: "StackConfig", path: str, autoscaler: ClusterAutosca
             yield Problem(join(path, index), reason, "leave it out", value=name)
         elif name not in known:
             good = nearest(name, known)
-            yield Problem(join(path, index), "no node group has this name", value=name, allowed=known, good=good)
+            fix = "" if good else "add the group, or leave it out"
+            yield Problem(join(path, index), "no node group has this name", fix, value=name, allowed=known, good=good)
 
 
 def _cpu_pool_problems(config: "StackConfig") -> Iterator[Problem]:

@@ -249,7 +249,7 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
     for key, value in values.items():
         here = join_key(path, key)
         prefix, _, name = key.rpartition("/")
-        if not _LABEL_NAME.fullmatch(name) or (prefix and not _LABEL_PREFIX.fullmatch(prefix)):
+        if not _LABEL_NAME.fullmatch(name) or ("/" in key and not _LABEL_PREFIX.fullmatch(prefix)):
             found.append(Problem(here, "it is not the name of a Kubernetes label", "rename it"))
         elif len(key) > 63:
             reason = f"the key has {len(key)} characters, and EKS takes 63, the prefix included"

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from trainium_eks.model import formats
 from trainium_eks.model.instances import Catalogue
 from trainium_eks.model.limits import Bounds, Entries
-from trainium_eks.model.node_groups import OWN_GROUPS, NodeGroupConfig, offer_problems
+from trainium_eks.model.node_groups import (
+    OWN_GROUPS,
+    NodeGroupConfig,
+    Use,
+    offer_problems,
+    reservation_problems,
+    reservation_uses,
+)
 from trainium_eks.model.problems import Problem, Severity, join, nearest
 from trainium_eks.model.shape import Shape, Whole
 
@@ -130,6 +137,14 @@ def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
         reason = "Cluster Autoscaler serves the CPU pool: both would start nodes for the same pods"
         fix = "or leave `cluster_autoscaler` out"
         found.append(Problem(f"{path}.cpu_limit", reason, fix, value=karpenter.cpu_limit, good=0))
+    of_pools: list[Use] = [
+        (f"{path}.accelerator_pools[{index}].capacity_reservation_ids[{number}]", id_, pool.instance_type)
+        for index, pool in enumerate(karpenter.accelerator_pools)
+        for number, id_ in enumerate(pool.capacity_reservation_ids)
+    ]
+    # `of_one_cluster` reports those between two groups.
+    uses = [*reservation_uses(config.node_groups), *of_pools]
+    found += [each for each in reservation_problems(uses) if each.path.startswith(path)]
     types = {group.instance_type: group.name for group in config.node_groups}
     for index, pool in enumerate(karpenter.accelerator_pools):
         here = f"{path}.accelerator_pools[{index}]"

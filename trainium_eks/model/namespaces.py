@@ -161,7 +161,8 @@ def _queue_problems(
             parent = name in parent_queue_names
             reason = "a queue with child queues takes no jobs" if parent else "no queue has this name"
             allowed, good = tuple(queue_names), nearest(name, queue_names)
-            found.append(Problem(path, reason, value=name, allowed=allowed, good=good))
+            fix = "" if good else "add the queue, or leave it out"
+            found.append(Problem(path, reason, fix, value=name, allowed=allowed, good=good))
     return found
 
 

@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
@@ -132,18 +132,34 @@ OWN_GROUPS = ("cpu", "system")
 def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
     """Return what is wrong between the groups of a cluster. Paths are relative to their list (``[0].name``)."""
     found = []
-    types: dict[str, tuple[str, str]] = {}
     for index, group in enumerate(groups):
         if group.name in OWN_GROUPS:
             reason = "the stack's own CPU nodes have a group of this name"
             found.append(Problem(f"[{index}].name", reason, "choose another name", value=group.name))
-        capacity = group.capacity
-        if isinstance(capacity, Reservation | CapacityBlock) and isinstance(capacity.id, str):
-            other, kind = types.setdefault(capacity.id, (group.name, group.instance_type))
-            if kind != group.instance_type:
-                reason = f"the group {other} takes {kind} from it, and a reservation is of one instance type"
-                fix = "name the reservation of this group's type"
-                found.append(Problem(f"[{index}].capacity.id", reason, fix, value=capacity.id))
+    return found + reservation_problems(reservation_uses(groups))
+
+
+Use = tuple[str, LaterText, str]
+"""Path, reservation's id and instance type of whatever starts nodes in a reservation."""
+
+
+def reservation_uses(groups: Sequence[NodeGroupConfig]) -> list[Use]:
+    """Return what the groups take from reservations. Paths are relative to their list."""
+    return [
+        (f"[{index}].capacity.id", group.capacity.id, group.instance_type)
+        for index, group in enumerate(groups)
+        if isinstance(group.capacity, Reservation | CapacityBlock)
+    ]
+
+
+def reservation_problems(uses: Iterable[Use]) -> list[Problem]:
+    """Return the reservations from which two instance types would be taken; ids that are known later are left out."""
+    types: dict[str, str] = {}
+    found = []
+    for path, id_, instance_type in uses:
+        if isinstance(id_, str) and types.setdefault(id_, instance_type) != instance_type:
+            reason = f"{types[id_]} is taken from it too, and a reservation is of one instance type"
+            found.append(Problem(path, reason, f"name the reservation of {instance_type}", value=id_))
     return found
 
 

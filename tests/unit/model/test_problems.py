@@ -113,7 +113,7 @@ def test_warnings_long_lists_and_the_root_are_said_plainly() -> None:
     assert describe([Problem("a", "x", good=("b", "c"))]).endswith("fix: set a to [b, c]")
     assert describe([Problem("a", "x", good={"b": 1, "c": 2})]).endswith("fix: set a to {b: 1, c: 2}")
     many = describe([Problem("a", "x", allowed=tuple(f"w{number}" for number in range(30)))])
-    assert many.endswith("w19, … (30 in all)")
+    assert "w19, … (30 in all)\n" in many
     assert describe([]) == ""
 
 
