@@ -10,7 +10,7 @@ from trainium_eks.model.shape import Amount, Shape, Whole, Word
 
 _NOTIFIED = Entries(1, 10, "AWS Budgets writes to as many (AWS Budgets quotas)", "name a mailing list")
 
-_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
+_EMAIL = re.compile(r"[^@\s.]+(\.[^@\s.]+)*@[^@\s.]+(\.[^@\s.]+)+")  # RFC 5321: dots only between others
 
 
 class SpendingAlertConfig(Shape):

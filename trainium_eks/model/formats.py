@@ -315,10 +315,12 @@ def https_address(path: str, value: str) -> list[Problem]:
     allowed = ("https://<host>/<path>, with no spaces, quotes, brackets or braces",)
     try:
         parts = urllib.parse.urlsplit(value)
-        sound = parts.scheme == "https" and bool(_HOST.fullmatch(parts.hostname or "")) and parts.port != 0
-    except ValueError:  # a port that is none, a bracket that is not closed
+        host = parts.hostname or ""
+        named = _HOST.fullmatch(host) or ipaddress.IPv6Address(host)
+        sound = parts.scheme == "https" and bool(named) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:  # a host that is none, a port that is none, a bracket that is not closed
         sound = False
-    if sound and _ADDRESS.fullmatch(value) and "@" not in parts.netloc:
+    if sound and _ADDRESS.fullmatch(value.replace(parts.netloc, "", 1)):
         return []
     return [Problem(path, "it is not an https address", "give the whole address", value=value, allowed=allowed)]
 

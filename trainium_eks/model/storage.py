@@ -42,6 +42,7 @@ class NoDurability(Shape):
     type: Literal["none"] = "none"
 
 
+_THROUGHPUT = 250
 Throughput = Annotated[Whole, Choices(THROUGHPUT_PER_TIB, "MB/s for each TiB", "FSx offers with PERSISTENT_2")]
 Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.Field(discriminator="type")]
 
@@ -64,7 +65,7 @@ class FileSystemConfig(Shape):
     """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deployment_type: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
     """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
-    throughput_per_tib: Throughput = 250
+    throughput_per_tib: Throughput = _THROUGHPUT
     """MB/s for each TiB, PERSISTENT_2 only."""
     durability: Durability = BackupDurability()
     """What survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}`` or
@@ -180,6 +181,10 @@ def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
         reason = "PERSISTENT_2 takes no import path"
         fix = f"remove it: {_S3_INSTEAD}"
         found.append(Problem("import_path", reason, fix, value=file_system.import_path))
+    throughput = file_system.throughput_per_tib
+    if scratch and throughput != _THROUGHPUT:
+        reason = "only PERSISTENT_2 takes a throughput"
+        found.append(Problem("throughput_per_tib", reason, "remove it", value=throughput))
     iops = file_system.metadata_iops
     if iops is not None and scratch:
         found.append(

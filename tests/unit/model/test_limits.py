@@ -1,6 +1,6 @@
 """Both sides of every limit that a field of the config declares: the last value that is taken, the first that is not.
 
-The cases are made from the declarations, which ``docs/config.md`` shows: who changes one sees it in that page's diff.
+The numbers come from ``limits`` in ``bad_inputs.yaml``: a changed declaration fails.
 """
 
 import math
@@ -9,6 +9,8 @@ from typing import Any
 
 import botocore.session
 import pytest
+import yaml
+from unit.model.test_bad_inputs import ROOT
 from unit.model.test_config import FIELDS, Path, put, spelled, text
 
 from trainium_eks.model import limits, regions
@@ -25,26 +27,29 @@ def limited() -> Iterator[tuple[Path, dict[str, Any], Limit]]:
         yield from (((*path, 0), data, limit) for limit in limits.entry_of(annotation)[0])
 
 
-def sides(limit: Limit, found: Any) -> Iterator[tuple[Any, bool]]:
+def sides(kind: str, values: Any, found: Any) -> Iterator[tuple[Any, bool]]:
     """Yield values around a limit, and whether they are within it; ``found`` is a value that is."""
-    match limit:
-        case Bounds():
-            step = 0.01 if isinstance(found, float) else 1
-            yield (limit.low, not limit.above)
-            yield (limit.low + step, True) if limit.above else (limit.low - step, False)
-            if limit.high < math.inf:
-                yield from ((limit.high, True), (limit.high + step, False))
-        case Choices():
-            yield from ((value, True) for value in limit.values)
-            beside = {value + step for value in limit.values for step in (-1, 1)} - {*limit.values}
+    step = 0.01 if isinstance(found, float) else 1
+    match kind:
+        case "numbers":
+            low, high = values
+            yield from ((low, True), (low - step, False))
+            if high is not None:
+                yield from ((high, True), (high + step, False))
+        case "more than":
+            yield from ((values, False), (values + step, True))
+        case "choices":
+            yield from ((value, True) for value in values)
+            beside = {value + step for value in values for step in (-1, 1)} - {*values}
             yield from ((value, False) for value in sorted(beside))
-        case Entries():
-            lengths = {limit.low - 1: False, limit.low: True, limit.high: True, int(limit.high) + 1: False}
+        case "entries":
+            low, high = values
             entry = found[0]
-            many = [entry + index if isinstance(entry, int) else f"{entry}{index}" for index in range(200)]
-            yield from ((many[: int(length)], within) for length, within in lengths.items() if length >= 0)
-        case Length():
-            yield from (("/" + "p" * (limit.high - 1), True), ("/" + "p" * limit.high, False))
+            many = [entry + index if isinstance(entry, int) else f"{entry}{index}" for index in range(high + 1)]
+            lengths = {low - 1: False, low: True, high: True, high + 1: False}
+            yield from ((many[:length], within) for length, within in lengths.items() if length >= 0)
+        case "characters":
+            yield from (("/" + "p" * (values - 1), True), ("/" + "p" * values, False))
 
 
 def at(data: Any, path: Path) -> Any:
@@ -54,15 +59,24 @@ def at(data: Any, path: Path) -> Any:
     return data
 
 
+KINDS = {Bounds: "numbers", Choices: "choices", Entries: "entries", Length: "characters"}
+TABLE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
 CASES = [
     pytest.param(put(data, path, value), spelled(path), limit, within, id=f"{spelled(path)}={str(value)[:20]}")
     for path, data, limit in limited()
-    for value, within in sides(limit, at(data, path))
+    for kind in ("more than" if isinstance(limit, Bounds) and limit.above else KINDS[type(limit)],)
+    for value, within in sides(kind, TABLE[kind][spelled(path)], at(data, path))
 ]
 
 
+def test_every_limit_of_the_table_is_declared() -> None:
+    assert sorted(spelled(path) for path, _, _ in limited()) == sorted(
+        place for kind in TABLE.values() for place in kind
+    )
+
+
 def refusals(data: dict[str, Any]) -> list[Problem]:
-    """Return what the declared limits refuse of a config."""
+    """Return the problems that the declared limits find in a config."""
     return limits.of_places(limits.walk(load(text(data))))
 
 
@@ -81,7 +95,6 @@ def test_the_value_that_is_proposed_is_within_the_limit() -> None:
         for value in (-(10**6), 10**9):
             told = limit.problem("path", value)
             assert told is None or told.good is None or limit.problem("path", told.good) is None  # type: ignore[arg-type]
-    assert len(CASES) > 200
 
 
 LISTS = [
