@@ -1,8 +1,8 @@
 # The two main commands: `make local` brings the dev environment up on this machine, `make test` checks the library.
 # Both set everything up first, in .venv, on a machine with Python 3.11+ and make.
 
-STACK ?= dev
-LOCAL := $(if $(filter command line environment,$(origin STACK)),$(STACK),local)
+STACK ?= $(or $(TRN_STACK),dev)
+LOCAL := $(if $(filter command line environment,$(origin STACK)),$(STACK),$(or $(TRN_STACK),local))
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 python3; do \

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 import pulumi
 import pydantic
 
+from trainium_eks.model import formats, limits
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused, snake
 from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, is_judged, judged, read
@@ -90,10 +91,12 @@ def accept(
     try:
         read_args = read(spec, args)
     except ShapeError as error:
-        beside = _problems_beside(spec, args, error.problems, lambda known: (*naming(known), *judge(known)))
+        beside = _problems_beside(
+            spec, args, error.problems, lambda known: (*naming(known), *_limit_problems(known), *judge(known))
+        )
         every = [*error.problems, *refused(beside, waivers or {})]
         raise ArgumentError(subject, every, spell) from None
-    found = (*naming(read_args), *(() if is_judged(read_args) else judge(read_args)))
+    found = (*naming(read_args), *(() if is_judged(read_args) else (*_limit_problems(read_args), *judge(read_args))))
     stopping = refused(found, waivers or {})
     if stopping:
         raise ArgumentError(subject, stopping, spell)
@@ -126,6 +129,13 @@ def _problems_beside(
 
 def _field(problem: Problem) -> str:
     return re.split(r"[.\[]", problem.path, maxsplit=1)[0]
+
+
+def _limit_problems(args: Shape) -> Iterable[Problem]:
+    """Return the values outside of their declared limits, and the ARNs of another partition or region."""
+    places = list(limits.walk(args))
+    region = getattr(args, "region", None)
+    return (*limits.of_places(places), *(formats.arns(places, region) if isinstance(region, str) else ()))
 
 
 def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) -> None:

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, Catalogue
-from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.problems import Problem, join, nearest
 from trainium_eks.model.versions import CHARTS, Chart
 
 CHARTS_DIRECTORY = Path(__file__).resolve().parent.parent / "charts"
@@ -224,18 +224,23 @@ def instance_type_problems(
     the pools' own and is judged here.
     """
     if not instance_types:
-        return [Problem("instance_types", f"empty: name the {family} instance types of the node groups")]
+        return [Problem("instance_types", "it is empty", f"name the {family} instance types of the node groups")]
     found = []
     for index, name in enumerate(instance_types):
         path = join("instance_types", index)
-        try:
-            instance = catalogue.find(name)
-        except ValueError as error:
-            found.append(Problem(path, str(error)))
-            continue
-        if instance.family != family:
+        instance = catalogue.get(name)
+        if instance is None:
+            found.append(unknown_type(path, name, catalogue))
+        elif instance.family != family:
             found.append(Problem(path, f"{name} has no {family} devices (family {instance.family})", "leave it out"))
     return found
+
+
+def unknown_type(path: str, name: str, catalogue: Catalogue) -> Problem:
+    """Return that the catalogue does not have a type, with the one that was probably meant."""
+    good = nearest(name, catalogue)
+    fix = "" if good else "name a type of the catalogue, or give a catalogue that has it"
+    return Problem(path, "it is not in the catalogue", fix, value=name, allowed=tuple(catalogue), good=good)
 
 
 def plain_problems(values: object, path: str) -> Iterator[Problem]:
@@ -247,5 +252,5 @@ def plain_problems(values: object, path: str) -> Iterator[Problem]:
         for index, value in enumerate(values):
             yield from plain_problems(value, join(path, index))
     elif values is not None and not isinstance(values, str | int | float | bool):
-        reason = f"chart values are plain data, so that a preview can render the chart; got a {type(values).__name__}"
+        reason = f"it is a {type(values).__name__}; chart values are plain data, so that a preview can render the chart"
         yield Problem(path, reason, "give the value itself")

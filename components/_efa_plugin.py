@@ -11,7 +11,7 @@ from trainium_eks.model.problems import Problem, join
 from trainium_eks.model.shape import Shape
 from trainium_eks.model.workloads import SYSTEM_NAMESPACE
 
-from ._charts import chart, release, tolerations
+from ._charts import chart, release, tolerations, unknown_type
 
 CHART = "aws-efa-k8s-device-plugin"
 RELEASE_NAME = "aws-efa-k8s-device-plugin"
@@ -37,12 +37,10 @@ def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Prob
     found = []
     for index, name in enumerate(given or ()):
         path = join("efa_instance_types", index)
-        try:
-            instance = catalogue.find(name)
-        except ValueError as error:
-            found.append(Problem(path, str(error)))
-            continue
-        if not instance.has_efa:
+        instance = catalogue.get(name)
+        if instance is None:
+            found.append(unknown_type(path, name, catalogue))
+        elif not instance.has_efa:
             found.append(Problem(path, f"{name} has no EFA", "leave it out"))
     return found
 

@@ -94,7 +94,7 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
     if len(zones) < 2:
-        reason = f"EKS wants subnets in two zones, got {len(zones)}"
+        reason = f"EKS wants subnets in two zones, and there are {len(zones)}"
         found.append(Problem("subnet_ids_by_zone", reason, "add a private subnet in another zone"))
     refused = sorted(regions.CONTROL_PLANE_REFUSED_ZONES.intersection(zones))
     if refused:
@@ -102,6 +102,7 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
         found.append(Problem("subnet_ids_by_zone", reason, "choose another zone of the region"))
     for addon, given in args.addons.items():
         found += plain_problems(given.settings, f"{join_key('addons', addon)}.settings")
+    found += under("node_groups", group_judge.of_one_cluster(args.node_groups))
     for index, group in enumerate(args.node_groups):
         found += under(f"node_groups[{index}]", _group_problems(group, args))
     return found
@@ -120,7 +121,8 @@ def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[P
     zone = group_judge.zone_of(group)
     if zone is not None and zone not in zones:
         good = nearest(zone, zones) or (zones[0] if zones else None)
-        found.append(Problem("zone_id", "the cluster has no subnet there", value=zone, allowed=zones, good=good))
+        fix = "" if good else "give the cluster subnets in `subnet_ids_by_zone`"
+        found.append(Problem("zone_id", "the cluster has no subnet there", fix, value=zone, allowed=zones, good=good))
     if group.name in OWN_POOLS:
         found.append(Problem("name", "a name of the cluster's own CPU pools", "choose another name", value=group.name))
     elif [each.name for each in args.node_groups].count(group.name) > 1:

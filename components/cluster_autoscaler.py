@@ -15,7 +15,7 @@ from trainium_eks.model.shape import LaterText, Shape, Word
 
 from . import _iam, _pod_identity
 from ._args import AutoscalerArgs, accept, text
-from ._charts import chart, namespace, release, spread
+from ._charts import chart, namespace, release, spread, unknown_type
 from ._dicts import ClusterAutoscalerArgsDict
 from .node_group import name_problems
 
@@ -201,12 +201,11 @@ def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
 
 def problems(args: ClusterAutoscalerArgs) -> list[Problem]:
     """What is wrong with the args. Nothing is built while one of them is refused."""
-    found = autoscaling.autoscaler_problems(args)
-    found += formats.duplicates("groups", [group.name for group in args.groups], "name", "name")
+    found = formats.duplicates("groups", [group.name for group in args.groups], "name")
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
     if not args.groups:
-        found.append(Problem("groups", "empty: Cluster Autoscaler would have nothing to scale", "name a group"))
+        found.append(Problem("groups", "it is empty: Cluster Autoscaler would have nothing to scale", "name a group"))
     found += autoscaling.version_problems("kubernetes_version", args.kubernetes_version)
     for index, group in enumerate(args.groups):
         found += _group_problems(group, join("groups", index), args)
@@ -217,6 +216,6 @@ def _group_problems(group: AutoscaledGroup, path: str, args: ClusterAutoscalerAr
     yield from formats.derived_name(join(path, "name"), group.name)
     instance = args.catalogue.get(group.instance_type)
     if instance is None:
-        yield Problem(join(path, "instance_type"), "not in the catalogue", value=group.instance_type)
+        yield unknown_type(join(path, "instance_type"), group.instance_type, args.catalogue)
         return
     yield from formats.tags(join(path, "labels"), group_tags(group, args))

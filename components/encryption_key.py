@@ -1,6 +1,7 @@
 """EncryptionKey: the one KMS key of an environment, and who may use it."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import pulumi
 import pulumi_aws as aws
@@ -8,6 +9,7 @@ import pydantic
 
 from trainium_eks.model import formats, regions
 from trainium_eks.model.addon_policies import KEY_USE_ACTIONS, Statement
+from trainium_eks.model.limits import Bounds, Length
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Flag, Shape, Whole
 
@@ -25,10 +27,12 @@ class EncryptionKeyArgs(Shape):
 
     region: str
     """AWS region; the key serves the services of this region alone."""
-    description: str = "Volumes, file system, secrets, images and logs of a training environment"
-    """What the key is for, as the KMS console shows it; up to 8192 characters."""
-    deletion_window_days: Whole = 30
-    """Days before a deletion takes effect, 7 to 30; until then it can be cancelled."""
+    description: Annotated[str, Length(8192, "KMS")] = (
+        "Volumes, file system, secrets, images and logs of a training environment"
+    )
+    """What the key is for, as the KMS console shows it."""
+    deletion_window_days: Annotated[Whole, Bounds(7, 30, "days")] = 30
+    """Days before a deletion takes effect; until then it can be cancelled."""
     retain_on_delete: Flag = True
     """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
     be read again without it. False deletes it with the stack, after the deletion window."""
@@ -40,14 +44,9 @@ class EncryptionKeyArgs(Shape):
 
 
 def problems(args: EncryptionKeyArgs) -> list[Problem]:
-    """What is wrong with the values; KMS' own bounds (botocore, ``kms`` ScheduleKeyDeletion and CreateKey)."""
+    """Return what is wrong with the values beyond their declared limits, which are KMS' own (botocore, ``kms``
+    ScheduleKeyDeletion and CreateKey)."""
     found = formats.tags("tags", args.tags)
-    if not 7 <= args.deletion_window_days <= 30:
-        found.append(
-            Problem("deletion_window_days", f"{args.deletion_window_days} is not within 7 to 30 days", "use 30")
-        )
-    if len(args.description) > 8192:
-        found.append(Problem("description", "longer than the 8192 characters that KMS keeps", "shorten it"))
     if isinstance(args.kept_key_arn, str):
         found += formats.kms_key_arn("kept_key_arn", args.kept_key_arn)
     return found

@@ -76,11 +76,12 @@ def problems(args: IdleGuardArgs) -> list[Problem]:
     """What is wrong with the args."""
     found = idle.problems(args)
     if not args.groups:
-        found.append(Problem("groups", "empty: the guard would watch nothing", "name a node group"))
+        found.append(Problem("groups", "it is empty: the guard would watch nothing", "name a node group"))
     for key, group in args.groups.items():
         if not group.devices:
             path = join(join("groups", key), "devices")
-            found.append(Problem(path, "empty: name the devices of its nodes, aws.amazon.com/neuron or nvidia.com/gpu"))
+            fix = "name the devices of its nodes, aws.amazon.com/neuron or nvidia.com/gpu"
+            found.append(Problem(path, "it is empty", fix))
     return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
 
 

@@ -258,14 +258,16 @@ def problems(args: KarpenterArgs) -> list[Problem]:
     if args.kubernetes_version not in versions.AMI_RELEASES:
         known = tuple(versions.AMI_RELEASES)
         reason = "no AMI release is pinned for this version"
-        found.append(Problem("kubernetes_version", reason, value=args.kubernetes_version, allowed=known))
+        found.append(
+            Problem("kubernetes_version", reason, value=args.kubernetes_version, allowed=known, good=known[-1])
+        )
     return found
 
 
 def _zone_problems(args: KarpenterArgs) -> Iterator[Problem]:
     zones = tuple(args.subnet_ids_by_zone)
     if not zones:
-        yield Problem("subnet_ids_by_zone", "empty: Karpenter would have no subnet to start nodes in", "name one")
+        yield Problem("subnet_ids_by_zone", "it is empty: Karpenter would have no subnet to start nodes in", "name one")
     for index, pool in enumerate(args.accelerator_pools):
         if pool.zone_id is not None and zones and pool.zone_id not in zones:
             path = join(join("accelerator_pools", index), "zone_id")

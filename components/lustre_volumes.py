@@ -9,9 +9,10 @@ import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model import formats, lustre, versions
-from trainium_eks.model.namespaces import LUSTRE_SETUP
+from trainium_eks.model.namespaces import LUSTRE_SETUP, UserId
 from trainium_eks.model.problems import Problem, join_key
 from trainium_eks.model.shape import Flag, Shape, Whole
+from trainium_eks.model.storage import Throughput
 
 from . import _charts
 from ._args import Text, accept
@@ -76,12 +77,12 @@ class LustreVolumesArgs(Shape):
     """Key of those volumes; None leaves them to FSx's own."""
     root: str = "/"
     """Directory of the file system in which each namespace has its own: ``/``, or what is linked to S3."""
-    namespaces: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    namespaces: dict[str, UserId] = pydantic.Field(default_factory=dict)
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
     UID does not change the owner of existing directories."""
     on_demand: Flag = False
     """Whether to make a storage class whose claims each get a file system of their own."""
-    throughput_per_tib: Whole = 250
+    throughput_per_tib: Throughput = 250
     """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
     storage_class: str = lustre.STORAGE_CLASS
     """Name of the storage class."""
@@ -98,22 +99,17 @@ def problems(args: LustreVolumesArgs) -> list[Problem]:
         *formats.dns_label("shared_class", args.shared_class),
         *formats.dns_label("setup_namespace", args.setup_namespace),
     ]
-    for namespace, user_id in args.namespaces.items():
+    for namespace in args.namespaces:
         path = join_key("namespaces", namespace)
         found += formats.dns_label(path, namespace)
         if namespace == args.setup_namespace:
             found.append(Problem(path, "the directories are made in a namespace of this name", "rename one of the two"))
-        found += formats.between(path, user_id, 1, 2**31 - 1, "not a user that jobs may run as")
     if args.shared_class == args.storage_class:
-        reason = "also the name of the class that makes volumes"
+        reason = "it is also the name of the class that makes volumes"
         found.append(Problem("shared_class", reason, "rename one of the two", value=args.shared_class))
     if not args.root.startswith("/") or "//" in args.root:
         good = f"/{args.root.strip('/')}"
-        found.append(Problem("root", "not an absolute directory of the file system", value=args.root, good=good))
-    if args.throughput_per_tib not in lustre.THROUGHPUT_PER_TIB:
-        allowed = tuple(str(each) for each in lustre.THROUGHPUT_PER_TIB)
-        reason = "not a throughput that FSx offers with PERSISTENT_2, MB/s for each TiB"
-        found.append(Problem("throughput_per_tib", reason, value=args.throughput_per_tib, allowed=allowed))
+        found.append(Problem("root", "it is not an absolute directory of the file system", value=args.root, good=good))
     return found
 
 

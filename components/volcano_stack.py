@@ -262,7 +262,7 @@ def problems(args: VolcanoStackArgs) -> list[Problem]:
         found.append(
             Problem(
                 "rendezvous_namespaces",
-                f"empty: etcd has no password, so only pods of the namespace {ETCD_NAMESPACE} may reach it",
+                f"the list is empty: etcd has no password, so only pods of the namespace {ETCD_NAMESPACE} may reach it",
                 "name the namespaces whose jobs use it",
                 severity=Severity.WARN,
             )

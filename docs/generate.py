@@ -1,10 +1,11 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
-pages of alerts, and ``docs/plan.svg``.
+pages of alerts, the table of packages in CONTRIBUTING.md, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
 """
 
+import ast
 import inspect
 import io
 import re
@@ -22,6 +23,7 @@ from rich.text import Text
 import components
 from trainium_eks.cli import recording, render, report
 from trainium_eks.cli.render import PIPED_WIDTH
+from trainium_eks.model import limits
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.shape import Shape
 from trainium_eks.monitoring import runbook
@@ -30,6 +32,10 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
 PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+_OTHER_ROOMS = ("components/__init__.py", "workloads/trainium_workloads/__init__.py", "dashboards/__init__.py",
+                "policy/__main__.py")  # fmt: skip
+_ROOMS = re.compile(r"(<!-- rooms:begin[^\n]*\n).*?(<!-- rooms:end)", re.DOTALL)
 
 SECTIONS = {
     "NetworkConfig": "network",
@@ -98,7 +104,18 @@ def pages() -> dict[Path, str]:
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
         ALERTS: runbook.collected(),
+        CONTRIBUTING: _ROOMS.sub(lambda marks: f"{marks[1]}{rooms()}\n{marks[2]}", CONTRIBUTING.read_text()),
     }
+
+
+def rooms() -> str:
+    """The table of packages, each with the first sentence of its docstring."""
+    folders = [*sorted((ROOT / "trainium_eks").glob("*/__init__.py")), *(ROOT / name for name in _OTHER_ROOMS)]
+    rows = []
+    for file in folders:
+        doc = ast.get_docstring(ast.parse(file.read_text())) or ""
+        rows.append((f"`{file.parent.relative_to(ROOT)}`", _markdown(doc.split("\n\n")[0])))
+    return _table(("folder", "what"), rows)
 
 
 def _examples(name: str, module: str) -> Iterator[str]:
@@ -122,7 +139,9 @@ def _args(name: str) -> str:
         for key, field in model.model_fields.items()
         if section is None or key not in section.model_fields or key in own
     }
-    table = _table(("Arg", "Type", "Default", "Description"), (_arg(key, field) for key, field in fields.items()))
+    table = _table(
+        ("Arg", "Type", "Default", "Description"), (_arg(model, key, field) for key, field in fields.items())
+    )
     if section is None:
         return table
     key = SECTIONS[section.__name__]
@@ -133,7 +152,7 @@ def _required(model: type[Shape]) -> list[str]:
     return [key for key, field in model.model_fields.items() if field.is_required()]
 
 
-def _arg(key: str, field: FieldInfo) -> tuple[str, ...]:
+def _arg(model: type[Shape], key: str, field: FieldInfo) -> tuple[str, ...]:
     if field.is_required():
         default = "required"
     elif field.default_factory is not None:
@@ -143,7 +162,8 @@ def _arg(key: str, field: FieldInfo) -> tuple[str, ...]:
         default = (
             f"`{field.default!r}`" if not isinstance(field.default, tuple | Shape) or not field.default else "see code"
         )
-    return f"`{key}`", f"`{_type(field.annotation)}`", default, _markdown(field.description or "")
+    about = _markdown(field.description or "") + limits.in_words(model, key)
+    return f"`{key}`", f"`{_type(field.annotation)}`", default, about
 
 
 def _type(annotation: object) -> str:

@@ -2,19 +2,27 @@
 
 import gc
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import fault_of
 
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.recording.program import record_program
+from trainium_eks.model.problems import Problem
 from trainium_eks.model.versions import KUBERNETES
 
+_ROOT = Path(__file__).resolve().parent.parent
+_PRODUCT = (f"{_ROOT}/trainium_eks/", f"{_ROOT}/components/")
+_QUOTING = ("model/problems.py", "cli/failure.py", "cli/comment.py")
+"""Files that make a problem of another one's text."""
+
 # What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.
-_AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_")
+_AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_", "TRN_STACK")
 
 
 # Importing the SDKs makes a million objects that stay. Going through them again and again, looking for garbage, would
@@ -35,6 +43,22 @@ def _no_ambient_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     # Rule R05 asks whether a version is still in standard support: the answer must not change while nobody looks.
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795219200")  # 2026-11-21
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_message_has_its_form() -> Iterator[None]:
+    """Holds every problem that the product makes in any test to the form of messages.py."""
+    make = Problem.__init__
+
+    def held(self: Problem, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        place = sys._getframe(1).f_code.co_filename
+        if place.startswith(_PRODUCT) and not place.endswith(_QUOTING):
+            assert not fault_of(self), f"{fault_of(self)}: {self}"
+
+    Problem.__init__ = held  # type: ignore[method-assign]
+    yield
+    Problem.__init__ = make  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

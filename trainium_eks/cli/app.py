@@ -22,6 +22,7 @@ from trainium_eks.cli import (
     stage_app,
     watch_app,
 )
+from trainium_eks.cli.command import EXIT_CODES, RUNS_HERE, App
 from trainium_eks.cli.failure import TRACEBACK, unexpected
 from trainium_eks.cli.local_app import Directory, Stack
 
@@ -44,13 +45,12 @@ class Commands(TyperGroup):
             raise typer.Exit(output.tell(unexpected(error), as_json=as_json)) from None
 
 
-app = typer.Typer(
+app = App(
     name="trn",
     cls=Commands,
     help="Plan and run training environments on AWS Trainium with Amazon EKS.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
 )
 app.add_typer(local_app.app, name="local")
 app.add_typer(image_app.app, name="image")
@@ -99,9 +99,9 @@ def trn(
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-@app.command()
+@app.command(example="trn plan --stack prod --against main")
 def plan(
-    stack: Stack = "dev",
+    stack: Stack = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")] = False,
     save: Annotated[Path | None, typer.Option("--save", help="Also write the plan's JSON to this file.")] = None,
     against: Annotated[
@@ -140,16 +140,17 @@ def plan(
     raise typer.Exit(command.run(asked))
 
 
-@app.command()
+@app.command(example="trn check --stack prod")
 def check(
-    stack: Stack = "dev",
+    stack: Stack = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
 ) -> None:
     """Ask AWS whether an `up` would get what it needs: quotas, capacity, versions, rights, names. Only reads.
 
-    Exit code: 0, also with warnings and with what could not be asked; 1 when something fails; 2 for wrong usage.
+    Exit code: 0, also with warnings and with questions that could not be asked; 1 when something fails; 2 for wrong
+    usage, and without credentials.
     """
     from trainium_eks.cli import check as command
 
@@ -157,9 +158,9 @@ def check(
     raise typer.Exit(command.run(asked))
 
 
-@app.command()
+@app.command(example="trn prices --stack dev --dry-run")
 def prices(
-    stack: Stack = "dev",
+    stack: Stack = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the prices and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prices as JSON and nothing else.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
@@ -167,7 +168,7 @@ def prices(
 ) -> None:
     """Ask AWS' price list what the stack's instance types cost in its region, and write that into its config.
 
-    Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage.
+    Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage, without credentials.
     """
     from trainium_eks.cli import prices as command
 
@@ -175,7 +176,7 @@ def prices(
     raise typer.Exit(command.run(asked))
 
 
-@app.command()
+@app.command(example="trn upgrade --stack prod --to 1.36 --keep-nodes")
 def upgrade(
     to: Annotated[str, typer.Option("--to", metavar="VERSION", help="Kubernetes minor version: 1.36.")] = "",
     keep_nodes: Annotated[
@@ -191,7 +192,7 @@ def upgrade(
         list[str] | None,
         typer.Option("--sdk", metavar="TARGET=IMAGE", help="Image that training images are built on: trn1=<image>."),
     ] = None,
-    stack: Stack = "dev",
+    stack: Stack = "",
     write: Annotated[bool, typer.Option("--write", help="Change the stack's file; without it nothing is written.")] = (
         False
     ),
@@ -221,11 +222,12 @@ def upgrade(
     raise typer.Exit(command.run(options))
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command(context_settings={"ignore_unknown_options": True}, example="trn deploy preview --stack dev -- --diff")
 def deploy(
+    context: typer.Context,
     operation: Annotated[Operation, typer.Argument(help="preview, up or destroy.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments for pulumi, after --.")] = None,
-    stack: Stack = "dev",
+    stack: Stack = "",
     directory: Directory = None,
 ) -> None:
     """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
@@ -236,12 +238,14 @@ def deploy(
     """
     from trainium_eks.cli import plan as command
 
+    if context.obj == RUNS_HERE:
+        raise typer.BadParameter(f"the local cloud of {stack} runs here; name the stack on AWS", param_hint="--stack")
     raise typer.Exit(command.deploy(operation.value, stack, directory, arguments or []))
 
 
-@app.command()
+@app.command(example="trn verify --stack local --wait 60")
 def verify(
-    stack: Stack = "local",
+    stack: Stack = "",
     outputs: Annotated[
         Path | None,
         typer.Option("--outputs", help="JSON file with the stack's outputs; default: ask the local cloud or pulumi."),

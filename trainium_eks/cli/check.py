@@ -10,6 +10,7 @@ from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 
 if TYPE_CHECKING:
     from trainium_eks.graph.graph import Graph
+    from trainium_eks.preflight.account import Account
     from trainium_eks.preflight.run import Preflight
 
 
@@ -24,7 +25,7 @@ class CheckOptions:
 
 
 def run(asked: CheckOptions) -> int:
-    """Shows what AWS has and lacks; the exit code: 0, 1 when something fails, 2 for wrong usage."""
+    """Show what AWS has and lacks; the exit code: 0, 1 when something fails, 2 when nothing could be asked."""
     try:
         project = recording.find_project(asked.directory)
         recording.check_stack(project, asked.stack)
@@ -37,6 +38,8 @@ def run(asked: CheckOptions) -> int:
             render_check.show(found, no_color=asked.no_color)
     except Failure as failure:
         return output.tell(failure, as_json=asked.as_json)
+    if not found.account:
+        return WRONG_USAGE  # no credentials: nothing was asked, so nothing is well
     return FAILED if found.failed else 0
 
 
@@ -61,3 +64,20 @@ def look(graph: "Graph", *, quiet: bool = False) -> "Preflight":
             return preflight.look(graph)
     except ValueError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
+
+
+def signed_in(account: "Account") -> "Account":
+    """Return the account, unless there are no credentials for it.
+
+    Raises:
+        Failure: there are none, or AWS does not take them.
+    """
+    from trainium_eks.preflight.account import NoCredentials, NotChecked, Refused
+
+    try:
+        account.caller()
+    except NoCredentials as error:
+        raise Failure(WRONG_USAGE, str(error)) from None
+    except (NotChecked, Refused):
+        pass  # each question says so by itself
+    return account

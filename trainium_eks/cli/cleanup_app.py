@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.local_app import Directory, NoColor, Stack
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 State = Annotated[
     Path | None,
@@ -17,9 +18,9 @@ Region = Annotated[str | None, typer.Option("--region", help="AWS region; defaul
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 
 
-@app.command()
+@app.command(example="trn orphans --stack dev")
 def orphans(
-    stack: Stack = "dev",
+    stack: Stack = "",
     state: State = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Look for what belongs to this EKS cluster; needs no state.")
@@ -41,9 +42,9 @@ def orphans(
     raise typer.Exit(command.run(asked))
 
 
-@app.command()
+@app.command(example="trn recover --stack dev --state state.json")
 def recover(
-    stack: Stack = "dev",
+    stack: Stack = "",
     state: State = None,
     region: Region = None,
     as_json: AsJson = False,

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.local_app import Directory, Stack
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 
 class PlatformName(StrEnum):
@@ -27,9 +28,9 @@ class FailOn(StrEnum):
     never = "never"
 
 
-@app.command()
+@app.command(example="trn comment --stack prod --against origin/main --output comment.md")
 def comment(
-    stack: Stack = "dev",
+    stack: Stack = "",
     against: Annotated[
         str | None, typer.Option("--against", help="Plan the project now and as of a git commit, or a saved plan.")
     ] = None,

@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from trainium_eks.cli import claims
-from trainium_eks.cli.failure import Failure
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.judging import cost
 from trainium_eks.graph.resource_types import registry
@@ -215,14 +215,14 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
     """Replaces this process by ``pulumi``; returns only by an exception.
 
     Raises:
-        SystemExit: 1 with what is missing on this machine, or why the operation is refused.
+        SystemExit: 2 with what is missing on this machine, 1 with why the operation is refused.
     """
     patient = WAIT in arguments
     unchecked = SKIP_CHECK in arguments
     arguments = [each for each in arguments if each not in (WAIT, SKIP_CHECK)]
     missing = complaints()
     if missing:
-        _stop("\n".join(missing))
+        _stop("\n".join(missing), WRONG_USAGE)
     typer.echo(cost_line(graph))
     if operation == "destroy" and (lines := data_lines(graph)):
         typer.echo("\n".join(["What holds data:", *lines]))
@@ -243,6 +243,6 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
     os.execvp(command[0], command)
 
 
-def _stop(message: str) -> NoReturn:
+def _stop(message: str, code: int = FAILED) -> NoReturn:
     typer.echo(message, err=True)
-    raise SystemExit(1)
+    raise SystemExit(code)

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.seat_options import Directory, Json, Kubeconfig, NoColor, Outputs
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 
-@app.command()
+@app.command(example="trn doctor NeuronUncorrectableError")
 def doctor(
     alert: Annotated[str | None, typer.Argument(help="Name of an alert.", show_default=False)] = None,
     stack: Annotated[

@@ -12,9 +12,9 @@ from trainium_eks.launch.pod_text import printable
 from trainium_eks.model.problems import Problem, Setting, config_path, config_set, describe
 
 FAILED = 1
-"""The input is understood and wrong: invalid config, a program that fails, a rule that is broken."""
+"""Something was found or failed: invalid config, a program that fails, a rule that is broken."""
 WRONG_USAGE = 2
-"""The command cannot begin: no project, no such stack, file or commit."""
+"""The command cannot begin: wrong options, no project, no such stack, file or commit, no tool, no credentials."""
 
 TRACEBACK = "TRN_TRACEBACK"
 """Environment variable that shows the traceback of an error that no command has foreseen."""

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.seat_options import Directory, Json, Outputs, Stack, seated
 
 if TYPE_CHECKING:
     from trainium_eks.cli.image import ImageOptions
 
-app = typer.Typer(help="The training image: build, push, mirror.", no_args_is_help=True, add_completion=False)
+app = App(help="The training image: build, push, mirror.", no_args_is_help=True)
 
 Target = Annotated[
     str | None,
@@ -36,7 +37,7 @@ InCluster = Annotated[
 ]
 
 
-@app.command()
+@app.command(example="trn image build --for trn1")
 def build(
     target: Target = None,
     base: Base = None,
@@ -45,7 +46,7 @@ def build(
     context: Context = None,
     tag: Tag = None,
     engine: Engine = None,
-    stack: Stack = "local",
+    stack: Stack = "",
     outputs: Outputs = None,
     as_json: Json = False,
     directory: Directory = None,
@@ -62,7 +63,7 @@ def build(
     raise typer.Exit(command.build(_options(seat, target, base, requirements, file, context, tag, engine)))
 
 
-@app.command()
+@app.command(example="trn image push --for trn1")
 @seated
 def push(
     target: Target = None,
@@ -86,7 +87,7 @@ def push(
     raise typer.Exit(command.push(options, in_cluster=in_cluster))
 
 
-@app.command()
+@app.command(example="trn image mirror public.ecr.aws/docker/library/busybox:1.37.0")
 @seated
 def mirror(
     source: Annotated[str, typer.Argument(help="An image with its registry: public.ecr.aws/neuron/…:<tag>.")],

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.seat_options import Directory, Json, Namespace, Outputs, Stack, seated
 
 if TYPE_CHECKING:
     from trainium_eks.launch.job import Kind
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 _WHAT, _WHERE, _HOW, _THEN = "What runs", "Where", "How", "Then"
 
@@ -208,7 +209,7 @@ As = Annotated[
 Torchx = Annotated[bool, typer.Option("--torchx", help="Submit by the torchx on PATH.", rich_help_panel=_THEN)]
 
 
-@app.command()
+@app.command(example="trn train --example gradient-sum --nodes 2")
 @seated
 def train(
     arguments: Arguments = None,
@@ -273,10 +274,10 @@ def _compile(**given: Any) -> None:
 
 _options = inspect.signature(inspect.unwrap(train)).parameters.values()
 _compile.__signature__ = inspect.Signature([each for each in _options if each.name != "precompile"])  # type: ignore[attr-defined]
-app.command(name="compile")(seated(_compile))
+app.command("compile", example="trn compile --example bert --nodes 2")(seated(_compile))
 
 
-@app.command()
+@app.command(example="trn scale trn1-32xl-ng1 4")
 @seated
 def scale(
     group: Annotated[str, typer.Argument(help="Node group, by its name in the stack.")],
@@ -294,9 +295,9 @@ def scale(
     raise typer.Exit(command.run(group, nodes, wait=wait, seat=seat))
 
 
-@app.command()
+@app.command(example="trn kubeconfig --namespace training > kubeconfig.yaml")
 def kubeconfig(
-    stack: Stack = "local",
+    stack: Stack = "",
     namespace: Namespace = None,
     outputs: Outputs = None,
     as_json: Json = False,

@@ -168,7 +168,7 @@ def logs(target: Target, process: str | None, *, lines: int, follow: bool) -> in
         directory = target.paths().logs
         names = sorted(file.stem for file in directory.glob("*.log")) if directory.is_dir() else []
         if not names:
-            raise Failure(FAILED, f"{target.stack} has no logs here: it was not started (`trn local up`)")
+            raise Failure(WRONG_USAGE, f"{target.stack} has no logs here: it was not started (`trn local up`)")
         if process is None:
             sys.stdout.write("".join(f"{name}\n" for name in names))
             return 0
@@ -187,7 +187,8 @@ def _say(line: str) -> None:
 def _kubeconfig(target: Target) -> Path:
     file = target.paths().kubeconfig
     if not file.is_file():
-        raise Failure(FAILED, f"{target.stack} is not on this machine; start it with `trn local up -s {target.stack}`")
+        title = f"{target.stack} is not on this machine; start it with `trn local up -s {target.stack}`"
+        raise Failure(WRONG_USAGE, title)
     return file
 
 
@@ -246,4 +247,4 @@ def _check_libraries() -> None:
         name for name in ("cryptography", "filelock", "kubernetes", "platformdirs", "psutil") if find_spec(name) is None
     ]
     if missing:
-        raise Failure(FAILED, f"trn local needs {', '.join(missing)}: pip install 'trainium-eks[local]'")
+        raise Failure(WRONG_USAGE, f"trn local needs {', '.join(missing)}: pip install 'trainium-eks[local]'")

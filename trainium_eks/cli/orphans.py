@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.cli import output, recording, stack_state
+from trainium_eks.cli import check, output, recording, stack_state
 from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.graph.graph import SCHEMA_VERSION
 
@@ -90,7 +90,7 @@ def look(asked: OrphansOptions) -> Orphans:
         state = stack_state.load(asked.stack, asked.state, project, otherwise)
         marks = Marks(stack=asked.stack)
     region = stack_state.region(state, asked.region, project, asked.stack)
-    return Orphans(asked.cluster or asked.stack, region, orphans.look(Account(region), marks, state))
+    return Orphans(asked.cluster or asked.stack, region, orphans.look(check.signed_in(Account(region)), marks, state))
 
 
 def _project(asked: OrphansOptions) -> Path | None:

@@ -85,7 +85,7 @@ def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequen
         recording.check_stack(project, stack)
         missing = real.complaints()
         if missing:
-            raise Failure(FAILED, "\n".join(missing))
+            raise Failure(WRONG_USAGE, "\n".join(missing))
         with _progress(f"Recording {stack}"):
             graph = recording.record(project, stack)
     except Failure as failure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli import output, recording
+from trainium_eks.cli import check, output, recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.render import show_sections
 from trainium_eks.cli.stack_file_edit import NotEditable, put, write_whole
@@ -69,7 +69,7 @@ class Row:
 
 
 def run(asked: PricesOptions) -> int:
-    """Shows old and new prices and writes the new ones; the exit code: 0, 1 when AWS could not be asked, 2."""
+    """Show old and new prices and write the new ones; the exit code: 0, 1 when a price could not be asked for, or 2."""
     try:
         directory = recording.find_project(asked.directory)
         recording.check_stack(directory, asked.stack)
@@ -97,7 +97,7 @@ def look(graph: Graph, account: Account | None = None) -> tuple[Row, ...]:
     needs = Needs(graph)
     if not needs.region:
         raise Failure(WRONG_USAGE, "the program names no region: neither its provider nor `region` in its config does")
-    account = account or Account(needs.region)
+    account = check.signed_in(account or Account(needs.region))
     catalogue = View(graph).catalogue
 
     def ask(instance_type: str) -> Row:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli import output, recording, stack_state
+from trainium_eks.cli import check, output, recording, stack_state
 from trainium_eks.cli.failure import FAILED, Failure
 from trainium_eks.graph.graph import SCHEMA_VERSION
 
@@ -63,7 +63,8 @@ def look(asked: RecoverOptions) -> "list[Advice]":
     state = stack_state.load(asked.stack, asked.state, project, "")
     if not state.pending:
         return []
-    return recovery.advise(Account(stack_state.region(state, asked.region, project, asked.stack)), state)
+    account = Account(stack_state.region(state, asked.region, project, asked.stack))
+    return recovery.advise(check.signed_in(account), state)
 
 
 def to_json(advice: "Sequence[Advice]", steps: Sequence[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and
 
 
 def _options(
-    stack: Stack = "local",
+    stack: Stack = "",
     namespace: Namespace = None,
     outputs: Outputs = None,
     kubeconfig: Kubeconfig = None,

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.seat_options import seated
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 _MODEL = "A job of `trn train --example polarity`, or a model's directory on the team's volume."
 
@@ -23,7 +24,7 @@ Queue = Annotated[str | None, typer.Option("--queue", help="Of pods with acceler
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and make nothing.")]
 
 
-@app.command()
+@app.command(example="trn serve polarity --replicas 2")
 @seated
 def serve(
     model: Annotated[str | None, typer.Argument(help=_MODEL)] = None,
@@ -57,7 +58,7 @@ def serve(
     raise typer.Exit(command.run(seat, wanted, replicas=replicas, wait=wait, dry_run=dry_run))
 
 
-@app.command()
+@app.command(example="trn predict polarity /data/reviews.jsonl --to /data/predictions.jsonl")
 @seated
 def predict(
     model: Annotated[str, typer.Argument(help=_MODEL)],

@@ -111,7 +111,9 @@ def _nodes(session: Session, wanted: Wanted) -> tuple[NodeGroupOutput | None, In
 def _model(session: Session, model: str) -> tuple[str, list[Problem]]:
     """Directory of the model, relative to the volume's root."""
     if not model:
-        return "", [Problem("MODEL", "say which: a job's name, or a model's directory on the volume")]
+        return "", [
+            Problem("MODEL", "it is required and missing", "give a job's name, or a model's directory on the volume")
+        ]
     if serving_refusals.is_path(model):
         found = serving_refusals.path_problems("MODEL", model)
         directory = serving_refusals.model_of(model, "")

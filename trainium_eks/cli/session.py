@@ -12,7 +12,7 @@ from trainium_eks.cli import kubeconfig_variable, output
 from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.seat import Seat
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalError, MissingError
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.problems import nearest
 
@@ -104,7 +104,7 @@ def told(act: Callable[[], int], *, as_json: bool = False) -> int:
         try:
             return act()
         except LocalError as error:
-            raise Failure(FAILED, str(error)) from error
+            raise Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error)) from error
     except Failure as failure:
         return output.tell(failure, as_json=as_json)
     except BrokenPipeError:

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.seat_options import seated
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 
 def _show_presets(asked: bool) -> None:
@@ -17,7 +18,7 @@ def _show_presets(asked: bool) -> None:
         raise typer.Exit(command.show_presets())
 
 
-@app.command()
+@app.command(example="trn stage s3://my-data/books --to books")
 @seated
 def stage(
     source: Annotated[
@@ -92,7 +93,7 @@ def stage(
     raise typer.Exit(command.run(asked))
 
 
-@app.command()
+@app.command(example="trn secret --from-aws ml/hugging-face")
 @seated
 def secret(
     name: Annotated[str, typer.Argument(help="Of the Secret.")] = "hugging-face",

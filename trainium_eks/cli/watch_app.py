@@ -4,15 +4,16 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.command import App
 from trainium_eks.cli.seat import Seat
 from trainium_eks.cli.seat_options import seated
 
-app = typer.Typer(add_completion=False)
+app = App()
 
 Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows it.", show_default=False)]
 
 
-@app.command()
+@app.command(example="trn jobs --namespace training")
 @seated
 def jobs(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
@@ -29,7 +30,7 @@ def jobs(
     raise typer.Exit(watch_jobs.run(seat, everything=everything, watch=watch))
 
 
-@app.command()
+@app.command(example="trn status bert-tiny")
 @seated
 def status(
     job: Annotated[
@@ -54,7 +55,7 @@ def status(
     raise typer.Exit(watch_status.run(seat, job, watch=watch))
 
 
-@app.command()
+@app.command(example="trn cancel bert-tiny")
 @seated
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
@@ -72,7 +73,7 @@ def cancel(
     raise typer.Exit(watch_cancel.run(seat, job, everything=everything, agreed=agreed))
 
 
-@app.command()
+@app.command(example="trn logs bert-tiny --follow")
 @seated
 def logs(
     job: Job,
@@ -104,7 +105,7 @@ def logs(
     raise typer.Exit(watch_logs.run(seat, job, options))
 
 
-@app.command()
+@app.command(example="trn top bert-tiny")
 @seated
 def top(
     job: Annotated[
@@ -123,7 +124,7 @@ def top(
     raise typer.Exit(watch_top.run(seat, job, once=once))
 
 
-@app.command()
+@app.command(example="trn tensorboard bert-tiny")
 @seated
 def tensorboard(
     job: Job,
@@ -146,7 +147,7 @@ def tensorboard(
     raise typer.Exit(watch_tensorboard.run(seat, job, image=image, port=port, keep=keep))
 
 
-@app.command()
+@app.command(example="trn profile bert-tiny")
 @seated
 def profile(
     job: Job,

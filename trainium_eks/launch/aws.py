@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.launch.images import MIRROR_PREFIX
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalError, MissingError
 from trainium_eks.model.problems import Problem, nearest
 
 ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
@@ -26,6 +26,10 @@ class AwsError(LocalError):
         super().__init__(text)
         self.code = code
         """AWS' own (``ImageNotFoundException``), where it answered."""
+
+
+class CannotAsk(AwsError, MissingError):  # noqa: N818 - reads as what it is where it is caught
+    """There are no credentials, or no boto3."""
 
 
 class NotAllowed(AwsError):  # noqa: N818 - reads as what it is where it is caught
@@ -212,13 +216,11 @@ def why_not_answered(error: Exception) -> str | None:
         BotoCoreError,
         ConnectionError,
         HTTPClientError,
-        NoCredentialsError,
-        PartialCredentialsError,
     )
     from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
     first = next(iter(str(error).strip().splitlines()), "")
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+    if lacks_credentials(error):
         return "there are no AWS credentials here (aws configure, or aws sso login)"
     if isinstance(error, NotAnswered | ResponseParserError):
         found = first if isinstance(error, NotAnswered) else "what came is no answer of AWS"
@@ -226,6 +228,13 @@ def why_not_answered(error: Exception) -> str | None:
     if isinstance(error, ConnectionError | HTTPClientError):
         return f"no network: {first}"
     return first if isinstance(error, BotoCoreError) else None
+
+
+def lacks_credentials(error: Exception) -> bool:
+    """Return whether boto3 found no complete credentials on this machine."""
+    from botocore.exceptions import NoCredentialsError, PartialCredentialsError
+
+    return isinstance(error, NoCredentialsError | PartialCredentialsError)
 
 
 @contextmanager
@@ -238,7 +247,7 @@ def saying(what: str) -> Iterator[None]:
     try:
         from botocore.exceptions import ClientError
     except ModuleNotFoundError:
-        raise AwsError(NO_BOTO3) from None
+        raise CannotAsk(NO_BOTO3) from None
     try:
         yield
     except ClientError as error:
@@ -249,4 +258,5 @@ def saying(what: str) -> Iterator[None]:
         reason = why_not_answered(error)
         if reason is None:
             raise
-        raise AwsError(f"cannot {what}: {reason}") from None
+        kind = CannotAsk if lacks_credentials(error) else AwsError
+        raise kind(f"cannot {what}: {reason}") from None

@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from trainium_eks.launch.images import DOCKERFILE, PLATFORM
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalError, MissingError
 
 ENGINES = ("docker", "podman", "buildah")
 """In the order in which they are looked for."""
@@ -21,6 +21,10 @@ _LAST_LINES = 2
 
 class EngineError(LocalError):
     """An engine failed, or there is none; the text says what to do."""
+
+
+class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is where it is caught
+    """No engine is on this machine, or none of them works."""
 
 
 class Runner(Protocol):
@@ -155,7 +159,7 @@ def find(asked: str | None, runner: Runner, auth_file: Path | None = None) -> En
     here = [name for name in ([asked] if asked else ENGINES) if shutil.which(name)]
     if not here:
         what = f"{asked} is not on PATH" if asked else f"none of {', '.join(ENGINES)} is on PATH"
-        raise EngineError(f"{what}: install one, or build in the cluster with --in-cluster, which needs none")
+        raise NoEngine(f"{what}: install one, or build in the cluster with --in-cluster, which needs none")
     why = []
     for name in here:
         code, said = runner.ask([name, "info"])
@@ -163,7 +167,7 @@ def find(asked: str | None, runner: Runner, auth_file: Path | None = None) -> En
             return Engine(name, runner, auth_file)
         why.append(f"{name} is here, but does not work: {_last(said)}{_remedy(name)}")
     others = "" if asked else "; or build in the cluster with --in-cluster"
-    raise EngineError("\n".join(why) + others)
+    raise NoEngine("\n".join(why) + others)
 
 
 def _remedy(name: str) -> str:

@@ -94,7 +94,7 @@ def request_for(outputs: StackOutputs, target: str | None, base: str | None) -> 
     if chosen not in BASES:
         near = nearest(chosen, BASES)
         fix = f"did you mean {near}?" if near else ""
-        return Problem("--for", "not what a training image is for", fix, value=chosen, allowed=tuple(BASES))
+        return Problem("--for", "it is not what a training image is for", fix, value=chosen, allowed=tuple(BASES))
     image = base or outputs.base_images.get(chosen) or BASES[chosen].image
     if image is None:
         reason = f"no public image is known for {BASES[chosen].about}"
@@ -150,7 +150,7 @@ def tag_problem(text: str) -> Problem | None:
     """Why a tag of somebody's own cannot be one."""
     if _TAG.fullmatch(text):
         return None
-    reason = "not a tag: 1 to 128 letters, digits, and _ . - not at the beginning"
+    reason = "it is not a tag, which is 1 to 128 letters, digits, and _ . - not at the beginning"
     good = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:128] or None
     return Problem("--tag", reason, value=text, good=good)
 

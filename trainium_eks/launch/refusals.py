@@ -87,7 +87,7 @@ def _form_problems(request: Request, job: TrainingJob) -> list[Problem]:
 def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
     if not NAME.fullmatch(job.name) or len(job.name) > LONGEST_NAME:
         good = re.sub(r"[^a-z0-9-]+", "-", job.name.lower())[:LONGEST_NAME].strip("-")
-        reason = f"must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
+        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
         return [Problem("--name", reason, value=job.name, good=good if NAME.fullmatch(good) else "train")]
     if job.name in facts.jobs:
         reason = f"there is a job of this name ({facts.jobs[job.name]})"
@@ -99,7 +99,7 @@ def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Pro
 def _size_problems(request: Request, job: TrainingJob, group: NodeGroupOutput, facts: Facts) -> list[Problem]:
     instance, found = job.instance, []
     if job.nodes < 1:
-        found.append(Problem("--nodes", "must be 1 or more", value=job.nodes, good=1))
+        found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
     elif job.nodes > 1 and not instance.has_efa and resources.needs_fabric(instance):
         reason = f"{instance.name} has no EFA, without which its nodes cannot train together"
         types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
@@ -124,7 +124,7 @@ def _rank_problems(job: TrainingJob) -> list[Problem]:
     allowed = resources.allowed_ranks(job.instance)
     ranks = job.ranks_per_node
     if ranks < 1:
-        return [Problem("--ranks-per-node", "must be 1 or more", value=ranks, good=1)]
+        return [Problem("--ranks-per-node", "it must be 1 or more", value=ranks, good=1)]
     if job.backend == "cpu":
         return []
     if ranks not in allowed:
@@ -189,14 +189,15 @@ def _setting_problems(
     precisions = PRECISIONS[job.backend]
     if request.precision not in precisions:
         known = any(request.precision in each for each in PRECISIONS.values())
-        reason = f"the backend {job.backend} does not train in it" if known else "no such precision"
+        reason = f"the backend {job.backend} does not train in it" if known else "there is no such precision"
         good = "bf16" if known else nearest(request.precision, precisions) or "bf16"
         found.append(Problem("--precision", reason, value=request.precision, allowed=precisions, good=good))
     classes = namespace.priority_classes
     if job.priority_class and job.priority_class not in classes:
         near = nearest(job.priority_class, classes)
         reason = f"the namespace {namespace.name} may not use this priority class"
-        found.append(Problem("--priority", reason, value=job.priority_class, allowed=classes, good=near))
+        fix = "" if near else "leave `--priority` out"
+        found.append(Problem("--priority", reason, fix, value=job.priority_class, allowed=classes, good=near))
     if request.rendezvous == "etcd" and outputs.rendezvous == C10D:
         fix = "or give the stack an etcd: `volcano.rendezvous` etcd in its config"
         found.append(Problem("--rendezvous", "the stack has no etcd", fix, value="etcd", good=C10D))
@@ -210,7 +211,7 @@ def _setting_problems(
         found.append(Problem("--topology", reason, fix, value=job.topology.mode, severity=Severity.WARN))
     for name in request.env:
         if not _VARIABLE.fullmatch(name):
-            reason = "not the name of a variable: letters, digits and underscores, no digit first"
+            reason = "it is not the name of a variable: letters, digits and underscores, no digit first"
             found.append(Problem("--env", reason, "write it as --env NAME=VALUE", value=name))
     return found
 
@@ -222,12 +223,12 @@ def _number_problems(request: Request, job: TrainingJob) -> list[Problem]:
         ("--grace", job.grace_seconds, 1),
     )
     found = [
-        Problem(option, f"must be {least} or more", value=value, good=least)
+        Problem(option, f"it must be {least} or more", value=value, good=least)
         for option, value, least in limits
         if value < least
     ]
     if request.topology is not None and request.topology.tier < 1:
-        found.append(Problem("--tier", "must be 1 or more", value=request.topology.tier, good=1))
+        found.append(Problem("--tier", "it must be 1 or more", value=request.topology.tier, good=1))
     return found
 
 
@@ -236,7 +237,7 @@ def _cache_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Pr
         return []
     found = []
     if not _KEY.fullmatch(request.cache_set):
-        reason = "must be letters, digits, dots, dashes and underscores: it names a directory"
+        reason = "it must be letters, digits, dots, dashes and underscores: it names a directory"
         good = re.sub(r"[^A-Za-z0-9._-]+", "-", request.cache_set).strip("-._") or "model"
         found.append(Problem("--cache-set", reason, value=request.cache_set, good=good))
     if not job.claim:
@@ -278,7 +279,7 @@ def _data_problems(job: TrainingJob, facts: Facts) -> list[Problem]:
     found = []
     for path in job.data:
         if path.startswith("/") or ".." in path.split("/"):
-            reason = "must be a path below the shared volume, without .. and a leading slash"
+            reason = "it must be a path below the shared volume, without .. and a leading slash"
             found.append(Problem("--data", reason, value=path, good=path.removeprefix("/data").strip("/") or None))
         elif path in facts.staging:
             stager = facts.staging[path]

@@ -60,4 +60,4 @@ def problems(request: Request) -> Iterator[Problem]:
     for option, value in given.items():
         if value is not None and not 0 <= value < math.inf:
             good = abs(value) if math.isfinite(value) else None
-            yield Problem(option, "must be 0 or more", value=value, good=good)
+            yield Problem(option, "it must be 0 or more", value=value, allowed=("0 or more",), good=good)

@@ -36,7 +36,7 @@ def path_problems(option: str, text: str, endings: tuple[str, ...] = ()) -> list
         endings: how it has to end; any way when empty.
     """
     if path_on_volume(text) is None:
-        reason = f"not on the team's volume, which is {DATA} in its pods"
+        reason = f"it is not on the team's volume, which is {DATA} in its pods"
         return [Problem(option, reason, value=text, good=f"{DATA}{posixpath.normpath('/' + text)}")]
     if endings and not text.endswith(endings):
         allowed = tuple(f"….{each.removeprefix('.')}" for each in endings)
@@ -77,10 +77,10 @@ def problems(
         found.append(Problem("MODEL", reason, "give the stack a `fileSystem`"))
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         good = re.sub(r"[^a-z0-9-]+", "-", name.lower())[:LONGEST_NAME].strip("-")
-        reason = f"must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
+        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
         found.append(Problem("--name", reason, value=name, good=good or "serve-model"))
     if queue not in namespace.queues:
-        reason = f"none of the queues of {namespace.name}"
+        reason = f"it is none of the queues of {namespace.name}"
         near = nearest(queue, namespace.queues)
         found.append(Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near))
     found += _device_problems(where, instance, devices)
@@ -91,7 +91,7 @@ def _device_problems(where: Place, instance: InstanceType | None, devices: int |
     if devices is None:
         return []
     if instance is None or not instance.accelerators:
-        return [Problem("--devices", "the CPU pool has none; give --group as well, or leave it out", value=devices)]
+        return [Problem("--devices", "the CPU pool has none", "give --group as well, or leave it out", value=devices)]
     if not 1 <= devices <= instance.accelerators:
         reason = f"a node of {where.group.name if where.group else ''} has {instance.accelerators}"
         return [Problem("--devices", reason, value=devices, good=min(max(devices, 1), instance.accelerators))]

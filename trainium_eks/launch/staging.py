@@ -104,7 +104,7 @@ def problems(request: StageRequest, namespace: NamespaceOutput, *, is_local: boo
     first = request.to.split("/")[0]
     inside = posixpath.normpath(request.to)
     if not request.to or inside != request.to or first in ("..", ".") or request.to.startswith("/"):
-        reason = "not a directory below the volume's root"
+        reason = "it is not a directory below the volume's root"
         good = posixpath.normpath(f"/{request.to.removeprefix(DATA)}").lstrip("/") or "data/<name>"
         found.append(Problem("--to", reason, value=request.to, good=good))
     elif any(part.startswith(".stage") for part in request.to.split("/")):
@@ -120,9 +120,9 @@ def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
         near = nearest(parts.scheme, _SCHEMES) if parts.scheme else ""
         fix = f"did you mean {near}://?" if near else "`trn stage --list` shows the data sets that have a name"
         allowed = tuple(f"{scheme}://…" for scheme in _SCHEMES)
-        return [Problem("SOURCE", "neither a source nor a preset", fix, value=request.source, allowed=allowed)]
+        return [Problem("SOURCE", "it is neither a source nor a preset", fix, value=request.source, allowed=allowed)]
     if parts.scheme == "file" and not is_local:
-        reason = "a file of this machine, which the cluster does not see"
+        reason = "it is a file of this machine, which the cluster does not see"
         fix = "copy it to the team's S3 prefix first (aws s3 cp --recursive), and stage that"
         return [Problem("SOURCE", reason, fix, value=request.source)]
     if parts.scheme == "file":
@@ -137,10 +137,10 @@ def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
 def _file_problems(path: Path, source: str) -> list[Problem]:
     """A path of this machine, as the Job's pod sees it (:data:`MACHINE_PATH`): it has its own in the place of some."""
     if not path.exists():
-        return [Problem("SOURCE", "no such file or directory on this machine", value=source)]
+        return [Problem("SOURCE", "there is no such file or directory on this machine", "give its path", value=source)]
     for hidden in (DATA, CODE, "/dev", "/proc", "/sys"):
         if path.is_relative_to(hidden):
-            reason = f"below {hidden}, in whose place a pod has something else"
+            reason = f"it is below {hidden}, in whose place a pod has something else"
             return [Problem("SOURCE", reason, "copy it to another directory of this machine first", value=source)]
     return []
 

@@ -23,7 +23,7 @@ def reference_problem(text: str) -> Problem | None:
     name, colon, key = text.partition(":")
     if NAME.fullmatch(name) and (_KEY.fullmatch(key) or not colon):
         return None
-    reason = "not the name of a Secret (lower-case letters, digits, dashes, dots), with :KEY behind it if need be"
+    reason = "it is not the name of a Secret (lower-case letters, digits, dashes, dots), with :KEY behind it if need be"
     return Problem("--hf-secret", reason, value=text, good=DEFAULT_SECRET)
 
 

@@ -50,7 +50,9 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
     archive = _archive(files)
     if len(archive) > LARGEST_BYTES:
         largest = sorted(files, key=lambda name: -files[name].stat().st_size)[:3]
-        reason = f"{len(archive) // 1024} KiB compressed; at most {LARGEST_BYTES // 1024} KiB travel with a job"
+        reason = (
+            f"it has {len(archive) // 1024} KiB compressed, and at most {LARGEST_BYTES // 1024} KiB travel with a job"
+        )
         fix = "put data on the shared volume (trn stage), code into the image (trn image build)"
         fix += f"; largest: {', '.join(largest)}"
         return Problem("--workspace", reason, fix, value=str(root))

@@ -32,3 +32,7 @@ class Applied:
 class LocalError(Exception):
     """The local cloud cannot do what was asked. The message is for the user: what failed, in the words of who
     refused it, and what to do."""
+
+
+class MissingError(LocalError):
+    """Something that a command needs is not on this machine: a tool, a package, credentials, a running cloud."""

@@ -82,17 +82,20 @@ def problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> lis
 
 def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
     if not _NAME.fullmatch(name):
-        yield Problem("", "not the name of an EKS add-on: letters, digits, - and _, a letter or digit first")
+        allowed = ("letters, digits, - and _, a letter or digit first",)
+        yield Problem("", "it is not the name of an EKS add-on", "rename it", allowed=allowed)
         return
     if addon.version is not None and not VERSION.fullmatch(addon.version):
         allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists them",)
-        yield Problem("version", "not the build of an EKS add-on", value=addon.version, allowed=allowed)
+        fix = "name one of these, or leave it out for the pinned one"
+        yield Problem("version", "it is not the build of an EKS add-on", fix, value=addon.version, allowed=allowed)
     elif addon.version is not None and _numbers(addon.version) < known(name).least_version:
         least = ".".join(map(str, known(name).least_version))
-        yield Problem("version", f"the stack's settings and role for it need {least} or later", value=addon.version)
+        reason = f"the stack's settings and role for it need {least} or later"
+        yield Problem("version", reason, "raise it, or leave it out for the pinned one", value=addon.version)
     guess = nearest(name, ADDONS)
     if name not in ADDONS and name not in OF_AWS and guess:
-        yield formats.warn("", f"unknown add-on; did you mean {guess}?")
+        yield formats.warn("", "it is an add-on that this release does not know", f"did you mean {guess}?")
     counted = [key for key in _COUNTED if key in (addon.settings.get("env") or {})] if name == "vpc-cni" else []
     if counted:
         reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget assumes the stack's"
@@ -105,10 +108,10 @@ def _identity_problems(name: str, identity: AddonIdentityConfig) -> Iterator[Pro
     if known(name).identity is not None:
         yield Problem("", f"the stack gives {name} a role of its own", "remove it")
         return
-    yield from formats.dns_label("service_account", identity.service_account)
+    yield from formats.dns_subdomain("service_account", identity.service_account)
     yield from formats.dns_label("namespace", identity.namespace)
     if not identity.policies:
-        yield Problem("policies", "empty: the role could do nothing", "name its policies, or remove `identity`")
+        yield Problem("policies", "it is empty: the role could do nothing", "name its policies, or remove `identity`")
     for key, arn in identity.policies.items():
         if isinstance(arn, str):
             yield from formats.policy_arn(join_key("policies", key), arn)

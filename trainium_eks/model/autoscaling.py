@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from trainium_eks.model import formats, karpenter, queues, versions
 from trainium_eks.model.capacity import CapacityBlock
 from trainium_eks.model.instances import Catalogue
-from trainium_eks.model.karpenter import KarpenterConfig
-from trainium_eks.model.node_groups import NodeGroupConfig
+from trainium_eks.model.karpenter import KarpenterConfig, Minutes, Replicas
+from trainium_eks.model.limits import Bounds
+from trainium_eks.model.node_groups import OWN_GROUPS, NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join, nearest
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 if TYPE_CHECKING:  # StackConfig's module asks this one
     from trainium_eks.model.config import StackConfig
-
-LONGEST_MINUTES = 24 * 60
-"""The longest wait that any of the settings takes, minutes."""
 
 
 class ClusterAutoscalerConfig(Shape):
@@ -36,16 +34,16 @@ class ClusterAutoscalerConfig(Shape):
     docs/autoscaling.md first. Each needs ``sizeManagedElsewhere: true``."""
     expander: Literal["least-waste", "most-pods", "least-nodes", "random"] = "least-waste"
     """Which group grows when several would do. ``least-waste``: the one that leaves least CPU idle."""
-    scale_down_minutes: Whole = 10
-    """Minutes that a CPU node is hardly used before it goes, 1 to 1440."""
-    accelerator_scale_down_minutes: Whole = 20
-    """Minutes that an accelerator node is empty before it goes, 1 to 1440: a gang that starts again finds its nodes
+    scale_down_minutes: Minutes = 10
+    """Minutes that a CPU node is hardly used before it goes."""
+    accelerator_scale_down_minutes: Minutes = 20
+    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes
     still there. A node with a pod of anybody but a DaemonSet never goes."""
-    max_node_provision_minutes: Whole = 15
-    """Minutes that a node may take to join before its group is given up for a while, 5 to 1440."""
+    max_node_provision_minutes: Annotated[Whole, Bounds(5, 24 * 60, "minutes")] = 15
+    """Minutes that a node may take to join before its group is given up for a while."""
     evict_local_storage: Flag = False
     """True lets CPU nodes go whose pods keep files in an ``emptyDir``; the files are lost."""
-    replicas: Whole = 2
+    replicas: Replicas = 2
     """Copies; one is active."""
 
 
@@ -65,22 +63,6 @@ def served_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
     return tuple(group for group in config.node_groups if group.name in named)
 
 
-def autoscaler_problems(autoscaler: ClusterAutoscalerConfig) -> list[Problem]:
-    """What is wrong with Cluster Autoscaler's section by itself. Paths are relative to it."""
-    found = formats.duplicates("accelerator_groups", autoscaler.accelerator_groups, "group")
-    for field, least in (
-        ("scale_down_minutes", 1),
-        ("accelerator_scale_down_minutes", 1),
-        ("max_node_provision_minutes", 5),
-    ):
-        found += formats.between(field, getattr(autoscaler, field), least, LONGEST_MINUTES, "minutes")
-    if not 1 <= autoscaler.replicas <= 3:
-        reason = "only one is active, the others stand by"
-        good = min(max(autoscaler.replicas, 1), 3)
-        found.append(Problem("replicas", reason, value=autoscaler.replicas, allowed=("1 to 3",), good=good))
-    return found
-
-
 def version_problems(path: str, kubernetes_version: str) -> list[Problem]:
     """Cluster Autoscaler is made for one minor version each (its README, releases)."""
     known = tuple(versions.CLUSTER_AUTOSCALER)
@@ -97,7 +79,6 @@ def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
     if autoscaler is None:
         return found
     path = "autoscaling.cluster_autoscaler"
-    found += [problem.under(path) for problem in autoscaler_problems(autoscaler)]
     found += _unknown_groups(config, f"{path}.accelerator_groups", autoscaler)
     found += version_problems("cluster.kubernetes_version", config.cluster.kubernetes_version)
     found += _cpu_pool_problems(config)
@@ -111,12 +92,13 @@ def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
 def _unknown_groups(config: "StackConfig", path: str, autoscaler: ClusterAutoscalerConfig) -> Iterator[Problem]:
     known = tuple(group.name for group in config.node_groups)
     for index, name in enumerate(autoscaler.accelerator_groups):
-        if name in ("cpu", "system"):
+        if name in OWN_GROUPS:
             reason = "the CPU pool is always served, the system nodes never are: they hold the autoscaler itself"
             yield Problem(join(path, index), reason, "leave it out", value=name)
         elif name not in known:
             good = nearest(name, known)
-            yield Problem(join(path, index), "no node group has this name", value=name, allowed=known, good=good)
+            fix = "" if good else "add the group, or leave it out"
+            yield Problem(join(path, index), "no node group has this name", fix, value=name, allowed=known, good=good)
 
 
 def _cpu_pool_problems(config: "StackConfig") -> Iterator[Problem]:

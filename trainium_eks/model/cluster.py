@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
 from trainium_eks.model import addons, formats, prices, ranges, versions
 from trainium_eks.model.addons import AddonConfig
 from trainium_eks.model.instances import CATALOGUE, Catalogue
+from trainium_eks.model.limits import Entries
 from trainium_eks.model.problems import Problem, Severity, join, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
 
-_MOST_ENDPOINT_RANGES = 40
+_RANGES = Entries(0, 40, "EKS takes no more (EKS quotas)", "join neighbouring ranges")
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """Every kind of log that a control plane writes (EKS LogType); all are kept."""
@@ -31,7 +32,7 @@ class EndpointConfig(Shape):
         }
     )
 
-    public_access_cidrs: tuple[str, ...] = ()
+    public_access_cidrs: Annotated[tuple[str, ...], _RANGES] = ()
     """Ranges that reach the public endpoint. Empty turns it off: the private endpoint alone remains.
     ``0.0.0.0/0`` needs a waiver of R02 (and of R03 in production)."""
     private_access_via: Literal["vpc", "peers"] | None = None
@@ -52,7 +53,7 @@ class CpuNodesConfig(Shape):
     """Most nodes."""
     desired_size: Whole = 1
     """Number of nodes."""
-    root_volume_gib: Whole = 100
+    root_volume_gib: formats.RootVolumeGib = 100
     """Size of the encrypted gp3 root volume, GiB."""
 
 
@@ -84,8 +85,8 @@ class ClusterConfig(Shape):
     be listed: EKS refuses the second entry (pulumi-eks#2373)."""
     service_cidr_block: str = "172.20.0.0/16"
     """Range of Kubernetes service addresses; must not overlap the VPC or its peers."""
-    log_retention_days: Whole = 365
-    """Days that control-plane logs are kept (an allowed CloudWatch retention)."""
+    log_retention_days: formats.RetentionDays = 365
+    """Days that control-plane logs are kept."""
     support_type: Literal["STANDARD", "EXTENDED"] = "STANDARD"
     """What happens when a version's standard support ends: STANDARD upgrades by itself, EXTENDED costs
     0.60 USD an hour instead of 0.10."""
@@ -115,9 +116,8 @@ def problems(
     found += _version_problems(cluster)
     found += _principal_problems(cluster.admin_principals)
     found += _service_range_problems(cluster.service_cidr_block)
-    found += formats.retention("log_retention_days", cluster.log_retention_days)
     if production and cluster.deletion_protection is False:
-        reason = "off in production: one call deletes the cluster"
+        reason = "it is off in production: one call deletes the cluster"
         found.append(
             Problem("deletion_protection", reason, severity=Severity.ACKNOWLEDGE, rule="R06", value=False, good=True)
         )
@@ -142,12 +142,16 @@ def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
         found.append(Problem("max_size", reason, value=maximum, allowed=allowed, good=good))
         maximum = formats.LARGEST_NODE_GROUP
     if minimum < 0:
-        found.append(Problem("min_size", "must be 0 or more", value=minimum, good=0))
+        found.append(Problem("min_size", "it must be 0 or more", value=minimum, good=0))
     if minimum > maximum:
-        reason = f"more than `max_size` ({maximum})"
+        reason = f"it is more than `max_size` ({maximum})"
         found.append(Problem("min_size", reason, value=minimum, good=maximum))
     elif not minimum <= desired <= maximum:
-        side = f"more than `max_size` ({maximum})" if desired > maximum else f"less than `min_size` ({minimum})"
+        side = (
+            f"it is more than `max_size` ({maximum})"
+            if desired > maximum
+            else f"it is less than `min_size` ({minimum})"
+        )
         allowed = (f"{max(minimum, 0)} to {maximum}",)
         good = max(min(desired, maximum), minimum, 0)
         found.append(Problem("desired_size", side, value=desired, allowed=allowed, good=good))
@@ -161,11 +165,9 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
             "the public endpoint is off and nothing says from where `pulumi up` reaches the private one: it would stop "
             "at the first Kubernetes object"
         )
-        fix = "or name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
+        fix = "name the ranges that may reach a public endpoint in `public_access_cidrs` (203.0.113.7/32)"
         return [Problem("private_access_via", reason, fix, allowed=("vpc", "peers"), good="vpc")]
-    found = formats.duplicates("public_access_cidrs", public, "range")
-    if len(public) > _MOST_ENDPOINT_RANGES:
-        found.append(Problem("public_access_cidrs", f"{len(public)} ranges; EKS takes {_MOST_ENDPOINT_RANGES}"))
+    found: list[Problem] = []
     for index, text in enumerate(public):
         path = join("public_access_cidrs", index)
         if text == ranges.EVERYWHERE:
@@ -200,7 +202,7 @@ def _open_endpoint_problems(path: str, reason: str, text: str, production: bool)
     value = text or None
     found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", value=value)]
     if production:
-        in_production = f"{reason}, in production"
+        in_production = f"{reason}, and this is production"
         found.append(Problem(path, in_production, fix, severity=Severity.ACKNOWLEDGE, rule="R03", value=value))
     return found
 
@@ -212,7 +214,7 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
     supported = tuple(each for each, support in known.items() if support.is_standard)
     support = known.get(version)
     if support is None or support.is_over:
-        reason = "not a version that EKS runs, as far as this release knows"
+        reason = "it is not a version that EKS runs, as far as this release knows"
         return [Problem(path, reason, value=version, allowed=supported, good=versions.KUBERNETES)]
     if not support.is_standard:
         reason = (
@@ -233,7 +235,7 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
             )
         ]
     if versions.minor(version) > versions.minor(versions.KUBERNETES):
-        reason = f"newer than {versions.KUBERNETES}, the last one that the pinned Volcano certifies"
+        reason = f"it is newer than {versions.KUBERNETES}, the last one that the pinned Volcano certifies"
         return [Problem(path, reason, severity=Severity.WARN, value=version, good=versions.KUBERNETES)]
     if version not in versions.AMI_RELEASES:
         reason = f"no node image release is pinned for {version}: groups made on different days get different drivers"
@@ -244,7 +246,7 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
 
 
 def _principal_problems(principals: tuple[str, ...]) -> list[Problem]:
-    found = formats.duplicates("admin_principals", principals, "principal")
+    found: list[Problem] = []
     for index, arn in enumerate(principals):
         found += formats.principal(join("admin_principals", index), arn)
     return found
@@ -266,14 +268,12 @@ def _cpu_nodes_problems(nodes: CpuNodesConfig, catalogue: Catalogue, *, least: i
     if not found and nodes.desired_size < least:
         reason = "DNS, the scheduler and the controllers need a node in each zone"
         found.append(Problem("desired_size", reason, value=nodes.desired_size, good=least))
-    smallest, largest = formats.SMALLEST_ROOT_GIB, formats.LARGEST_ROOT_GIB
-    found += formats.between(
-        "root_volume_gib", nodes.root_volume_gib, smallest, largest, "not a root volume's size, GiB"
-    )
     cpu_types = tuple(name for name, kind in catalogue.items() if kind.family == "cpu")
     if nodes.instance_type not in cpu_types:
         known = nodes.instance_type in catalogue
-        reason = "an accelerator type: its taint keeps other pods away" if known else "not in the catalogue"
+        reason = (
+            "it is an accelerator's type: its taint keeps other pods away" if known else "it is not in the catalogue"
+        )
         other = "describe another one in the stack's `instance_types`: {<name>: {like: m6i.xlarge}}"
         good = nearest(nodes.instance_type, cpu_types) or "m6i.xlarge"
         fix = "" if known else other

@@ -22,6 +22,7 @@ from trainium_eks.model import (
     idle,
     instance_overrides,
     karpenter,
+    limits,
     namespaces,
     network,
     node_groups,
@@ -31,7 +32,6 @@ from trainium_eks.model import (
     regions,
     repository,
     storage,
-    training,
     unseen,
     waivers,
 )
@@ -288,6 +288,11 @@ def problems(config: StackConfig) -> tuple[Problem, ...]:
 
 def _found(config: StackConfig) -> list[Problem]:
     found: list[Problem] = []
+    for name in StackConfig.model_fields:
+        with contextlib.suppress(_LooksAtBroken):
+            places = list(limits.walk_field(StackConfig, name, getattr(config, name)))
+            found += limits.of_places(places)
+            found += formats.arns(places, config.region)
     for judge in _JUDGES:
         with contextlib.suppress(_LooksAtBroken):
             found += judge(config)
@@ -345,17 +350,22 @@ def _own_problems(config: StackConfig) -> list[Problem]:
     found: list[Problem] = []
     for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
         if not text.strip():
-            found.append(Problem(field, "empty; it becomes a tag on everything (R66)", good=f"<{field}>"))
+            found.append(Problem(field, "it is empty, and it becomes a tag on everything (R66)", good=f"<{field}>"))
         else:
             found += [replace(problem, path=field) for problem in formats.tags("", {field: text})]
     if not config.allowed_account_ids:
-        reason = "empty: this environment could be built in any account whose credentials happen to be at hand"
+        reason = "it is empty: this environment could be built in any account whose credentials happen to be at hand"
         severity = Severity.ACKNOWLEDGE
         found.append(Problem("allowed_account_ids", reason, severity=severity, rule="R67", good=("<12 digits>",)))
     for index, account in enumerate(config.allowed_account_ids):
         found += formats.account_id(join("allowed_account_ids", index), account)
     if config.permissions_boundary is not None:
         found += formats.policy_arn("permissions_boundary", config.permissions_boundary)
+        owner = config.permissions_boundary.split(":")[4:5]
+        if not found and config.allowed_account_ids and not {*owner} <= {"aws", *config.allowed_account_ids}:
+            reason = "it is a policy of another account, and IAM bounds a role by a policy of its own account"
+            fix = f"name the policy of {formats.listed(config.allowed_account_ids, 'or')}"
+            found.append(Problem("permissions_boundary", reason, fix, value=config.permissions_boundary))
     if config.kept_key_arn is not None:
         found += formats.kms_key_arn("kept_key_arn", config.kept_key_arn)
     found += formats.tags("tags", config.tags, taken=OWN_TAGS)
@@ -370,11 +380,11 @@ def _region_problems(config: StackConfig) -> list[Problem]:
         return []
     if regions.may_be_new(region) and zone_ids(config):
         reason = f"{region} is newer than this release, so its zones and EKS' image registry there cannot be checked"
-        return [formats.warn("region", reason)]
+        return [formats.warn("region", reason, "see that the zones are right")]
     good = nearest(region, regions.REGIONS)
     fix = "a region newer than this release needs its zones in `network.zone_ids`"
     known = tuple(regions.REGIONS)
-    return [Problem("region", "not an AWS region", fix, value=region, allowed=known, good=good)]
+    return [Problem("region", "it is not an AWS region", fix, value=region, allowed=known, good=good)]
 
 
 def _instance_type_problems(config: StackConfig) -> list[Problem]:
@@ -391,14 +401,15 @@ def _network_problems(config: StackConfig) -> list[Problem]:
         return under("network", network.problems(config.network, region=config.region))
     found = under("existing_network", network.existing_problems(config.existing_network, region=config.region))
     if config.network != NetworkConfig():
-        reason = "not used, because `existing_network` is given"
+        reason = "it is not used, because `existing_network` is given"
         found.append(formats.warn("network", reason, "remove one of the two"))
     return found
 
 
 def _group_problems(config: StackConfig) -> list[Problem]:
     types = _catalogue_or_default(config)
-    found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name", "name")
+    found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name")
+    found += under("node_groups", node_groups.of_one_cluster(config.node_groups))
     cni = addons.version(config.cluster.addons, "vpc-cni", config.cluster.kubernetes_version)
     for index, group in enumerate(config.node_groups):
         own = node_groups.problems(
@@ -468,7 +479,7 @@ def _zone_problems(config: StackConfig) -> list[Problem]:
         *cross.group_zone_problems(config, types, zones),
         *cross.cpu_type_problems(config, types, zones),
         *cross.file_system_zone_problems(config, zones),
-        *karpenter.zone_problems(config, zones),
+        *karpenter.zone_problems(config, types, zones),
     ]
 
 
@@ -490,9 +501,8 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _guarantee_problems,
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
-    lambda config: under("training", training.problems(config.training)),
     lambda config: autoscaling.problems(config, _catalogue_or_default(config)),
-    lambda config: under("budget", budget.problems(config.budget)),
+    lambda config: under("budget", budget.problems(config.budget, region=config.region)),
     lambda config: under(
         "observability",
         observability.problems(config.observability, region=config.region, production=config.production),

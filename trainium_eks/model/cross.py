@@ -79,11 +79,12 @@ def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequen
         missing = [zone for zone in needed if offered and zone not in offered]
         if missing:
             path = f"cluster.{field}.instance_type"
-            reason = f"not offered in {formats.listed(missing)}"
+            reason = f"it is not offered in {formats.listed(missing)}"
             cpu = (name for name, each in catalogue.items() if each.family == "cpu")
             others = tuple(name for name in cpu if set(needed) <= set(catalogue[name].zones.get(config.region, ())))
             good = others[0] if others else None
-            found.append(Problem(path, reason, value=nodes.instance_type, allowed=others, good=good))
+            fix = "" if good else "name another type"
+            found.append(Problem(path, reason, fix, value=nodes.instance_type, allowed=others, good=good))
     return found
 
 
@@ -219,11 +220,12 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
     }
     for other, what in used.items():
         if ranges.overlap(service, other):
-            reason = f"overlaps {what} {other} (`{section}`): traffic to those addresses would go to services"
+            reason = f"it overlaps {what} {other} (`{section}`): traffic to those addresses would go to services"
             taken = tuple(used)
             candidates = ("172.20.0.0/16", "10.100.0.0/16", "172.24.0.0/16", "192.168.0.0/17", "10.200.0.0/16")
             good = next((text for text in candidates if not any(ranges.overlap(text, each) for each in taken)), None)
-            return [Problem("cluster.service_cidr_block", reason, value=service, good=good)]
+            fix = "" if good else "take a private range that nothing else has"
+            return [Problem("cluster.service_cidr_block", reason, fix, value=service, good=good)]
     return []
 
 
@@ -314,21 +316,13 @@ def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]
 
 
 def principal_problems(config: "StackConfig") -> list[Problem]:
-    """One access entry for a principal, and every ARN in the region's partition."""
+    """Return the principals that would get two access entries."""
     admins = config.cluster.admin_principals
-    places = {f"cluster.admin_principals[{index}]": arn for index, arn in enumerate(admins)}
     found = []
     for index, namespace in enumerate(config.namespaces):
         for at, arn in enumerate(namespace.principals):
             path = f"namespaces[{index}].principals[{at}]"
-            places[path] = arn
             if arn in admins:
-                reason = "an administrator of the cluster already; EKS takes one access entry for a principal"
+                reason = "it is an administrator of the cluster already, and EKS takes one access entry for a principal"
                 found.append(Problem(path, reason, "remove it from one of the two", value=arn))
-    partition = regions.partition(config.region)
-    for path, arn in places.items():
-        head, _, rest = arn.partition(":iam::")
-        if rest and head != f"arn:{partition}":
-            reason = f"not in the partition of {config.region}"
-            found.append(Problem(path, reason, value=arn, good=f"arn:{partition}:iam::{rest}"))
     return found

@@ -6,23 +6,30 @@ models (botocore), which a test holds them against.
 
 import ipaddress
 import re
+import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Annotated
 
-from trainium_eks.model import ranges
-from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest_number, under
-from trainium_eks.model.shape import LaterText
+from trainium_eks.model import ranges, regions
+from trainium_eks.model.limits import Bounds, Choices, Place
+from trainium_eks.model.problems import Problem, Severity, join, join_key, under
+from trainium_eks.model.shape import LaterText, Whole
 
 RETENTION_DAYS = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
 )  # fmt: skip
 """Days that CloudWatch Logs can keep a log group (PutRetentionPolicy)."""
 
+RetentionDays = Annotated[Whole, Choices(RETENTION_DAYS, "days", "CloudWatch Logs offers")]
+
 SMALLEST_ROOT_GIB = 20
 """The size of the AL2023 EKS image: a smaller root volume does not start."""
 
 LARGEST_ROOT_GIB = 16384
 """The largest gp3 volume that every region has."""
+
+RootVolumeGib = Annotated[Whole, Bounds(SMALLEST_ROOT_GIB, LARGEST_ROOT_GIB, "GiB")]
 
 LARGEST_NODE_GROUP = 450
 """Nodes in one managed node group (EKS quota L-BD136A63)."""
@@ -47,6 +54,7 @@ labels there on every node (``topology.k8s.aws/zone-id``)."""
 
 _RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
 _ACCOUNT = re.compile(r"[0-9]{12}")
+_ARN = re.compile(r"arn:(?P<partition>aws[a-z-]*):[a-z0-9-]+:(?P<region>[a-z0-9-]*):")
 # Names as in IAM's API, where \w is ASCII; a path in front of the name takes any printable character (botocore).
 _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}")
 _SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
@@ -59,6 +67,8 @@ _ASSUMED_ROLE = re.compile(
 # Letters and digits of any script, as AWS takes them; of its white space, line separators among it, the plain space.
 _TAG_TEXT = re.compile(r"[\w .:/=+@-]*")
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
+_HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_ADDRESS = re.compile(r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -68,10 +78,26 @@ def dns_label(path: str, value: str, *, longest: int = 63, because: str = "Kuber
     if not _DNS_LABEL.fullmatch(value):
         reason = "a name is lower-case letters, digits and dashes, with a letter or digit first and last"
         return [Problem(path, reason, value=value, good=cleaned or "<name>")]
-    if len(value) > longest:
-        reason = f"{len(value)} characters, {because} {longest}: shorten it by {len(value) - longest}"
-        return [Problem(path, reason, value=value, good=cleaned)]
-    return []
+    return _too_long(path, value, longest, because, cleaned)
+
+
+def dns_subdomain(path: str, value: str, *, longest: int = 253) -> list[Problem]:
+    """Return what is wrong with a name of DNS labels with dots between them, as most objects of Kubernetes take it."""
+    cleaned = re.sub(r"[^a-z0-9.]+", "-", value.lower())[:longest].strip(".-")
+    if not all(_DNS_LABEL.fullmatch(part) for part in value.split(".")):
+        reason = (
+            "a name is lower-case letters, digits, dashes and dots, with a letter or digit at both ends of each part"
+        )
+        fits = all(_DNS_LABEL.fullmatch(part) for part in cleaned.split("."))
+        return [Problem(path, reason, value=value, good=cleaned if fits else "<name>")]
+    return _too_long(path, value, longest, "Kubernetes takes", cleaned)
+
+
+def _too_long(path: str, value: str, longest: int, because: str, good: str) -> list[Problem]:
+    if len(value) <= longest:
+        return []
+    reason = f"the name has {len(value)} characters, and {because} {longest}"
+    return [Problem(path, reason, f"shorten it by {len(value) - longest}", value=value, good=good)]
 
 
 def derived_name(path: str, value: str) -> list[Problem]:
@@ -83,36 +109,19 @@ def derived_name(path: str, value: str) -> list[Problem]:
     return dns_label(path, value, longest=DERIVED_NAME_LENGTH, because=because)
 
 
-def duplicates(path: str, values: Sequence[LaterText], what: str, field: str = "") -> list[Problem]:
-    """Every value that an earlier entry of the list has too; values that are known later are left out."""
+def duplicates(path: str, values: Sequence[str], field: str) -> list[Problem]:
+    """Return the entries of a list of objects whose ``field`` has the value of an earlier entry's."""
     first: dict[str, int] = {}
     found = []
     for index, value in enumerate(values):
-        if not isinstance(value, str):
-            continue
         if value in first:
-            here = join(join(path, index), field) if field else join(path, index)
-            reason = f"the same {what} as in entry {first[value] + 1} of the list"
-            found.append(Problem(here, reason, "name each once", value=value))
+            reason = f"entry {first[value] + 1} of the list has the same"
+            found.append(Problem(join(join(path, index), field), reason, "give each its own", value=value))
         first.setdefault(value, index)
     return found
 
 
-def retention(path: str, days: int) -> list[Problem]:
-    """A retention that CloudWatch Logs knows."""
-    if days in RETENTION_DAYS:
-        return []
-    allowed = tuple(str(choice) for choice in RETENTION_DAYS)
-    good = nearest_number(days, RETENTION_DAYS)
-    return [Problem(path, "not a retention that CloudWatch Logs offers, days", value=days, allowed=allowed, good=good)]
-
-
-def between(path: str, value: int, low: int, high: int, what: str) -> list[Problem]:
-    """A number within bounds, both included."""
-    if low <= value <= high:
-        return []
-    good = min(max(value, low), high)
-    return [Problem(path, what, value=value, allowed=(f"{low} to {high}",), good=good)]
+_RANGE_FIX = "write the network's first address and its prefix"
 
 
 def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: str = "a range") -> list[Problem]:
@@ -120,16 +129,21 @@ def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: s
     try:
         network = ipaddress.ip_network(value, strict=False)
     except ValueError:
-        return [Problem(path, "not an IPv4 range", value=value, allowed=("10.0.0.0/16 and the like",))]
+        return [
+            Problem(path, "it is not an IPv4 range", _RANGE_FIX, value=value, allowed=("10.0.0.0/16 and the like",))
+        ]
     if network.version != 4 or "/" not in value:
-        return [Problem(path, "not an IPv4 range with its prefix (10.0.0.0/16)", value=value)]
+        good = f"{value}/32" if network.version == 4 else None
+        allowed = ("10.0.0.0/16 and the like",)
+        reason = "it is not an IPv4 range with its prefix"
+        return [Problem(path, reason, "" if good else _RANGE_FIX, value=value, allowed=allowed, good=good)]
     if not shortest <= network.prefixlen <= longest:
         prefix = min(max(network.prefixlen, shortest), longest)
         good = str(ipaddress.ip_network(f"{network.network_address}/{prefix}", strict=False))
         allowed = (f"/{shortest} to /{longest}",)
         return [Problem(path, f"{what} is /{shortest} to /{longest}", value=value, allowed=allowed, good=good)]
     if str(network) != value:
-        return [Problem(path, "has bits set after its prefix", value=value, good=str(network))]
+        return [Problem(path, "it has bits set after its prefix", value=value, good=str(network))]
     return []
 
 
@@ -139,7 +153,8 @@ def usable_cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, 
     use = ranges.unusable(value)
     if use and not found:
         allowed = (*map(str, ranges.PRIVATE), str(ranges.SHARED), "public ranges of your own")
-        found.append(Problem(path, f"no network can have these addresses ({use})", value=value, allowed=allowed))
+        reason = f"no network can have these addresses ({use})"
+        found.append(Problem(path, reason, "take a range of one of the allowed", value=value, allowed=allowed))
     return found
 
 
@@ -148,7 +163,8 @@ def reservation_id(path: str, value: str) -> list[Problem]:
     if _RESERVATION.fullmatch(value):
         return []
     allowed = ("cr- and 17 hexadecimal digits (cr-0123456789abcdef0)",)
-    return [Problem(path, "not the id of a capacity reservation", value=value, allowed=allowed)]
+    fix = "aws ec2 describe-capacity-reservations shows the ids"
+    return [Problem(path, "it is not the id of a capacity reservation", fix, value=value, allowed=allowed)]
 
 
 def account_id(path: str, value: str) -> list[Problem]:
@@ -162,7 +178,7 @@ def account_id(path: str, value: str) -> list[Problem]:
 def principal(path: str, value: str) -> list[Problem]:
     """The ARN of an IAM role or user, as EKS access entries take it."""
     if _SERVICE_LINKED.fullmatch(value):
-        reason = "a service-linked role: only its service assumes it, and EKS takes no access entry for it"
+        reason = "it is a service-linked role: only its service assumes it, and EKS takes no access entry for it"
         return [Problem(path, reason, "name the role that people or runners assume", value=value)]
     if _PRINCIPAL.fullmatch(value):
         return []
@@ -170,10 +186,10 @@ def principal(path: str, value: str) -> list[Problem]:
     if assumed:
         # A role with a path cannot be told from its session's ARN: the path is left out of it.
         good = f"arn:{assumed['partition']}:iam::{assumed['account']}:role/{assumed['role']}"
-        reason = "a session's ARN, where EKS takes the role's own (with its path, if it has one)"
+        reason = "it is a session's ARN, where EKS takes the role's own (with its path, if it has one)"
         return [Problem(path, reason, value=value, good=good)]
     allowed = ("arn:aws:iam::<account>:role/<name>", "arn:aws:iam::<account>:user/<name>")
-    return [Problem(path, "not the ARN of an IAM role or user", value=value, allowed=allowed)]
+    return [Problem(path, "it is not the ARN of an IAM role or user", "give the ARN", value=value, allowed=allowed)]
 
 
 def keyed_principals(path: str, values: Mapping[str, LaterText]) -> list[Problem]:
@@ -199,7 +215,26 @@ def policy_arn(path: str, value: str) -> list[Problem]:
     """The ARN of an IAM policy, of the account's own or AWS'."""
     if _POLICY.fullmatch(value):
         return []
-    return [Problem(path, "not the ARN of an IAM policy", value=value, good="arn:aws:iam::<account>:policy/<name>")]
+    return [
+        Problem(path, "it is not the ARN of an IAM policy", value=value, good="arn:aws:iam::<account>:policy/<name>")
+    ]
+
+
+def arns(places: Iterable[Place], region: str) -> list[Problem]:
+    """Return the ARNs, in whichever field, of another partition or region than the stack's."""
+    partition, found = regions.partition(region), []
+    for place in places:
+        arn = _ARN.match(place.value) if isinstance(place.value, str) else None
+        if arn is None:
+            continue
+        if arn["partition"] != partition:
+            good = f"arn:{partition}{place.value[arn.end('partition') :]}"
+            reason = f"it is of the partition {arn['partition']}, and {region} is in the partition {partition}"
+            found.append(Problem(place.path, reason, value=place.value, good=good))
+        elif arn["region"] not in ("", region):
+            reason = f"it is in {arn['region']}, but the stack is in {region}"
+            found.append(Problem(place.path, reason, f"name one in {region}", value=place.value, allowed=(region,)))
+    return found
 
 
 def bucket(path: str, value: str) -> list[Problem]:
@@ -209,10 +244,10 @@ def bucket(path: str, value: str) -> list[Problem]:
     if _BUCKET.fullmatch(value) and not address and not odd:
         return []
     allowed = ("3 to 63 lower-case letters, digits, dots and dashes, a letter or digit first and last",)
-    hint = "give the name alone" if value.startswith(("s3://", "arn:")) else ""
+    hint = "give the name alone" if value.startswith(("s3://", "arn:")) else "give the bucket's name"
     name = re.sub(r"^(s3://|arn:aws[a-z-]*:s3:::)", "", value).split("/")[0]
     good = name if name != value and _BUCKET.fullmatch(name) else None
-    return [Problem(path, "not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good)]
+    return [Problem(path, "it is not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good)]
 
 
 def bucket_key(path: str, key: object, bucket_path: str, name: object) -> list[Problem]:
@@ -231,10 +266,7 @@ def bucket_key(path: str, key: object, bucket_path: str, name: object) -> list[P
         return [
             Problem(path, reason, f"remove it, or set `{bucket_path}`", value=key if isinstance(key, str) else None)
         ]
-    if not isinstance(key, str) or KMS_KEY_ARN.fullmatch(key):
-        return []
-    hint = "an alias may point to another key tomorrow: give the key it points to" if ":alias/" in key else ""
-    return [Problem(path, "not the ARN of a KMS key", hint, value=key, good="arn:aws:kms:<region>:<account>:key/<id>")]
+    return kms_key_arn(path, key) if isinstance(key, str) else []
 
 
 def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
@@ -247,10 +279,11 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
     for key, value in values.items():
         here = join_key(path, key)
         prefix, _, name = key.rpartition("/")
-        if not _LABEL_NAME.fullmatch(name) or (prefix and not _LABEL_PREFIX.fullmatch(prefix)):
-            found.append(Problem(here, "not the name of a Kubernetes label", "rename it"))
+        if not _LABEL_NAME.fullmatch(name) or ("/" in key and not _LABEL_PREFIX.fullmatch(prefix)):
+            found.append(Problem(here, "it is not the name of a Kubernetes label", "rename it"))
         elif len(key) > 63:
-            found.append(Problem(here, f"{len(key)} characters; EKS takes 63, the prefix included", "shorten it"))
+            reason = f"the key has {len(key)} characters, and EKS takes 63, the prefix included"
+            found.append(Problem(here, reason, "shorten it"))
         elif prefix.endswith(RESERVED_LABEL_PREFIXES):
             reserved = listed((f"{each}/" for each in RESERVED_LABEL_PREFIXES), "or")
             found.append(
@@ -258,7 +291,8 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
             )
         if not _LABEL_VALUE.fullmatch(value):
             reason = "EKS takes 1 to 63 letters, digits, dashes, dots and underscores, a letter or digit first and last"
-            found.append(Problem(here, reason, value=value, good=None if value else "true"))
+            good = re.sub(r"[^A-Za-z0-9_.-]+", "-", value)[:63].strip("_.-") or "true"
+            found.append(Problem(here, reason, value=value, good=good))
     return found
 
 
@@ -284,7 +318,7 @@ def tags(path: str, values: Mapping[str, LaterText], *, taken: Mapping[str, str]
             reason = f"the stack sets the tag {own[low]} itself, and IAM takes a key once, whatever its case"
             found.append(Problem(here, reason, taken[own[low]]))
         elif low in folded:
-            reason = f"differs from {folded[low]} only by case, and IAM takes a key once, whatever its case"
+            reason = f"it differs from {folded[low]} only by case, and IAM takes a key once, whatever its case"
             found.append(Problem(here, reason, "keep one of them"))
         folded.setdefault(low, key)
         if isinstance(value, str) and (len(value) > 256 or not _TAG_TEXT.fullmatch(value)):
@@ -292,7 +326,8 @@ def tags(path: str, values: Mapping[str, LaterText], *, taken: Mapping[str, str]
             what = "a tag's value is at most 256 letters, digits, spaces and _.:/=+-@"
             found.append(Problem(here, what, value=value, good=cleaned))
     if len(values) > 40:
-        found.append(Problem(path, f"{len(values)} tags; AWS takes 50 on a resource, of which the stack's own need 10"))
+        reason = f"there are {len(values)} tags, and AWS takes 50 on a resource, of which the stack's own need 10"
+        found.append(Problem(path, reason, f"remove {len(values) - 40}", allowed=("at most 40",)))
     return found
 
 
@@ -301,7 +336,23 @@ def one_line(path: str, value: str) -> list[Problem]:
     if not _CONTROL.search(value):
         return []
     good = _CONTROL.sub("", value).strip()
-    return [Problem(path, "has a line break or another control character", value=value, good=good or None)]
+    fix = "" if good else "leave it out"
+    return [Problem(path, "it has a line break or another control character", fix, value=value, good=good or None)]
+
+
+def https_address(path: str, value: str) -> list[Problem]:
+    """Return what is wrong with an address for browsers: ``https`` with a host, of characters that RFC 3986 allows."""
+    allowed = ("https://<host>/<path>, with no spaces, quotes, brackets or braces",)
+    try:
+        parts = urllib.parse.urlsplit(value)
+        host = parts.hostname or ""
+        named = _HOST.fullmatch(host) or ipaddress.IPv6Address(host)
+        sound = parts.scheme == "https" and bool(named) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:  # a host that is none, a port that is none, a bracket that is not closed
+        sound = False
+    if sound and _ADDRESS.fullmatch(value.replace(parts.netloc, "", 1)):
+        return []
+    return [Problem(path, "it is not an https address", "give the whole address", value=value, allowed=allowed)]
 
 
 def warn(path: str, reason: str, fix: str = "") -> Problem:

@@ -1,10 +1,10 @@
 """The idle guard section: how long accelerators may be idle."""
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from trainium_eks.model import autoscaling
+from trainium_eks.model.limits import Bounds
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.shape import Amount, Shape
@@ -27,9 +27,9 @@ class IdleGuardConfig(Shape):
     DaemonSets, and none of a group that a pending gang could use.
     """
 
-    warn_after_minutes: Amount = 3
+    warn_after_minutes: Annotated[Amount, Bounds(0, unit="minutes", above=True)] = 3
     """Minutes without work after which it is said: an event of the node, a line in the guard's log."""
-    remove_after_minutes: Amount | None = 5
+    remove_after_minutes: Annotated[Amount | None, Bounds(0, unit="minutes", above=True)] = 5
     """Minutes without work after which a node goes. Null: never. A node takes about 6 minutes to come back."""
 
 
@@ -45,18 +45,12 @@ def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
 
 
 def problems(guard: IdleGuardConfig) -> list[Problem]:
-    """What is wrong with the limits. Paths are relative to the section."""
-    found = []
-    for field in ("warn_after_minutes", "remove_after_minutes"):
-        value = getattr(guard, field)
-        if value is not None and not 0 < value < math.inf:
-            allowed = ("more than 0", *(("null",) if field == "remove_after_minutes" else ()))
-            found.append(Problem(field, "must be more than 0 minutes", value=value, allowed=allowed))
+    """Return what is wrong between the two times. Paths are relative to the section."""
     warn, remove = guard.warn_after_minutes, guard.remove_after_minutes
-    if not found and remove is not None and remove < warn:
-        reason = f"a node would go before anybody is warned (`warn_after_minutes` is {warn:g})"
-        found.append(Problem("remove_after_minutes", reason, value=remove, good=warn))
-    return found
+    if remove is None or not 0 < remove < warn:
+        return []
+    reason = f"a node would go before anybody is warned (`warn_after_minutes` is {warn:g})"
+    return [Problem("remove_after_minutes", reason, value=remove, good=warn)]
 
 
 def group_problems(guard: IdleGuardConfig, groups: Sequence[NodeGroupConfig]) -> list[Problem]:

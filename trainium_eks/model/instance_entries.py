@@ -58,9 +58,11 @@ def extended(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]]) -> 
 def _type(catalogue: Catalogue, name: str, entry: Mapping[str, Any]) -> tuple[InstanceType | None, list[Problem]]:
     """One type from its entry, or its faults."""
     if not NAME.fullmatch(name):
-        return None, [Problem(name, "not the name of an instance type", "write it as trn2.48xlarge")]
+        return None, [Problem(name, "it is not the name of an instance type", "write it as trn2.48xlarge")]
     if not isinstance(entry, Mapping):
-        return None, [Problem(name, "expected an object with fields of the catalogue")]
+        return None, [
+            Problem(name, "it must be an object with fields of the catalogue", "write it as {like: trn2.48xlarge}")
+        ]
     given = {_snake(key): value for key, value in entry.items()}
     like = given.pop("like", None)
     base, problems = _base(catalogue, name, like)
@@ -69,22 +71,27 @@ def _type(catalogue: Catalogue, name: str, entry: Mapping[str, Any]) -> tuple[In
     for key, value in given.items():
         reason = _fault(key, value)
         if reason:
-            problems.append(Problem(f"{name}.{key}", reason))
+            problems.append(Problem(f"{name}.{key}", reason, _OTHER_VALUE))
     problems += [
-        Problem(f"{name}.{key}", "required and missing", "give it, or start from a known type with `like`")
+        Problem(f"{name}.{key}", "it is required and missing", "give it, or start from a known type with `like`")
         for key in FIELDS
         if base is not None and key not in {*base, *given, *DERIVED, *OF_THE_TYPE_ALONE}
     ]
     if base is None or problems:
         return None, problems
     made = _made(name, base, given)
-    problems = [Problem(f"{name}.{key}", reason) for key, reason in _contradictions(made)]
+    problems = [Problem(f"{name}.{key}", reason, _OTHER_VALUE) for key, reason in _contradictions(made)]
     return (None if problems else made), problems
+
+
+_OTHER_VALUE = "give it another value; what it has is in EC2's DescribeInstanceTypes"
 
 
 def _unknown(name: str, key: str) -> Problem:
     guess = nearest(key, FIELDS)
-    return Problem(f"{name}.{key}", "unknown field", f"did you mean {guess}?" if guess else "remove it")
+    return Problem(
+        f"{name}.{key}", "it is no field of the catalogue", f"did you mean {guess}?" if guess else "remove it"
+    )
 
 
 def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any] | None, list[Problem]]:
@@ -94,7 +101,11 @@ def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any]
     if not isinstance(like, str) or like not in catalogue:
         guess = nearest(str(like), catalogue)
         return None, [
-            Problem(f"{name}.like", f"{like!r} is not a known type", f"did you mean {guess}?" if guess else "")
+            Problem(
+                f"{name}.like",
+                f"{like!r} is not a known type",
+                f"did you mean {guess}?" if guess else "name a type of the catalogue",
+            )
         ]
     return {key: getattr(catalogue[like], key) for key in FIELDS} | dict(OF_THE_TYPE_ALONE), []
 
@@ -123,31 +134,32 @@ def _fault(key: str, value: object) -> str:
     if key in WORDS:
         return "" if value in WORDS[key] else f"{value!r} is not allowed; allowed: {', '.join(WORDS[key])}"
     if key in TEXTS:
-        return "" if isinstance(value, str) else "expected text"
+        return "" if isinstance(value, str) else "it must be text"
     if key == "sagemaker_name":
-        return "" if value is None or isinstance(value, str) else "expected text or null"
+        return "" if value is None or isinstance(value, str) else "it must be text or null"
     if key == "hourly_usd":
-        return "" if value is None or (_number(value) and value >= 0) else "expected a price in USD, or null"  # type: ignore[operator]
+        return "" if value is None or (_number(value) and value >= 0) else "it must be a price in USD, or null"  # type: ignore[operator]
     if key == "usage":
         sound = isinstance(value, list | tuple | set | frozenset) and value and all(word in USAGES for word in value)
-        return "" if sound else f"expected a list of {', '.join(USAGES)}"
+        return "" if sound else f"it must be a list of {', '.join(USAGES)}"
     if key == "zones":
         return _zones_fault(value)
     if not _number(value) or value != int(value):  # type: ignore[call-overload]
-        return f"expected a whole number, got {value!r}"
+        return f"it must be a whole number, not {value!r}"
     least = 1 if key in AT_LEAST_ONE else 0
     return "" if value >= least else f"{value!r} is less than {least}"  # type: ignore[operator]
 
 
 def _zones_fault(value: object) -> str:
     if not isinstance(value, Mapping):
-        return "expected an object: region to a list of zone ids"
+        return "it must be an object: region to a list of zone ids"
     for region, ids in value.items():
         if not isinstance(ids, list | tuple) or not all(isinstance(zone, str) for zone in ids):
-            return f"expected a list of zone ids for {region}"
+            return f"it must have a list of zone ids for {region}"
         wrong = [zone for zone in ids if regions.zone_belongs(zone, region) is False]
         if wrong:
-            return f"{', '.join(wrong)}: not zone ids of {region}, such as {regions.region_zone_prefix(region)}-az1"
+            example = f"{regions.region_zone_prefix(region)}-az1"
+            return f"{', '.join(wrong)}: these are no zone ids of {region}, such as {example}"
     return ""
 
 
@@ -159,7 +171,7 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
     if made.family != "neuron" and (made.neuron_cores or made.logical_neuron_cores):
         faults.append(("neuron_cores", f"a type of family {made.family} has none"))
     if made.family == "neuron" and not 0 < made.logical_neuron_cores <= made.neuron_cores:
-        faults.append(("logical_neuron_cores", f"must be 1 to neuron_cores ({made.neuron_cores})"))
+        faults.append(("logical_neuron_cores", f"it must be 1 to neuron_cores ({made.neuron_cores})"))
     if _is_arm(made.name):
         faults.append(("like", f"{made.name} is an arm64 type, and the node images of this stack are x86_64"))
     if AMI_TYPES[made.family] != made.ami_type:
@@ -174,9 +186,9 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
             ("interface_layout", f"{made.interface_layout} does not fit {made.efa_interfaces} EFA interfaces")
         )
     if made.first_efa_card and made.interface_layout == "efa-only":
-        faults.append(("interface_layout", f"must be ena: card 0 has no EFA before card {made.first_efa_card}"))
+        faults.append(("interface_layout", f"it must be ena: card 0 has no EFA before card {made.first_efa_card}"))
     if bool(made.local_disks) != bool(made.local_disk_gb):
-        faults.append(("local_disks", "give both the number of local disks and their size, or neither"))
+        faults.append(("local_disks", "the number of local disks and their size go together"))
     if made.hourly_usd is not None:
         faults += _price_faults(made)
     return faults
@@ -193,7 +205,7 @@ def _price_faults(made: InstanceType) -> list[tuple[str, str]]:
     try:
         datetime.date.fromisoformat(made.price_date)
     except ValueError:
-        faults.append(("price_date", f"a price needs its date (2026-07-20), got {made.price_date!r}"))
+        faults.append(("price_date", f"a price needs its date (2026-07-20), not {made.price_date!r}"))
     if not made.price_region:
         faults.append(("price_region", "a price needs its region"))
     return faults

@@ -1,10 +1,12 @@
 """Team namespaces, each with its roles, quota, volume, queue and S3 access."""
 
 from collections.abc import Collection, Sequence
+from typing import Annotated
 
 import pydantic
 
 from trainium_eks.model import formats, priorities, quotas, scraping
+from trainium_eks.model.limits import Bounds
 from trainium_eks.model.lustre import DEFAULT_USER_ID
 from trainium_eks.model.problems import Problem, Severity, join, nearest, under
 from trainium_eks.model.shape import LaterText, Shape, Whole, Word
@@ -37,6 +39,9 @@ STACK = (
 )
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 
+UserId = Annotated[Whole, Bounds(1, 2**31 - 1, why="root (0) would own every team's directories")]
+"""A user that jobs may run as (Kubernetes' ``runAsUser``)."""
+
 TAKEN = ("default", "amazon-cloudwatch", *STACK)
 """Namespaces that no team may have; nor any ``kube-…``. EKS' observability add-on makes ``amazon-cloudwatch``."""
 
@@ -61,7 +66,7 @@ class NamespaceConfig(Shape):
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
     data_bucket_key_arn: LaterText | None = None
     """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
-    training_user_id: Whole = DEFAULT_USER_ID
+    training_user_id: UserId = DEFAULT_USER_ID
     """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
 
 
@@ -78,7 +83,7 @@ def problems(
         queue_names: queues that take jobs; None where nobody knows.
         parent_queue_names: queues that only hold others.
     """
-    found = formats.duplicates("", [namespace.name for namespace in namespaces], "name", "name")
+    found = formats.duplicates("", [namespace.name for namespace in namespaces], "name")
     for index, namespace in enumerate(namespaces):
         here = _own_problems(namespace) + _queue_problems(namespace, queue_names, parent_queue_names)
         found += under(join("", index), here)
@@ -97,7 +102,7 @@ def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
         if user in first:
             free = next(number for number in range(user + 1, user + len(namespaces) + 1) if number not in taken)
             taken.add(free)
-            reason = f"also the user of {first[user]}, so file modes cannot keep the two teams apart"
+            reason = f"it is also the user of {first[user]}, so file modes cannot keep the two teams apart"
             found.append(
                 Problem(
                     f"[{index}].training_user_id",
@@ -115,7 +120,7 @@ def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
 def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
     found = formats.derived_name("name", namespace.name)
     if namespace.name in TAKEN or namespace.name.startswith("kube-"):
-        reason = "belongs to Kubernetes or to a part of this stack"
+        reason = "it belongs to Kubernetes or to a part of this stack"
         found.append(Problem("name", reason, "choose another name", value=namespace.name))
     for index, arn in enumerate(namespace.principals):
         found += formats.principal(join("principals", index), arn)
@@ -126,20 +131,18 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
     found += formats.bucket_key(
         "data_bucket_key_arn", namespace.data_bucket_key_arn, "data_bucket", namespace.data_bucket
     )
-    what = "not a user that jobs may run as (root, 0, would own every team's directories)"
-    found += formats.between("training_user_id", namespace.training_user_id, 1, 2**31 - 1, what)
     return found
 
 
 def _priority_problems(names: Sequence[str]) -> list[Problem]:
-    found = formats.duplicates("priority_classes", names, "priority class")
+    found = []
     for index, name in enumerate(names):
         path = join("priority_classes", index)
         if name.startswith(priorities.RESERVED_PREFIX):
-            reason = "Kubernetes' own: a pod of this class ends jobs of every team to make room for itself"
+            reason = "it is Kubernetes' own: a pod of this class ends jobs of every team to make room for itself"
             found.append(Problem(path, reason, "remove it", value=name, allowed=priorities.NAMES))
         else:
-            found += formats.dns_label(path, name)
+            found += formats.dns_subdomain(path, name)
     return found
 
 
@@ -150,18 +153,21 @@ def _queue_problems(
         reason = "without a queue its jobs have nowhere to go"
         names = tuple(queue_names or ())
         return [Problem("queues", reason, allowed=names, good=names[:1] or ("<queue>",))]
-    found = formats.duplicates("queues", namespace.queues, "queue")
+    found = []
     for index, name in enumerate(namespace.queues):
         path = join("queues", index)
         if queue_names is None:
             continue
         if not isinstance(name, str):
-            found.append(Problem(path, "an Output, but a queue's name must be known at once", "give the queue's name"))
+            found.append(
+                Problem(path, "it is an Output, but a queue's name must be known at once", "give the queue's name")
+            )
         elif name not in queue_names:
             parent = name in parent_queue_names
             reason = "a queue with child queues takes no jobs" if parent else "no queue has this name"
             allowed, good = tuple(queue_names), nearest(name, queue_names)
-            found.append(Problem(path, reason, value=name, allowed=allowed, good=good))
+            fix = "" if good else "add the queue, or leave it out"
+            found.append(Problem(path, reason, fix, value=name, allowed=allowed, good=good))
     return found
 
 
@@ -172,7 +178,7 @@ def _shared_principals(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
     for index, namespace in enumerate(namespaces):
         for at, arn in enumerate(namespace.principals):
             if arn in first:
-                reason = f"also a principal of {first[arn]}; EKS takes one access entry for each in a cluster"
+                reason = f"it is also a principal of {first[arn]}, and EKS takes one access entry for each in a cluster"
                 fix = "give each namespace a role of its own"
                 found.append(Problem(f"[{index}].principals[{at}]", reason, fix, value=arn))
             first.setdefault(arn, namespace.name)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from trainium_eks.model import addresses, formats, ranges, regions
 from trainium_eks.model.problems import Problem, join, nearest, under
-from trainium_eks.model.shape import Shape, Whole
+from trainium_eks.model.shape import Shape
 
 COMPLETE_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "logs", "ssm", "sts")
 """Interface endpoints that together replace a NAT in every zone for nodes (rule R34); S3 has its gateway."""
@@ -30,8 +30,8 @@ class NetworkConfig(Shape):
     """``single``: one, in the accelerator zone (if that zone fails, the others are cut off). ``per-zone``: one each."""
     interface_endpoints: tuple[str, ...] = ()
     """Interface endpoints by service name without prefix (``ecr.api``, ``sts``); each costs money per zone and hour."""
-    flow_log_retention_days: Whole = 365
-    """Days that flow logs are kept in CloudWatch (an allowed CloudWatch retention)."""
+    flow_log_retention_days: formats.RetentionDays = 365
+    """Days that flow logs are kept in CloudWatch."""
     peer_cidr_blocks: tuple[str, ...] = ()
     """Ranges reached by peering, a VPN or a transit gateway; the VPC must not overlap them. They may reach the private
     endpoint of the Kubernetes API."""
@@ -73,7 +73,6 @@ def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
     fix = "take a range for the VPC that no peer uses"
     found += _peer_problems(network.cidr_block, network.peer_cidr_blocks, fix, good=free)
     found += _endpoint_problems(network.interface_endpoints)
-    found += formats.retention("flow_log_retention_days", network.flow_log_retention_days)
     return found
 
 
@@ -85,7 +84,7 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
     for path, subnet in every.items():
         found += under(path, _subnet_problems(subnet, network, region))
     for field, of_kind in (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets)):
-        found += formats.duplicates(field, [subnet.zone_id for subnet in of_kind], "zone", "zone_id")
+        found += formats.duplicates(field, [subnet.zone_id for subnet in of_kind], "zone_id")
     zones = [subnet.zone_id for subnet in network.private_subnets]
     if len(set(zones)) < 2:
         found.append(_too_few_zones("private_subnets", zones))
@@ -118,16 +117,17 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
     prefix = regions.region_zone_prefix(region)
     example = f"{prefix or 'usw2'}-az1"
     if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", zone_id):
-        reason = "a zone's name, which means another place in each account; give the zone's id"
+        reason = "it is a zone's name, which means another place in each account; give the zone's id"
         fix = "aws ec2 describe-availability-zones shows the ids beside the names"
         return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",))]
     if not regions.ZONE_ID.fullmatch(zone_id):
-        return [Problem(path, "not a zone id", value=zone_id, allowed=(f"ids such as {example}",))]
+        fix = f"give the id: {example} and the like"
+        return [Problem(path, "it is not a zone id", fix, value=zone_id, allowed=(f"ids such as {example}",))]
     if regions.zone_belongs(zone_id, region) is False:
         good = re.sub(r"^[a-z]+\d", prefix, zone_id)
         allowed = (f"{prefix}-az<number>",)
-        return [Problem(path, f"not a zone of {region}", f"zones of {region} are {good} and the like", value=zone_id,
-                        allowed=allowed)]  # fmt: skip
+        fix = f"zones of {region} are {good} and the like"
+        return [Problem(path, f"it is not a zone of {region}", fix, value=zone_id, allowed=allowed)]
     return []
 
 
@@ -152,7 +152,6 @@ def _zone_list_problems(network: NetworkConfig, region: str) -> list[Problem]:
             *_control_plane_problems(join("zone_ids", index), zone, region),
         )
     ]
-    found += formats.duplicates("zone_ids", zones, "zone")
     if len(set(zones)) < 2:
         found.append(_too_few_zones("zone_ids", zones, region))
     return found
@@ -165,7 +164,8 @@ def _control_plane_problems(path: str, zone_id: str, region: str) -> list[Proble
     others = [zone for zone in regions.default_zones(region) if zone != zone_id]
     reason = "EKS places no control plane in this zone"
     allowed = (f"zones of {region} other than {formats.listed(sorted(regions.CONTROL_PLANE_REFUSED_ZONES))}",)
-    return [Problem(path, reason, value=zone_id, allowed=allowed, good=others[0] if others else None)]
+    fix = "" if others else "take another zone"
+    return [Problem(path, reason, fix, value=zone_id, allowed=allowed, good=others[0] if others else None)]
 
 
 def _too_few_zones(path: str, zones: Sequence[str], region: str = "") -> Problem:
@@ -198,7 +198,7 @@ def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, reg
     if not faults and inner and outer and not inner.subnet_of(outer):
         # Right when the VPC has further ranges, as those of the Trainium blueprints have.
         reason = f"{subnet.cidr_block} lies outside the VPC's primary range {network.cidr_block}"
-        faults.append(formats.warn("cidr_block", reason))
+        faults.append(formats.warn("cidr_block", reason, "see that it lies in a further range of the VPC"))
         faults += _further_range_problems(subnet.cidr_block, network.peer_cidr_blocks)
     return found + faults
 
@@ -208,7 +208,7 @@ def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Pro
     return [
         Problem(
             "cidr_block",
-            f"overlaps the peer's range {peer}: traffic to it would stay in the VPC",
+            f"it overlaps the peer's range {peer}: traffic to it would stay in the VPC",
             "adopt a subnet that no peer overlaps",
             value=subnet_range,
         )
@@ -220,7 +220,8 @@ def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Pro
 def _id_problems(path: str, value: str, kind: str) -> list[Problem]:
     if re.fullmatch(rf"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", value):
         return []
-    return [Problem(path, f"not the id of a {kind}", value=value, allowed=(f"{kind}- and 8 or 17 hexadecimal digits",))]
+    allowed, fix = (f"{kind}- and 8 or 17 hexadecimal digits",), f"aws ec2 describe-{kind}s shows the ids"
+    return [Problem(path, f"it is not the id of a {kind}", fix, value=value, allowed=allowed)]
 
 
 def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
@@ -229,12 +230,12 @@ def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
     for index, (path, subnet) in enumerate(subnets):
         for there, other in subnets[:index]:
             if subnet.id == other.id:
-                found.append(
-                    Problem(f"{path}.id", f"the same subnet as `{there}.id`", "name each once", value=subnet.id)
-                )
+                reason = f"it is the same subnet as `{there}.id`"
+                found.append(Problem(f"{path}.id", reason, "name each once", value=subnet.id))
             elif ranges.overlap(subnet.cidr_block, other.cidr_block):
-                reason = f"overlaps `{there}.cidr_block` ({other.cidr_block})"
-                found.append(Problem(f"{path}.cidr_block", reason, value=subnet.cidr_block))
+                reason = f"it overlaps `{there}.cidr_block` ({other.cidr_block})"
+                fix = "give the range that the subnet really has"
+                found.append(Problem(f"{path}.cidr_block", reason, fix, value=subnet.cidr_block))
     return found
 
 
@@ -260,16 +261,18 @@ def _free_range(vpc_range: str, peers: Iterable[str]) -> str | None:
 
 
 def _endpoint_problems(names: Sequence[str]) -> list[Problem]:
-    found = formats.duplicates("interface_endpoints", names, "endpoint")
+    found = []
     for index, name in enumerate(names):
         path = join("interface_endpoints", index)
         bare = re.sub(r"^(cn\.)?com\.amazonaws\.[a-z0-9-]+\.", "", name)
         if bare != name:
-            found.append(Problem(path, "give the service's name without its prefix", value=name, good=bare))
+            reason = "it is the service's whole name, where the part after its prefix is wanted"
+            found.append(Problem(path, reason, value=name, good=bare))
         elif not re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)*", name):
-            found.append(Problem(path, "not the name of an endpoint service", value=name, allowed=KNOWN_ENDPOINTS))
+            reason = "it is not the name of an endpoint service"
+            found.append(Problem(path, reason, value=name, allowed=KNOWN_ENDPOINTS))
         elif name == "s3":
-            found.append(formats.warn(path, "the S3 gateway endpoint, which is free, is always there", "remove it"))
+            found.append(formats.warn(path, "the gateway endpoint of S3, which is free, is always there", "remove it"))
         elif name not in KNOWN_ENDPOINTS:
             guess = nearest(name, KNOWN_ENDPOINTS)
             hint = f"did you mean {guess}?" if guess else f"known: {', '.join(KNOWN_ENDPOINTS)}"

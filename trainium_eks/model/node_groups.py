@@ -2,9 +2,9 @@
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
@@ -13,6 +13,7 @@ from trainium_eks.model import capacity as capacities
 from trainium_eks.model.capacity import Capacity, CapacityBlock, OnDemand, Reservation
 from trainium_eks.model.cluster import size_problems
 from trainium_eks.model.instances import Catalogue, InstanceType
+from trainium_eks.model.limits import Bounds
 from trainium_eks.model.network import zone_problems
 from trainium_eks.model.problems import Problem, join_key, nearest, under
 from trainium_eks.model.shape import Flag, LaterText, Shape, Whole, Word
@@ -70,18 +71,18 @@ class NodeGroupConfig(Shape):
     placement_group: LaterText = "auto"
     """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
     ``none``: never. Anything else: the name of an existing group."""
-    root_volume_gib: Whole | None = None
+    root_volume_gib: formats.RootVolumeGib | None = None
     """Size of the encrypted gp3 root volume, GiB. Unset: 100 where containers live on local NVMe, 500 otherwise."""
     local_storage: Literal["raid0", "none"] = "raid0"
     """``raid0``: local NVMe disks become one volume that holds containers and images. ``none``: left alone."""
     labels: dict[str, Word] = pydantic.Field(default_factory=dict)
     """Further node labels."""
-    max_unavailable: Whole = 1
-    """Nodes an update may take down at a time, 1 to 100."""
+    max_unavailable: Annotated[Whole, Bounds(1, 100, "nodes", "EKS updates no more at a time")] = 1
+    """Nodes an update may take down at a time."""
     size_managed_elsewhere: Flag = False
     """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
     ignored."""
-    hugepages_2mi: Whole | None = None
+    hugepages_2mi: Annotated[Whole | None, Bounds(0, unit="pages")] = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     install_lustre_client: Flag = False
     """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
@@ -117,10 +118,48 @@ def problems(
     found += _zone_problems(group, instance, region)
     found += _layout_problems(group, instance, vpc_cni_version)
     found += _placement_problems(group)
-    found += _node_problems(group)
+    found += formats.labels("labels", group.labels)
     found += _own_label_problems(group, instance, catalogue)
     found += _hugepage_problems(group, instance)
     found += _release_problems(group, kubernetes_version)
+    return found
+
+
+OWN_GROUPS = ("cpu", "system")
+"""Names of the stack's own node groups."""
+
+
+def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """Return what is wrong between the groups of a cluster. Paths are relative to their list (``[0].name``)."""
+    found = []
+    for index, group in enumerate(groups):
+        if group.name in OWN_GROUPS:
+            reason = "the stack's own CPU nodes have a group of this name"
+            found.append(Problem(f"[{index}].name", reason, "choose another name", value=group.name))
+    return found + reservation_problems(reservation_uses(groups))
+
+
+Use = tuple[str, LaterText, str]
+"""Path, reservation's id and instance type of whatever starts nodes in a reservation."""
+
+
+def reservation_uses(groups: Sequence[NodeGroupConfig]) -> list[Use]:
+    """Return what the groups take from reservations. Paths are relative to their list."""
+    return [
+        (f"[{index}].capacity.id", group.capacity.id, group.instance_type)
+        for index, group in enumerate(groups)
+        if isinstance(group.capacity, Reservation | CapacityBlock)
+    ]
+
+
+def reservation_problems(uses: Iterable[Use]) -> list[Problem]:
+    """Return the reservations from which two instance types would be taken; ids that are known later are left out."""
+    types: dict[str, str] = {}
+    found = []
+    for path, id_, instance_type in uses:
+        if isinstance(id_, str) and types.setdefault(id_, instance_type) != instance_type:
+            reason = f"{types[id_]} is taken from it too, and a reservation is of one instance type"
+            found.append(Problem(path, reason, f"name the reservation of {instance_type}", value=id_))
     return found
 
 
@@ -179,13 +218,14 @@ def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str)
 def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
     accelerated = tuple(name for name, kind in catalogue.items() if kind.family != "cpu")
     if instance is None:
-        reason = "not in the catalogue"
+        reason = "it is not in the catalogue"
         fix = "describe it in the stack's `instance_types`"
         good = nearest(group.instance_type, accelerated)
         return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated, good=good)]
     if instance.family == "cpu":
-        reason = "has no accelerator; CPU nodes belong to the cluster's `cpu_nodes`"
-        return [Problem("instance_type", reason, value=group.instance_type, allowed=accelerated)]
+        reason = "it has no accelerator, and CPU nodes belong to the cluster's `cpu_nodes`"
+        fix = "name an accelerator's type"
+        return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated)]
     return []
 
 
@@ -238,7 +278,7 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
     if name in words:
         return []
     if name is not None and not re.fullmatch(r"[!-~]([ -~]{0,253}[!-~])?", name):
-        return [Problem(path, "not the name of a placement group", value=name, allowed=words, good="auto")]
+        return [Problem(path, "it is not the name of a placement group", value=name, allowed=words, good="auto")]
     if isinstance(capacity, CapacityBlock):
         reason = (
             "a Capacity Block is placed by EC2; in a placement group its nodes fail with InsufficientInstanceCapacity"
@@ -260,16 +300,6 @@ def _made_elsewhere(reservation: Reservation, name: str | None) -> bool:
     return made_in is None or (isinstance(made_in, str) and name is not None and made_in != name)
 
 
-def _node_problems(group: NodeGroupConfig) -> list[Problem]:
-    found = formats.labels("labels", group.labels)
-    found += formats.between("max_unavailable", group.max_unavailable, 1, 100, "EKS updates 1 to 100 nodes at a time")
-    if group.root_volume_gib is not None:
-        smallest, largest = formats.SMALLEST_ROOT_GIB, formats.LARGEST_ROOT_GIB
-        what = "not a root volume's size, GiB"
-        found += formats.between("root_volume_gib", group.root_volume_gib, smallest, largest, what)
-    return found
-
-
 def _own_label_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
     """Labels that the stack itself sets, and by which it finds the nodes again."""
     own = {POOL_LABEL, *(catalogue.node_labels(instance.name) if instance else ())}
@@ -286,8 +316,9 @@ def _hugepage_problems(group: NodeGroupConfig, instance: InstanceType | None) ->
     if pages is None or instance is None:
         return []
     most = (instance.allocatable_memory_mib - 1) // 2
-    what = f"pages of 2 MiB come out of the {instance.allocatable_memory_mib} MiB that pods have on {instance.name}"
-    return formats.between(path, pages, 0, most, what)
+    why = f"pages of 2 MiB come out of the {instance.allocatable_memory_mib} MiB that pods have on {instance.name}"
+    found = Bounds(0, most, "pages", why).problem(path, pages) if pages > most else None
+    return [found] if found else []
 
 
 def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[Problem]:
@@ -298,10 +329,12 @@ def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[P
     found = _RELEASE.fullmatch(release)
     if found is None or not _is_day(found["date"]):
         allowed = ("<kubernetes version>-<yyyymmdd>, as 1.35.6-20260818",)
-        return [Problem(path, "not an AMI release", value=release, allowed=allowed)]
+        fix = "take one of the EKS user guide's list, or leave it out for the pinned one"
+        return [Problem(path, "it is not an AMI release", fix, value=release, allowed=allowed)]
     if found["minor"] != kubernetes_version:
-        reason = f"a release for Kubernetes {found['minor']}; the nodes run {kubernetes_version}"
-        return [Problem(path, reason, value=release, good=versions.AMI_RELEASES.get(kubernetes_version))]
+        reason = f"it is a release for Kubernetes {found['minor']}, and the nodes run {kubernetes_version}"
+        good = versions.AMI_RELEASES.get(kubernetes_version)
+        return [Problem(path, reason, "" if good else "name one of that version", value=release, good=good)]
     return []
 
 

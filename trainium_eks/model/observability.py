@@ -1,20 +1,22 @@
 """The section for metrics, Grafana and logs. Nothing of it is installed unless it is asked for."""
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
 from trainium_eks.model import alerts as alert_settings
-from trainium_eks.model import formats
+from trainium_eks.model import formats, regions
 from trainium_eks.model.alerts import AlertSettings
+from trainium_eks.model.limits import Bounds
 from trainium_eks.model.problems import Problem, Severity, under
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 SHORTEST_LOGS_IN_PRODUCTION_DAYS = 30
 """What production keeps of container logs at least (rule R84): a fault is often asked about weeks later."""
 
-_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[A-Za-z0-9_-]{1,256}")
+# Alertmanager publishes to FIFO topics, too, whose names end with .fifo (its notify/sns).
+_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:([A-Za-z0-9_-]{1,256}|[A-Za-z0-9_-]{1,251}\.fifo)")
 
 
 class AlertsConfig(Shape):
@@ -29,12 +31,12 @@ class AlertsConfig(Shape):
 class MetricsConfig(Shape):
     """Prometheus in the cluster, with exporters for nodes, devices, EFA, the file system, Volcano and trainings."""
 
-    retention_days: Whole = 15
-    """Days that the cluster's own Prometheus keeps, 1 to 365; Amazon Managed Prometheus keeps its own 150."""
-    volume_gib: Whole = 50
+    retention_days: Annotated[Whole, Bounds(1, 365, "days")] = 15
+    """Days that the cluster's own Prometheus keeps; Amazon Managed Prometheus keeps its own 150."""
+    volume_gib: Annotated[Whole, Bounds(10, formats.LARGEST_ROOT_GIB, "GiB")] = 50
     """Size of its volume, GiB (gp3, encrypted). The oldest data goes before the volume is full."""
-    scrape_interval_seconds: Whole = 30
-    """How often everything is asked, 10 to 300 seconds."""
+    scrape_interval_seconds: Annotated[Whole, Bounds(10, 300, "seconds")] = 30
+    """How often everything is scraped."""
     managed_prometheus: Flag = False
     """True makes a workspace of Amazon Managed Prometheus and writes everything there too, by Pod Identity. It is
     billed by sample and outlives the cluster's own Prometheus."""
@@ -58,7 +60,7 @@ class GrafanaConfig(Shape):
 
     in_cluster: Flag = True
     """Grafana in the cluster, reached by `kubectl port-forward`."""
-    volume_gib: Whole = 10
+    volume_gib: Annotated[Whole, Bounds(1, formats.LARGEST_ROOT_GIB, "GiB")] = 10
     """Size of its volume, GiB; it holds users' settings and dashboards of their own."""
     managed: ManagedGrafanaConfig | None = None
     """Amazon Managed Grafana besides; null for none. It is billed by user, and its dashboards are imported by hand."""
@@ -67,8 +69,8 @@ class GrafanaConfig(Shape):
 class LogsConfig(Shape):
     """What containers write, in CloudWatch Logs, where it stays when the pod is gone."""
 
-    retention_days: Whole = 90
-    """Days that it is kept (an allowed CloudWatch retention)."""
+    retention_days: formats.RetentionDays = 90
+    """Days that it is kept."""
     system: Flag = False
     """True ships the logs of ``kube-system`` too, which are much and seldom asked for."""
 
@@ -111,6 +113,9 @@ def problems(config: ObservabilityConfig, *, region: str, production: bool) -> l
         found += under("metrics", metrics_problems(config.metrics, region=region))
     if config.grafana is not None:
         found += under("grafana", grafana_problems(config.grafana, config.metrics))
+        if config.grafana.managed is not None and regions.lacks("grafana", region):
+            reason = f"Amazon Managed Grafana is not offered in {region}"
+            found.append(Problem("grafana.managed", reason, "use Grafana in the cluster: remove `managed`"))
     if config.logs is not None:
         found += under("logs", logs_problems(config.logs, production=production))
     return found
@@ -118,12 +123,10 @@ def problems(config: ObservabilityConfig, *, region: str, production: bool) -> l
 
 def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
     """What is wrong with the metrics. Paths are relative to the section."""
-    found = formats.between("retention_days", metrics.retention_days, 1, 365, "out of bounds, days")
-    found += formats.between("volume_gib", metrics.volume_gib, 10, formats.LARGEST_ROOT_GIB, "out of bounds, GiB")
-    found += formats.between(
-        "scrape_interval_seconds", metrics.scrape_interval_seconds, 10, 300, "out of bounds, seconds"
-    )
-    found += under("thresholds", alert_settings.problems(metrics.thresholds))
+    found = under("thresholds", alert_settings.problems(metrics.thresholds))
+    if metrics.managed_prometheus and regions.lacks("amp", region):
+        reason = f"Amazon Managed Service for Prometheus is not offered in {region}"
+        found.append(Problem("managed_prometheus", reason, value=True, good=False))
     if metrics.alerts is not None:
         found += under("alerts", _alerts_problems(metrics.alerts, region))
     return found
@@ -131,7 +134,7 @@ def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
 
 def grafana_problems(grafana: GrafanaConfig, metrics: MetricsConfig | None) -> list[Problem]:
     """What is wrong with Grafana, given the metrics that it shows. Paths are relative to the section."""
-    found = formats.between("volume_gib", grafana.volume_gib, 1, formats.LARGEST_ROOT_GIB, "out of bounds, GiB")
+    found = []
     if metrics is None:
         reason = "there are no metrics that Grafana could show"
         found.append(Problem("", reason, "set `observability.metrics: {}`, or remove `observability.grafana`"))
@@ -140,16 +143,21 @@ def grafana_problems(grafana: GrafanaConfig, metrics: MetricsConfig | None) -> l
         found.append(Problem("managed", reason, "set `observability.metrics.managed_prometheus: true`"))
     if not grafana.in_cluster and grafana.managed is None:
         found.append(
-            Problem("in_cluster", "false, and none in AWS: no Grafana at all", "remove the section", value=False)
+            Problem(
+                "in_cluster",
+                "it is off, and none is in AWS either: there would be no Grafana at all",
+                "remove the section",
+                value=False,
+            )
         )
     return found
 
 
 def logs_problems(logs: LogsConfig, *, production: bool) -> list[Problem]:
     """What is wrong with the logs. Paths are relative to the section."""
-    found = formats.retention("retention_days", logs.retention_days)
-    if not found and production and logs.retention_days < SHORTEST_LOGS_IN_PRODUCTION_DAYS:
-        reason = f"under {SHORTEST_LOGS_IN_PRODUCTION_DAYS} days in production: what failed is asked about later"
+    found = []
+    if production and logs.retention_days < SHORTEST_LOGS_IN_PRODUCTION_DAYS:
+        reason = f"production keeps {SHORTEST_LOGS_IN_PRODUCTION_DAYS} days or more: what failed is asked about later"
         found.append(
             Problem(
                 "retention_days",
@@ -164,16 +172,11 @@ def logs_problems(logs: LogsConfig, *, production: bool) -> list[Problem]:
 
 
 def _alerts_problems(alerts: AlertsConfig, region: str) -> list[Problem]:
-    topic = _TOPIC.fullmatch(alerts.topic_arn)
-    good = f"arn:aws:sns:{region}:<account>:<name>"
-    if topic is None:
-        found = [Problem("topic_arn", "not the ARN of an SNS topic", value=alerts.topic_arn, good=good)]
-    elif topic["region"] != region:
-        reason = f"in {topic['region']}, but the stack is in {region}, where its pods have their way to SNS"
-        found = [Problem("topic_arn", reason, value=alerts.topic_arn, good=good)]
-    else:
-        found = []
+    partition, found = regions.partition(region), []
+    if not _TOPIC.fullmatch(alerts.topic_arn):
+        good = f"arn:{partition}:sns:{region}:<account>:<name>"
+        found.append(Problem("topic_arn", "it is not the ARN of an SNS topic", value=alerts.topic_arn, good=good))
     if alerts.topic_key_arn is not None and not formats.KMS_KEY_ARN.fullmatch(alerts.topic_key_arn):
-        good = f"arn:aws:kms:{region}:<account>:key/<id>"
-        found.append(Problem("topic_key_arn", "not the ARN of a KMS key", value=alerts.topic_key_arn, good=good))
+        good = f"arn:{partition}:kms:{region}:<account>:key/<id>"
+        found.append(Problem("topic_key_arn", "it is not the ARN of a KMS key", value=alerts.topic_key_arn, good=good))
     return found

@@ -40,9 +40,9 @@ class Problem:
     path: str
     """Where: ``node_groups[0].max_size`` (Python spelling; :func:`config_path` gives the config's)."""
     reason: str
-    """What is wrong."""
+    """What is wrong, a clause with subject and verb: ``it must be 1 to 90 days``, ``EKS takes no entry for it``."""
     fix: str = ""
-    """What to do, in words; besides, or instead of, :attr:`good`."""
+    """What to do, in words; besides, or instead of, :attr:`good`. With neither, one of :attr:`allowed` mends it."""
     _: KW_ONLY
     severity: Severity = Severity.REFUSE
     rule: str = ""
@@ -200,6 +200,8 @@ def _fixes(problem: Problem, spell: Callable[[str], str], setting: Setting) -> l
             fixes.append(f"set {spell(problem.path)} to {shown(problem.good)}")
     if problem.fix:
         fixes.append(spelled(problem.fix.removeprefix("or "), spell))
+    if problem.allowed and not fixes:
+        fixes.append("take what is allowed")
     return fixes
 
 

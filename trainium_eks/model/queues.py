@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from trainium_eks.model import formats
 from trainium_eks.model.instances import NEURON_CORE_RESOURCE, NEURON_RESOURCE, Catalogue
+from trainium_eks.model.limits import Bounds
 from trainium_eks.model.node_groups import NodeGroupConfig
 from trainium_eks.model.problems import Problem, Severity, join, join_key, nearest, under
 from trainium_eks.model.shape import Flag, Shape, Whole
@@ -29,8 +30,8 @@ class QueueConfig(Shape):
 
     name: str
     """Name of the queue; ``default`` and ``root`` belong to Volcano."""
-    weight: Whole = 1
-    """Share against the other queues when the pool is full, 1 to 65535."""
+    weight: Annotated[Whole, Bounds(1, 65_535)] = 1
+    """Share against the other queues when the pool is full."""
     capability: dict[str, Whole] | None = None
     """The most the queue may use. Unset: the whole pool (devices and EFA of every group at its maximum)."""
     deserved: dict[str, Whole] | None = None
@@ -107,7 +108,7 @@ def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[
 
     Paths are relative to the list (``[0].capability``).
     """
-    found = formats.duplicates("", [queue.name for queue in queues], "name", "name")
+    found = formats.duplicates("", [queue.name for queue in queues], "name")
     for index, queue in enumerate(queues):
         found += under(join("", index), _queue_problems(queue, pool))
     found += _tree_problems(queues)
@@ -127,7 +128,7 @@ def guarantee_problems(queues: Sequence[QueueConfig], *, present: Mapping[str, i
         present: devices of the nodes that exist even when nobody asks for more.
     """
     found = []
-    tops = [(index, queue) for index, queue in enumerate(queues) if queue.parent is None]
+    tops = [(index, queue) for index, queue in enumerate(queues) if queue.parent in (None, "root")]
     for resource in dict.fromkeys(resource for _, queue in tops for resource in queue.guarantee or {}):
         takers = [(index, queue) for index, queue in tops if (queue.guarantee or {}).get(resource)]
         total = sum((queue.guarantee or {})[resource] for _, queue in takers)
@@ -193,11 +194,10 @@ def _ancestors(queue: QueueConfig, by_name: Mapping[str, QueueConfig]) -> Iterat
 
 
 def _queue_problems(queue: QueueConfig, pool: Mapping[str, int]) -> list[Problem]:
-    found = formats.dns_label("name", queue.name)
+    found = formats.dns_subdomain("name", queue.name, longest=63)  # a label's value, too
     if queue.name in VOLCANOS_OWN:
         reason = "Volcano makes this queue itself"
         found.append(Problem("name", reason, "choose another name", value=queue.name))
-    found += formats.between("weight", queue.weight, 1, 65_535, "a queue's weight is 1 to 65535")
     for field in _AMOUNTS:
         amounts: dict[str, int] | None = getattr(queue, field)
         for resource, amount in (amounts or {}).items():
@@ -209,12 +209,12 @@ def _queue_problems(queue: QueueConfig, pool: Mapping[str, int]) -> list[Problem
 def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Mapping[str, int]) -> list[Problem]:
     if resource == NEURON_CORE_RESOURCE:
         reason = "jobs ask for whole devices, so a limit in cores would limit nothing"
-        return [Problem(path, reason, f"name {NEURON_RESOURCE}, two cores each on Trainium")]
+        return [Problem(path, reason, f"name {NEURON_RESOURCE}, two cores each on Trainium", value=amount)]
     if not _RESOURCE.fullmatch(resource):
-        return [Problem(path, "not the name of a Kubernetes resource", allowed=tuple(pool))]
+        return [Problem(path, "it is not the name of a Kubernetes resource", "remove it", allowed=tuple(pool))]
     if resource in _NODE_RESOURCES:
         if amount < 1:
-            return [Problem(path, "less than one", "remove it", value=amount)]
+            return [Problem(path, "it must be 1 or more", "remove it, for no limit", value=amount)]
         reason = f"every job's {resource} counts against it, and a job that asks for more stays pending"
         return [formats.warn(path, reason, "cap a queue by its devices")]
     if resource not in pool:
@@ -222,7 +222,7 @@ def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Ma
         hint = f"did you mean {guess}?" if guess else "remove it"
         return [Problem(path, "no node group has this resource", hint, value=amount, allowed=tuple(pool))]
     if amount < 1:
-        return [Problem(path, "less than one", "remove it, for no limit", value=amount)]
+        return [Problem(path, "it must be 1 or more", "remove it, for no limit", value=amount)]
     if amount > pool[resource]:
         reason = f"queue {queue}: {amount} is more than the {pool[resource]} that all groups have at `max_size`"
         return [Problem(path, reason, "or raise a group's `max_size`", value=amount, good=pool[resource])]
@@ -240,7 +240,7 @@ def _order_problems(queue: QueueConfig) -> list[Problem]:
                 continue
             if resource not in upper:
                 reason = f"`deserved` must name {resource} too, and at least as much"
-                found.append(Problem(path, reason, value=amount))
+                found.append(Problem(path, reason, "name it there", value=amount))
             elif amount > upper[resource]:
                 reason = f"{low}[{resource}]={amount} must be <= {high}[{resource}]={upper[resource]}"
                 if not any(problem.path == path for problem in found):
@@ -270,7 +270,8 @@ def _tree_problems(queues: Sequence[QueueConfig]) -> list[Problem]:
                 Problem(path, "its parents lead back to it", "make one of them a top queue", value=queue.parent)
             )
         elif len(chain) + 1 > DEEPEST:
-            found.append(Problem(path, f"level {len(chain) + 1}; Volcano takes {DEEPEST} levels", value=queue.parent))
+            reason = f"the queue would be on level {len(chain) + 1}, and Volcano takes {DEEPEST} levels"
+            found.append(Problem(path, reason, "name a parent on a higher level", value=queue.parent))
     return found
 
 
@@ -284,7 +285,7 @@ def _amounts_in_parents(queues: Sequence[QueueConfig], pool: Mapping[str, int]) 
         for resource, amount in (queue.capability or {}).items():
             if parent and amount > limit.get(resource, amount):
                 path = join_key(f"[{index}].capability", resource)
-                reason = f"more than its parent {parent.name} may use ({limit[resource]})"
+                reason = f"it is more than its parent {parent.name} may use ({limit[resource]})"
                 found.append(Problem(path, reason, value=amount, good=limit[resource]))
     return found
 
@@ -294,9 +295,9 @@ def _sums(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> list[Proble
     by_name = {queue.name: queue for queue in queues}
     found = []
     for field in ("guarantee", "deserved"):
-        for parent in dict.fromkeys(queue.parent for queue in queues):
-            siblings = [(index, queue) for index, queue in enumerate(queues) if queue.parent == parent]
-            holder = by_name.get(parent or "")
+        for parent in dict.fromkeys(queue.parent or "root" for queue in queues):
+            siblings = [(index, queue) for index, queue in enumerate(queues) if (queue.parent or "root") == parent]
+            holder = by_name.get(parent)
             have: Mapping[str, int] = (getattr(holder, field) if holder else None) or (
                 _capability(holder, by_name, pool) if holder else pool
             )
@@ -320,5 +321,6 @@ def _sum_problems(
             together = " together" if len(takers) > 1 else ""
             reason = f"{field} of {names}{together} is {total} {resource}, more than the {limit} that {where}"
             path = join_key(f"[{last}].{field}", resource)
-            found.append(Problem(path, reason, value=asked[last], good=left if left > 0 else None))
+            fix = "" if left > 0 else "give less to each"
+            found.append(Problem(path, reason, fix, value=asked[last], good=left if left > 0 else None))
     return found

@@ -134,14 +134,15 @@ def _name_fault(name: str) -> tuple[str, str]:
         counted = f"requests.{name.removeprefix('limits.')}"
         return "extended resources are limited by their requests only", f"name it {counted}"
     guess = nearest(name, NAMES)
-    return "not a resource that a quota can limit", f"did you mean {guess}?" if guess else "remove it"
+    return "it is not a resource that a quota can limit", f"did you mean {guess}?" if guess else "remove it"
 
 
 def _amount_problems(path: str, name: str, amount: str) -> list[Problem]:
     number = quantity(amount)
     if number is None or number < 0:
-        return [Problem(path, "not a quantity", value=amount, allowed=("a Kubernetes quantity: 64, 500m, 500Gi",))]
+        allowed = ("a Kubernetes quantity: 64, 500m, 500Gi",)
+        return [Problem(path, "it is not a quantity", "give a number with its unit", value=amount, allowed=allowed)]
     if (name in _COUNTED or "/" in name) and number % 1:
         good = shown(number.to_integral_value(rounding="ROUND_CEILING"))
-        return [Problem(path, "counted in whole numbers", value=amount, good=good)]
+        return [Problem(path, "it is counted in whole numbers", value=amount, good=good)]
     return []

@@ -100,6 +100,28 @@ PARTITIONS: Mapping[str, Partition] = MappingProxyType(
 )
 """How the regions of each partition begin (botocore's partitions.json); all others are commercial ones."""
 
+_GRAFANA = frozenset(
+    (
+        *("ap-northeast-1", "ap-northeast-2", "ap-southeast-1", "ap-southeast-2", "eu-central-1", "eu-west-1"),
+        *("eu-west-2", "us-east-1", "us-east-2", "us-gov-east-1", "us-gov-west-1", "us-west-2"),
+    )
+)
+_LACKING: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "amp": frozenset({"cn-north-1", "cn-northwest-1"}),
+        # GovCloud's bills are those of a commercial account.
+        "budgets": frozenset({"us-gov-east-1", "us-gov-west-1"}),
+        "grafana": frozenset(REGIONS) - _GRAFANA,
+    }
+)
+"""Services that some of the known regions lack (botocore's endpoints.json, by botocore's name of the service)."""
+
+
+def lacks(service: str, region: str) -> bool:
+    """Return whether a known region has no endpoint of ``amp``, ``budgets`` or ``grafana``."""
+    return region in _LACKING[service]
+
+
 _REGION = re.compile(r"(af|ap|ca|cn|eu|eusc|il|me|mx|sa|us)(-(gov|iso[a-z]?|de))?-[a-z]+-[0-9]")
 _DIRECTIONS = re.compile(r"(north|south|east|west|central|northeast|northwest|southeast|southwest)")
 

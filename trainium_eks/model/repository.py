@@ -1,10 +1,12 @@
 """The image repository section."""
 
 import re
+from typing import Annotated
 
 import pydantic
 
-from trainium_eks.model import formats, training_images
+from trainium_eks.model import training_images
+from trainium_eks.model.limits import Bounds
 from trainium_eks.model.problems import Problem
 from trainium_eks.model.shape import Shape, Whole
 
@@ -18,9 +20,9 @@ class ImageRepositoryConfig(Shape):
 
     name: str | None = None
     """Repository name. Unset: ``<project>-<stack>/training``."""
-    kept_images: Whole = 30
+    kept_images: Annotated[Whole, Bounds(1, 100_000, "images", "a repository holds as many (ECR quotas)")] = 30
     """Tagged images kept; older ones expire."""
-    untagged_days: Whole = 7
+    untagged_days: Annotated[Whole, Bounds(1, unit="days", why="ECR's lifecycle policies count from 1")] = 7
     """Days an untagged image is kept."""
     base_images: dict[str, str] = pydantic.Field(default_factory=dict)
     """What `trn image build` starts from, over its own table: target (`trn1`, `trn2`, `jax`, `cuda`, `cpu`) to image
@@ -36,8 +38,5 @@ def problems(repository: ImageRepositoryConfig) -> list[Problem]:
         parts = (re.sub(r"[^a-z0-9]+", "-", part).strip("-") for part in name.lower().split("/"))
         good = "/".join(part for part in parts if part)[:256]
         good = good if REPOSITORY_NAME.fullmatch(good) and len(good) >= 2 else "<name>"
-        found.append(Problem("name", "not the name of an ECR repository", value=name, allowed=allowed, good=good))
-    # ECR's lifecycle policies count images and days from 1; 2500 tagged images is half of what a repository holds.
-    found += formats.between("kept_images", repository.kept_images, 1, 2500, "ECR keeps 1 to 2500 of the newest images")
-    found += formats.between("untagged_days", repository.untagged_days, 1, 365, "untagged images stay 1 to 365 days")
+        found.append(Problem("name", "it is not the name of an ECR repository", value=name, allowed=allowed, good=good))
     return found + training_images.problems(repository.base_images, "base_images")

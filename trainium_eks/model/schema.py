@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from trainium_eks.model import limits
 from trainium_eks.model.config import StackConfig
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.problems import config_path
@@ -93,10 +94,11 @@ def outputs_markdown() -> str:
 
 def rows(model: type[Shape], prefix: str = "") -> Iterator[Row]:
     """Every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their arm."""
-    for field in model.model_fields.values():
+    for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias}"
         default = "required" if field.is_required() else _written(_default(field))
-        yield Row(path, _in_words(field.annotation), default, _plain(field.description, markdown=True))
+        description = _plain(field.description, markdown=True) + limits.in_words(model, name)
+        yield Row(path, _in_words(field.annotation), default, description)
         nested = tuple(_models(field.annotation))
         below = f"{path}{_entry_of(field.annotation)}."
         if len(nested) == 1:

@@ -67,14 +67,14 @@ class Shape(pydantic.BaseModel):
 
 def _whole(value: object) -> object:
     if isinstance(value, bool | str):
-        raise ValueError("expected a whole number")
+        raise ValueError("it must be a whole number")
     return value
 
 
 def _amount(value: object) -> object:
     text = isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?", value)
     if isinstance(value, bool) or not (text or isinstance(value, int | float)):
-        raise ValueError("expected a number")
+        raise ValueError("it must be a number")
     return value
 
 
@@ -114,7 +114,10 @@ class ShapeError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("; ".join(f"{problem.path}: {problem.reason}" for problem in self.problems))
+        said = ("; ".join(filter(None, (problem.reason, problem.fix))) for problem in self.problems)
+        super().__init__(
+            "; ".join(f"{problem.path}: {text}" for problem, text in zip(self.problems, said, strict=True))
+        )
 
 
 def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
@@ -126,7 +129,9 @@ def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
     if isinstance(data, spec):
         return data
     if not isinstance(data, Mapping):
-        raise ShapeError([Problem(path, f"expected an object with the fields of {spec.__name__}, got {_kind(data)}")])
+        fields = tuple(f"`{field}`" for field in sorted(spec.model_fields))
+        reason = f"it must be an object with the fields of {spec.__name__}, not {_kind(data)}"
+        raise ShapeError([Problem(path, reason, "write names with values", allowed=fields)])
     try:
         return spec.model_validate(data)
     except pydantic.ValidationError as error:
@@ -160,7 +165,7 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
 
 
 def _too_late(path: str, owner: type[Shape] | None) -> Problem:
-    reason = "an Output, known only during an update; it decides what is built, so it must be known before"
+    reason = "it is an Output, known only during an update; it decides what is built, so it must be known before"
     field = re.split(r"[.\[]", path)[-1 if path[-1:] != "]" else -2]
     instead = owner.later_in.get(field) if owner else None
     return Problem(path, reason, instead or "give the value itself, or take it from the stack's config")
@@ -168,23 +173,25 @@ def _too_late(path: str, owner: type[Shape] | None) -> Problem:
 
 def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
     if owner is None:
-        return Problem(path, "unknown name", "remove it")
+        return Problem(path, "it is an unknown name", "remove it")
     tag = _tag(owner)
     home = f" with `type` {tag}" if tag else ""
     takes = tuple(f"`{field}`" for field in sorted(owner.model_fields))
     instead = owner.not_here.get(_snake(name))
     if instead:
-        return Problem(path, f"unknown name: {instead}", allowed=takes)
+        return Problem(path, "it is an unknown name", instead, allowed=takes)
     if _snake(name, owner) in owner.model_fields:
-        return Problem(path, "given twice, in two spellings", "keep one of them")
+        return Problem(path, "it is given twice, in two spellings", "keep one of them")
     guess = nearest(_snake(name), owner.model_fields)
-    return Problem(path, f"unknown name{home}", f"did you mean `{guess}`?" if guess else "remove it", allowed=takes)
+    return Problem(
+        path, f"it is an unknown name{home}", f"did you mean `{guess}`?" if guess else "remove it", allowed=takes
+    )
 
 
 def _missing(path: str, owner: type[Shape] | None, name: str) -> Problem:
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
     about = _first_sentence(field.description) if field and field.description else ""
-    reason = f"required and missing ({about})" if about else "required and missing"
+    reason = f"it is required and missing ({about})" if about else "it is required and missing"
     placeholder = f"<{_snake(name).replace('_', ' ')}>"
     many = field is not None and getattr(field.annotation, "__origin__", None) is tuple
     return Problem(path, reason, good=(placeholder,) if many else placeholder)
@@ -193,13 +200,16 @@ def _missing(path: str, owner: type[Shape] | None, name: str) -> Problem:
 def _not_among(path: str, value: object, expected: str) -> Problem:
     allowed = tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
     good = nearest(value, allowed) if isinstance(value, str) else None
-    return Problem(path, f"not one of the allowed words, got {_kind(value)}", allowed=allowed, good=good or allowed[0])
+    return Problem(
+        path, f"it must be one of the allowed words, not {_kind(value)}", allowed=allowed, good=good or allowed[0]
+    )
 
 
 def _no_tag(path: str, value: object, tags: tuple[str, ...]) -> Problem:
     if not isinstance(value, Mapping):
-        return Problem(path, f"expected an object with `type`, got {_kind(value)}", allowed=tags)
-    reason = "required and missing: it says which fields follow"
+        reason = f"it must be an object with `type`, not {_kind(value)}"
+        return Problem(path, reason, f"write it as {{type: {tags[0]}}}", allowed=tags)
+    reason = "it is required and missing: it says which fields follow"
     return Problem(join(path, "type"), reason, allowed=tags, good=next(iter(tags), None))
 
 
@@ -223,7 +233,7 @@ _WORDS_FOR_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no":
 def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
     expected = _EXPECTED.get(kind)
     message = message.removeprefix("Value error, ")
-    reason = f"expected {expected}" if expected else f"{message[0].lower()}{message[1:]}"
+    reason = f"it must be {expected}" if expected else f"{message[0].lower()}{message[1:]}"
     good: Value = None
     fix = ""
     if kind == "string_type" and isinstance(value, int | float):
@@ -236,7 +246,9 @@ def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
         good = round(value)
     elif expected == "a list" and isinstance(value, str) and value:
         fix = f"write it as a list: [{value}]"
-    return Problem(path, f"{reason}, got {_kind(value)}", fix, good=good)
+    if good is None and not fix:
+        fix = f"write {expected}" if expected else "write it so"
+    return Problem(path, f"{reason}, not {_kind(value)}", fix, good=good)
 
 
 def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str, type[Shape] | None]:

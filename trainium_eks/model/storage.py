@@ -1,5 +1,6 @@
 """The file-system section: FSx for Lustre, owned by the stack."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
@@ -7,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import pydantic
 
 from trainium_eks.model import formats, lustre
+from trainium_eks.model.limits import Bounds, Choices, Length
 from trainium_eks.model.lustre import EFA_STEP_GIB, METADATA_IOPS, THROUGHPUT_PER_TIB
 from trainium_eks.model.problems import Problem, Severity, nearest_number, under
 from trainium_eks.model.shape import Flag, LaterText, Shape, Whole
@@ -18,8 +20,8 @@ class BackupDurability(Shape):
     """Daily backups, and a last one when the file system is deleted. Excludes a link to S3 (FSx CreateBackup)."""
 
     type: Literal["backup"] = "backup"
-    retention_days: Whole = 7
-    """Days a daily backup is kept, 1 to 90."""
+    retention_days: Annotated[Whole, Bounds(1, 90, "days")] = 7
+    """Days a daily backup is kept."""
 
 
 class S3Durability(Shape):
@@ -31,9 +33,9 @@ class S3Durability(Shape):
     bucket_key_arn: LaterText | None = None
     """ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy lets FSx' role
     ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket has no key of its own."""
-    prefix: str = ""
+    prefix: Annotated[str, Length(900, "FSx")] = ""
     """Key prefix within the bucket, without leading slash."""
-    file_system_path: str = "/"
+    file_system_path: Annotated[str, Length(4096, "FSx")] = "/"
     """Directory of the file system that is linked."""
 
 
@@ -43,6 +45,8 @@ class NoDurability(Shape):
     type: Literal["none"] = "none"
 
 
+_THROUGHPUT = 250
+Throughput = Annotated[Whole, Choices(THROUGHPUT_PER_TIB, "MB/s for each TiB", "FSx offers with PERSISTENT_2")]
 Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.Field(discriminator="type")]
 
 
@@ -64,13 +68,13 @@ class FileSystemConfig(Shape):
     """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deployment_type: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
     """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
-    throughput_per_tib: Whole = 250
-    """MB/s for each TiB, PERSISTENT_2 only: 125, 250, 500 or 1000."""
+    throughput_per_tib: Throughput = _THROUGHPUT
+    """MB/s for each TiB, PERSISTENT_2 only."""
     durability: Durability = BackupDurability()
     """What survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}`` or
     ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other."""
-    metadata_iops: Whole | None = None
-    """Provisioned metadata IOPS: 1500, 3000, 6000 or a multiple of 12000 up to 192000. Unset: automatic."""
+    metadata_iops: Annotated[Whole | None, Choices(METADATA_IOPS, "IOPS", "FSx provisions")] = None
+    """Provisioned metadata IOPS. Unset: automatic."""
     efa_enabled: Flag = False
     """Lets EFA-capable clients bypass TCP. Set at creation only; larger size steps apply."""
     zone_id: str | None = None
@@ -88,15 +92,14 @@ class FileSystemConfig(Shape):
 
 def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
     """What is wrong with the file system. Paths are relative to the section."""
-    found = _throughput_problems(file_system)
-    found += _size_problems(file_system)
+    found = _size_problems(file_system)
     found += _durability_problems(file_system, production)
     found += _option_problems(file_system)
     if file_system.deployment_type == "SCRATCH_2" and production:
-        reason = "loses its data when one server fails, in production"
+        reason = "it loses its data when one server fails, and this is production"
         found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2"))
     if production and file_system.protect is False:
-        reason = "off in production: a changed input could replace the file system and its data"
+        reason = "it is off in production: a changed input could replace the file system and its data"
         found.append(Problem("protect", reason, severity=Severity.ACKNOWLEDGE, rule="R39", value=False, good=True))
     return found
 
@@ -128,18 +131,8 @@ def _size_problems(file_system: FileSystemConfig) -> list[Problem]:
     good = nearest_number(size, (*sizes, below, below + step))
     kind = f"EFA-enabled at {file_system.throughput_per_tib} MB/s/TiB" if file_system.efa_enabled else "SSD"
     allowed = (*(str(each) for each in sizes), f"and so on in steps of {step}")
-    reason = f"not a size that FSx offers ({kind}), GiB"
+    reason = f"it is not a size that FSx offers ({kind}), GiB"
     return [Problem("storage_capacity_gib", reason, value=size, allowed=allowed, good=good)]
-
-
-def _throughput_problems(file_system: FileSystemConfig) -> list[Problem]:
-    value = file_system.throughput_per_tib
-    if value in THROUGHPUT_PER_TIB:
-        return []
-    allowed = tuple(str(each) for each in THROUGHPUT_PER_TIB)
-    good = nearest_number(value, THROUGHPUT_PER_TIB)
-    reason = "not a throughput that FSx offers with PERSISTENT_2, MB/s for each TiB"
-    return [Problem("throughput_per_tib", reason, value=value, allowed=allowed, good=good)]
 
 
 def _durability_problems(file_system: FileSystemConfig, production: bool) -> list[Problem]:
@@ -151,10 +144,13 @@ def _durability_problems(file_system: FileSystemConfig, production: bool) -> lis
                 reason = "SCRATCH_2 takes no backups"
                 fix = "say that its data may be lost, or link it to a bucket with type s3"
                 return [Problem("durability.type", reason, fix, value="backup", allowed=("s3", "none"), good="none")]
-            return under(path, formats.between("retention_days", durability.retention_days, 1, 90,
-                                               "FSx keeps daily backups 1 to 90 days"))  # fmt: skip
+            return []
         case NoDurability() if production or not scratch:
-            reason = "nothing is kept, in production" if production else "PERSISTENT_2 is for data that is kept"
+            reason = (
+                "nothing would be kept, and this is production"
+                if production
+                else "PERSISTENT_2 is for data that is kept"
+            )
             fix = "" if production else "or set `deployment_type` to SCRATCH_2"
             return [Problem("durability.type", reason, fix, value="none", allowed=("backup", "s3"), good="backup")]
         case S3Durability():
@@ -168,14 +164,17 @@ def _s3_problems(durability: S3Durability) -> list[Problem]:
     found += formats.one_line("prefix", durability.prefix)
     if durability.prefix.startswith("/"):
         good = durability.prefix.lstrip("/") or None
-        found.append(Problem("prefix", "starts with a slash; keys do not", value=durability.prefix, good=good))
-    if len(durability.prefix) > 900:
-        found.append(Problem("prefix", f"{len(durability.prefix)} characters; FSx takes 900"))
+        fix = "" if good else "leave it out"
+        found.append(
+            Problem("prefix", "it starts with a slash, and keys do not", fix, value=durability.prefix, good=good)
+        )
     path = durability.file_system_path
     found += formats.one_line("file_system_path", path)
-    if not path.startswith("/") or len(path) > 4096 or "//" in path:
-        good = f"/{path.strip('/')}"
-        found.append(Problem("file_system_path", "not an absolute directory of the file system", value=path, good=good))
+    if not path.startswith("/") or "//" in path:
+        good = re.sub("//+", "/", f"/{path.strip('/')}")
+        found.append(
+            Problem("file_system_path", "it is not an absolute directory of the file system", value=path, good=good)
+        )
     return found
 
 
@@ -186,15 +185,15 @@ def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
         reason = "PERSISTENT_2 takes no import path"
         fix = f"remove it: {_S3_INSTEAD}"
         found.append(Problem("import_path", reason, fix, value=file_system.import_path))
+    throughput = file_system.throughput_per_tib
+    if scratch and throughput != _THROUGHPUT:
+        reason = "only PERSISTENT_2 takes a throughput"
+        found.append(Problem("throughput_per_tib", reason, "remove it", value=throughput))
     iops = file_system.metadata_iops
     if iops is not None and scratch:
         found.append(
             Problem("metadata_iops", "only PERSISTENT_2 has provisioned metadata IOPS", "remove it", value=iops)
         )
-    elif iops is not None and iops not in METADATA_IOPS:
-        allowed = ("1500", "3000", "6000", "multiples of 12000 up to 192000")
-        good = nearest_number(iops, METADATA_IOPS)
-        found.append(Problem("metadata_iops", "not provided by FSx", value=iops, allowed=allowed, good=good))
     if file_system.efa_enabled and scratch:
         found.append(Problem("efa_enabled", "only PERSISTENT_2 supports EFA clients", value=True, good=False))
     return found

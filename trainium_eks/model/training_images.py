@@ -85,7 +85,9 @@ def problems(bases: Mapping[str, str], path: str) -> list[Problem]:
         if target not in BASES:
             near = nearest(target, BASES)
             fix = f"did you mean {near}?" if near else ""
-            found.append(Problem(here, "not what a training image is for", fix, value=image, allowed=tuple(BASES)))
+            found.append(
+                Problem(here, "it is not what a training image is for", fix, value=image, allowed=tuple(BASES))
+            )
         found += reference_problems(image, here)
     return found
 
@@ -95,8 +97,9 @@ def reference_problems(image: str, path: str) -> list[Problem]:
     parts = _REFERENCE.fullmatch(image)
     if parts is None:
         allowed = ("<registry>/<repository>:<tag>", "<registry>/<repository>@sha256:<digest>")
-        return [Problem(path, "not an image with its registry", value=image, allowed=allowed)]
+        fix = "write the registry, the repository and a tag"
+        return [Problem(path, "it is not an image with its registry", fix, value=image, allowed=allowed)]
     if parts["digest"] is None and (parts["tag"] is None or parts["tag"] in _FLOATING):
-        reason = "means another image tomorrow"
+        reason = "it means another image tomorrow"
         return [Problem(path, reason, "name a version's tag, or a digest (@sha256:…)", value=image)]
     return []

@@ -44,7 +44,7 @@ def shaped(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem
 
 
 def _asked_for(problem: Problem) -> Problem:
-    reason = "encrypted, so a plan cannot see it, and what is built depends on it"
+    reason = "it is encrypted, so a plan cannot see it, and what is built depends on it"
     return Problem(problem.path, reason, "write it in plain text if it is not a secret")
 
 

@@ -83,7 +83,9 @@ def _problems(rule: str, waiver: WaiverConfig) -> list[Problem]:
         found.append(Problem(join(path, "reason"), "a waiver needs its reason", good=PLACEHOLDER["reason"]))
     if last_day(waiver.expires) is None:
         good = PLACEHOLDER["expires"]
-        found.append(Problem(join(path, "expires"), "not a day", value=waiver.expires, allowed=(good,), good=good))
+        found.append(
+            Problem(join(path, "expires"), "it is not a day", value=waiver.expires, allowed=(good,), good=good)
+        )
     return found
 
 

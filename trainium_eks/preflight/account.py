@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trainium_eks.launch.aws import NO_BOTO3, connect, why_not_answered
+from trainium_eks.launch.aws import NO_BOTO3, connect, lacks_credentials, why_not_answered
 from trainium_eks.model import regions
 
 READS = ("Describe", "Get", "List", "Head", "Simulate")
@@ -53,6 +53,10 @@ class NotChecked(Exception):  # noqa: N818 - reads as what it is where it is cau
         super().__init__(reason)
         self.headers = headers or {}
         """Of AWS' answer, where there was one: S3 tells a bucket's region even to those who may not look inside."""
+
+
+class NoCredentials(NotChecked):
+    """There are no AWS credentials on this machine, or AWS does not take them."""
 
 
 class Refused(Exception):  # noqa: N818 - reads as what it is where it is caught
@@ -155,7 +159,7 @@ class Account:
             reason = why_not_answered(error)
             if reason is None:
                 raise
-            raise NotChecked(reason) from None
+            raise (NoCredentials if lacks_credentials(error) else NotChecked)(reason) from None
 
     def _client(self, service: str, region: str) -> Any:
         with self._lock:
@@ -220,7 +224,7 @@ def _judged(service: str, operation: str, response: Mapping[str, Any]) -> Except
     if code in _THROTTLED:
         return NotChecked("AWS throttled the question: run it again")
     if code in _NO_LOGIN:
-        return NotChecked(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
+        return NoCredentials(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
     if code.startswith("5") and code.isdigit():
         # Not AWS, but something before it.
         return NotChecked(f"there came HTTP {code} in place of an answer")

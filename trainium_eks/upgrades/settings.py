@@ -85,7 +85,7 @@ def problems(config: StackConfig, asked: Asked) -> list[Problem]:
         if target not in training_images.BASES:
             good = nearest(target, training_images.BASES)
             path = join_key(_IMAGES, target)
-            reason = "not what a training image is for"
+            reason = "it is not what a training image is for"
             fix = f"did you mean {good}?" if good else ""
             found.append(Problem(path, reason, fix, allowed=tuple(training_images.BASES)))
     return found
@@ -133,7 +133,7 @@ def _version_problems(now: str, to: str) -> Iterator[Problem]:
     steps = versions.minor(to) - versions.minor(now)
     if steps > 1:
         between = f"1.{versions.minor(now) + 1}"
-        reason = f"upgrade one minor version at a time: {now} to {between} first"
+        reason = f"EKS goes one minor version at a time: {now} to {between} comes first"
         yield Problem(VERSION, reason, f"trn upgrade --to {between}", value=to)
     elif steps < 0:
         reason = f"EKS never goes back from Kubernetes {now} to {to}"

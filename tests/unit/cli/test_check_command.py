@@ -45,10 +45,12 @@ def test_the_table_says_what_fails_and_what_mends_it(monkeypatch: pytest.MonkeyP
     assert "✗ dev would fail on AWS: 1 check fails; 1 warn, 1 not checked, 1 pass." in shown
 
 
-def test_without_credentials_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = run(monkeypatch, OPEN, OPEN, account="", options="--no-color").output
-    assert "? None of 2 checks could be made: the right eks:X is missing." in shown
-    assert "Kubernetes 1.35" not in shown
+def test_without_credentials_one_line_says_so_and_nothing_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = run(monkeypatch, OPEN, OPEN, account="", options="--no-color")
+    assert "? None of 2 checks could be made: the right eks:X is missing." in shown.output
+    assert "Kubernetes 1.35" not in shown.output
+    assert shown.exit_code == 2
+    assert run(monkeypatch, OPEN, account="", options="--json").exit_code == 2
 
 
 def test_the_json_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:

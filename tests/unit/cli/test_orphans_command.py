@@ -13,6 +13,7 @@ from trainium_eks.cleanup.marks import Marks
 from trainium_eks.cleanup.state import StackState
 from trainium_eks.cli.app import app
 from trainium_eks.cli.render_orphans import shell_lines
+from trainium_eks.preflight.account import Account, Caller
 
 DELETE = "aws eks delete-nodegroup --cluster-name c --nodegroup-name g --region us-west-2"
 GROUP = LeftOver("node group", "g", "of the cluster c", 43.0, (DELETE,), note="2 instances")
@@ -46,6 +47,7 @@ def run(
         return Result(tuple(found), tuple(unseen), has_state=state is not None)
 
     monkeypatch.setattr(orphans, "look", look)
+    monkeypatch.setattr(Account, "caller", lambda _: Caller("111122223333", "arn:aws:iam::111122223333:user/me"))
     return CliRunner().invoke(app, ["orphans", *arguments], input=text)
 
 

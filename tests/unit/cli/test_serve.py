@@ -213,7 +213,7 @@ def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("serve", "say which: a job's name"),
+        ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),
         ("serve /etc/model", "not on the team's volume"),
         ("serve one --group ng", "no node group has this name"),

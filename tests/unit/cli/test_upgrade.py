@@ -106,7 +106,7 @@ def test_a_version_is_not_skipped(trn: Run, copy: Path) -> None:
     assert code == 1
     [problem] = data["problems"]
     assert problem["path"] == "cluster.kubernetesVersion"
-    assert problem["reason"] == "upgrade one minor version at a time: 1.34 to 1.35 first"
+    assert problem["reason"] == "EKS goes one minor version at a time: 1.34 to 1.35 comes first"
     assert problem["fix"] == "trn upgrade --to 1.35"
 
 

@@ -9,6 +9,7 @@ from components._args import ArgumentError
 from components.gpu_addons import GpuAddons
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import versions
+from trainium_eks.model.problems import describe
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -204,4 +205,4 @@ def test_bad_input_is_refused_before_anything_is_built(more: dict[str, Any], pat
         GpuAddons("gpu", args(**more))
     (problem,) = refused.value.problems
     assert problem.path.startswith(path)
-    assert says in problem.reason
+    assert says in describe([problem])

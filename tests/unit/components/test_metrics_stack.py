@@ -7,7 +7,7 @@ import yaml
 from kubernetes_schemas import schema_faults
 
 from components._args import ArgumentError
-from components.metrics_stack import MetricsStack, MetricsStackArgs, problems
+from components.metrics_stack import MetricsStack
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import versions
 from trainium_eks.monitoring import scraping
@@ -315,6 +315,6 @@ def test_a_users_values_are_laid_over_the_stacks(record: Record) -> None:
     ],
 )
 def test_bad_args_are_refused_with_their_path(record: Record, more: dict[str, Any], path: str) -> None:
-    assert [each.path for each in problems(MetricsStackArgs(**args(**more)))] == [path]
-    with pytest.raises(ArgumentError):
+    with pytest.raises(ArgumentError) as raised:
         built(record, **more)
+    assert [each.path for each in raised.value.problems] == [path]

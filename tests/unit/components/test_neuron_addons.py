@@ -9,6 +9,7 @@ from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, problems
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.model import regions, versions
 from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.problems import describe
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -188,7 +189,7 @@ def test_children_belong_to_the_component(record: Record) -> None:
         ({"instance_types": ("trn1.32xlrge",)}, "instance_types[0]", "trn1.32xlarge"),
         ({"instance_types": ("trn1.32xlarge", "p4d.24xlarge")}, "instance_types[1]", "no neuron devices"),
         ({"efa_instance_types": ("trn1.2xlarge",)}, "efa_instance_types[0]", "no EFA"),
-        ({"efa_instance_types": ("trn9.big",)}, "efa_instance_types[0]", "unknown"),
+        ({"efa_instance_types": ("trn9.big",)}, "efa_instance_types[0]", "not in the catalogue"),
         ({"neuron_values": {"npd": {"nodeRecovery": {"enabled": True}}}}, "neuron_values.npd.nodeRecovery", "R63"),
         ({"neuron_values": {"draDriver": {"enabled": True}}}, "neuron_values.draDriver", "cannot share"),
         (
@@ -211,7 +212,7 @@ def test_bad_input_is_refused_before_anything_is_built(more: dict[str, Any], pat
         NeuronAddons("neuron", args(**more))
     (problem,) = refused.value.problems
     assert problem.path.startswith(path)
-    assert says in f"{problem.reason} {problem.fix}"
+    assert says in describe([problem])
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -173,19 +173,19 @@ def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
 LATE: dict[str, tuple[Program, str]] = {
     "node_groups": (
         lambda given: AcceleratorNodeGroup("g", {**GROUP, "instance_type": given}),
-        r"instance_type: an Output, known only during an update.*(\n.*)*give the value itself",
+        r"instance_type: it is an Output, known only during an update.*(\n.*)*give the value itself",
     ),
     "principals": (
         lambda given: TrainingNamespace("t", {**TEAM, "principals": [given]}),
-        r"principals\[0\]: an Output(.*\n)*.*principal_arns.*stays the same",
+        r"principals\[0\]: it is an Output(.*\n)*.*principal_arns.*stays the same",
     ),
     "queues": (
         lambda given: TrainingNamespace("t", {**TEAM, "queues": given}),
-        r"queues: an Output(.*\n)*.*volcano\.queue_names\[0\]",
+        r"queues: it is an Output(.*\n)*.*volcano\.queue_names\[0\]",
     ),
     "admin_principals": (
         lambda given: TrainiumCluster("c", {**CLUSTER, "admin_principals": [given]}),
-        r"admin_principals\[0\]: an Output(.*\n)*.*admin_principal_arns",
+        r"admin_principals\[0\]: it is an Output(.*\n)*.*admin_principal_arns",
     ),
     "a block in a placement group": (
         lambda given: AcceleratorNodeGroup(

@@ -48,13 +48,6 @@ def test_the_tests_that_a_page_shows_pass() -> None:
         each()
 
 
-def test_makefile_targets_of_the_readme_exist() -> None:
-    rules = (ROOT / "Makefile").read_text()
-    documents = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
-    for target in re.findall(r"(?:^|`)make ([a-z]+)", documents, re.MULTILINE):
-        assert re.search(rf"^(?:.* )?{target}(?: .*)?:", rules, re.MULTILINE), target
-
-
 def test_the_readme_can_be_read_in_one_go() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 200
 

@@ -2,16 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
-from engine.rig import Config, Rig
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.graph.judging.rules import judge, stale_waivers
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -41,34 +37,6 @@ def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, mon
     ours = [each for each in plan["resources"] if each["type"].startswith("trainium-eks:index:")]
     [stack] = [each["urn"] for each in plan["resources"] if each["type"] == "pulumi:pulumi:Stack"]
     assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
-
-
-def shown_configs() -> Iterator[tuple[str, Config]]:
-    """Each piece of a stack's config that a page shows."""
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
-        for number, text in enumerate(re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)):
-            piece = yaml.safe_load(text)
-            piece = piece.get("config", piece) if isinstance(piece, dict) else {}
-            if any(str(key).startswith("trainium-eks:") for key in piece):
-                yield f"{path.name} {number}", piece
-
-
-CONFIGS = dict(shown_configs())
-
-
-@pytest.mark.parametrize("piece", CONFIGS.values(), ids=CONFIGS)
-def test_config_that_a_page_shows_plans_green_in_dev(piece: Config, tmp_path: Path) -> None:
-    def shown(config: Config) -> None:
-        for key, value in piece.items():
-            within = isinstance(value, dict) and isinstance(config.get(key), dict)
-            config[key] = {**config[key], **value} if within else value
-
-    rig = Rig(tmp_path)
-    rig.configure("dev", shown)
-    graph = rig.recorded("dev")
-    verdicts = judge(graph)
-    assert {each.id: each.failures for each in verdicts if each.status == "fail"} == {}
-    assert stale_waivers(graph, verdicts) == ()
 
 
 def test_every_component_has_an_example() -> None:

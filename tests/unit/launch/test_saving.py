@@ -108,9 +108,9 @@ def test_what_cannot_be_is_refused_all_at_once() -> None:
     plan = _plan(checkpoint_seconds=-5.0, state_gigabytes=math.nan, nodes=0)
     assert plan.job is None
     assert [(each.path, each.reason) for each in plan.problems] == [
-        ("--nodes", "must be 1 or more"),
-        ("--checkpoint-seconds", "must be 0 or more"),
-        ("--state-gb", "must be 0 or more"),
+        ("--nodes", "it must be 1 or more"),
+        ("--checkpoint-seconds", "it must be 0 or more"),
+        ("--state-gb", "it must be 0 or more"),
     ]
 
 

@@ -3,6 +3,7 @@
 import ast
 import copy
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
+from unit.model.test_config import FIELDS
 
 from trainium_eks.model.config import load, problems
-from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused
+from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused, shown
 from trainium_eks.model.shape import ShapeError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,12 +32,12 @@ SOUND: dict[str, Any] = {
 
 BEYOND_CONFIGS: tuple[str, ...] = (
     # What a program gives: an Output where a plain value belongs, args of another kind.
-    "an Output, but a queue's name must be known at once",
+    "give the queue's name",
     "give the value itself, or take it from the stack's config",
-    "expected an object with the fields of",
-    "expected an object with fields of the catalogue",
-    "expected an object with `type`",
-    'Problem(path, "unknown name", "remove it")',
+    "write names with values",
+    "it must be an object with fields of the catalogue",
+    "write it as {{type:",
+    'Problem(path, "it is an unknown name", "remove it")',
     # Read back from its JSON form.
     "Severity(data[",
     # No version is supported and without a pinned image today.
@@ -81,8 +83,8 @@ def cases() -> Iterator[Case]:
                 path=case["path"],
                 severity=Severity(severity),
                 rule=case.get("rule", row.get("rule", "")) if severity == "acknowledge" else "",
-                reason=case["reason"],
-                fix=case["fix"],
+                reason=case.get("reason", ""),
+                fix=case.get("fix", ""),
             )
 
 
@@ -90,7 +92,12 @@ def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Every problem of a config as Pulumi would hand it over."""
     try:
         return problems(
-            load({key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()})
+            load(
+                {
+                    key: value if isinstance(value, str) else json.dumps(value, default=str)
+                    for key, value in data.items()
+                }
+            )
         )
     except ShapeError as error:
         return error.problems
@@ -238,3 +245,27 @@ def test_every_fault_of_shape_is_named_at_once() -> None:
         "node_group",
         "network.cidr",
     }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
+def test_a_message_shows_the_value_that_is_wrong(case: Case) -> None:
+    place = config_path(case.path)
+    value: Any = case.data
+    for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", place):
+        value = value[int(index)] if index else value.get(name) if isinstance(value, dict) else None
+    is_field = re.sub(r"\[\d+\]", "[0]", place) in {place for place, _ in FIELDS}
+    if not is_field or not isinstance(value, str | int | float) or not 0 < len(str(value)) < 100:
+        return  # a name is wrong, a whole section, or nothing is there to show
+    told = [problem for problem in judged(case.data) if problem.path == case.path]
+    quoted = [f"{shown(problem.value)} {problem.reason}".lower() for problem in told]
+    about_the_name = ("encrypted", "given twice", "unknown name")
+    assert any(word in each for each in quoted for word in (str(value).lower(), *about_the_name))
+
+
+ACCEPTED: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case["source"])
+def test_what_the_services_take_is_not_refused(case: dict[str, Any]) -> None:
+    found = [problem for problem in judged(laid_over(SOUND, case["config"])) if problem.severity is not Severity.WARN]
+    assert found == [], describe(found, config_path)

@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 from unit.model.test_config import text
 
-from trainium_eks.model import cluster, cross, formats, queues, repository, storage
+from trainium_eks.model import cluster, cross, formats, queues, storage
 from trainium_eks.model.cluster import ClusterConfig
 from trainium_eks.model.config import load
 from trainium_eks.model.config import problems as stack_problems
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.problems import Problem, Severity
 from trainium_eks.model.queues import QueueConfig, VolcanoConfig
-from trainium_eks.model.repository import ImageRepositoryConfig
 from trainium_eks.model.shape import read
 from trainium_eks.model.storage import FileSystemConfig
 
@@ -73,12 +72,6 @@ def test_system_nodes_hold_the_control_components(vcpus: int, memory: int, warne
     assert (paths(found) == ["system_nodes.instance_type"]) == warned
 
 
-@pytest.mark.parametrize(("size", "taken"), [(19, False), (20, True), (16_384, True), (16_385, False)])
-def test_root_volumes(size: int, taken: bool) -> None:
-    config = read(ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "cpu_nodes": {"root_volume_gib": size}})
-    assert (cluster.problems(config, production=False) == []) == taken
-
-
 @pytest.mark.parametrize(("prefix", "taken"), [(11, False), (12, True), (24, True), (25, False)])
 def test_service_ranges(prefix: int, taken: bool) -> None:
     start = "172.16.0.0" if prefix >= 12 else "172.0.0.0"
@@ -86,32 +79,8 @@ def test_service_ranges(prefix: int, taken: bool) -> None:
     assert (cluster.problems(config, production=False) == []) == taken
 
 
-@pytest.mark.parametrize("days", formats.RETENTION_DAYS)
-def test_each_retention_and_none_beside_it(days: int) -> None:
-    assert formats.retention("days", days) == []
-    for beside in (days - 1, days + 1):
-        assert (formats.retention("days", beside) == []) == (beside in formats.RETENTION_DAYS)
-
-
 def of_files(production: bool = False, **data: Any) -> list[str]:
     return paths(storage.problems(read(FileSystemConfig, data), production=production))
-
-
-@pytest.mark.parametrize(("days", "taken"), [(0, False), (1, True), (90, True), (91, False)])
-def test_backups_are_kept_1_to_90_days(days: int, taken: bool) -> None:
-    found = of_files(durability={"type": "backup", "retention_days": days})
-    assert (found == []) == taken
-
-
-@pytest.mark.parametrize(("length", "taken"), [(900, True), (901, False)])
-def test_a_prefix_has_900_characters(length: int, taken: bool) -> None:
-    assert (of_files(durability={"type": "s3", "prefix": "p" * length}) == []) == taken
-
-
-@pytest.mark.parametrize(("length", "taken"), [(4096, True), (4097, False)])
-def test_a_linked_directory_has_4096_characters(length: int, taken: bool) -> None:
-    path = f"/{'p' * (length - 1)}"
-    assert (of_files(durability={"type": "s3", "file_system_path": path}) == []) == taken
 
 
 @pytest.mark.parametrize("path", ["data", "", "/a//b"])
@@ -157,11 +126,6 @@ def of_queues(*data: dict[str, Any]) -> list[str]:
     return paths(queues.problems([read(QueueConfig, each) for each in data], pool={NEURON: 64}))
 
 
-@pytest.mark.parametrize(("weight", "taken"), [(0, False), (1, True), (65_535, True), (65_536, False)])
-def test_weights(weight: int, taken: bool) -> None:
-    assert (of_queues({"name": "q", "weight": weight}) == []) == taken
-
-
 @pytest.mark.parametrize(("amount", "taken"), [(0, False), (1, True), (64, True), (65, False)])
 @pytest.mark.parametrize("field", ["capability", "guarantee", "deserved"])
 def test_amounts_are_within_the_pool(field: str, amount: int, taken: bool) -> None:
@@ -193,15 +157,6 @@ def test_a_child_has_no_more_than_its_parent() -> None:
 def test_queues_are_five_levels_deep(levels: int, taken: bool) -> None:
     chain = [{"name": f"q{level}", **({"parent": f"q{level - 1}"} if level else {})} for level in range(levels)]
     assert (of_queues(*chain) == []) == taken
-
-
-@pytest.mark.parametrize(("field", "low", "high"), [("kept_images", 1, 2500), ("untagged_days", 1, 365)])
-def test_images_kept(field: str, low: int, high: int) -> None:
-    def told(value: int) -> list[str]:
-        return paths(repository.problems(read(ImageRepositoryConfig, {field: value})))
-
-    assert [told(low), told(high)] == [[], []]
-    assert [told(low - 1), told(high + 1)] == [[field], [field]]
 
 
 def of_stack(**data: Any) -> tuple[Problem, ...]:

@@ -580,7 +580,7 @@ def test_a_key_of_the_wrong_value_is_named_with_what_to_do(place: str, value: An
     before, found = problems(load(text(data))), problems(load(text(put(data, path, value))))
     told = [each for each in found if each not in before and config_path(each.path).startswith(place)]
     assert told, describe(found)
-    assert all(problem.severity is not Severity.WARN for problem in told)
+    assert any(problem.severity is not Severity.WARN for problem in told)
     assert "fix: " in describe(told, config_path) or "allowed: " in describe(told, config_path)
 
 

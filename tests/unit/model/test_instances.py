@@ -307,7 +307,7 @@ def test_a_new_type_with_every_field_is_added() -> None:
 @pytest.mark.parametrize("field", [field for field in WHOLE if field != "zones"])
 def test_each_field_of_a_new_type_is_required(field: str) -> None:
     found = faults("trn3.48xlarge", {key: value for key, value in WHOLE.items() if key != field})
-    assert list(found.values()) == ["required and missing"]
+    assert list(found.values()) == ["it is required and missing"]
 
 
 def test_a_new_type_may_start_from_a_known_one_but_takes_neither_its_zones_nor_its_price() -> None:

@@ -322,11 +322,6 @@ class TestClusters:
         assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
         assert "`release_version` of each node group" in found[0].fix
 
-    def test_the_endpoint_takes_forty_ranges(self) -> None:
-        ranges = [f"198.51.100.{number}/32" for number in range(41)]
-        assert self.problems(endpoint={"public_access_cidrs": ranges[:40]}) == []
-        assert paths(self.problems(endpoint={"public_access_cidrs": ranges})) == ["endpoint.public_access_cidrs"]
-
     def test_every_zone_keeps_a_system_node_and_the_cpu_pool_may_rest(self) -> None:
         rest = {"min_size": 0, "desired_size": 0}
         assert paths(self.problems(system_nodes=rest)) == ["system_nodes.desired_size"]
@@ -376,10 +371,6 @@ class TestFileSystems:
 
     def test_a_link_to_s3_stands_for_backups(self) -> None:
         assert file_system(production=True, durability={"type": "s3", "bucket": "my-data"}) == []
-
-    def test_a_prefix_is_one_that_fsx_takes(self) -> None:
-        assert file_system(durability={"type": "s3", "prefix": "a" * 900}) == []
-        assert paths(file_system(durability={"type": "s3", "prefix": "a" * 901})) == ["durability.prefix"]
 
     def test_production_protects_what_holds_data(self) -> None:
         assert [each.rule for each in file_system(production=True, protect=False)] == ["R39"]
@@ -525,13 +516,12 @@ class TestNamespaces:
         assert self.problems({"name": "team-a"}, {"name": "team-b", "queues": ["other"]}) == []
 
     def test_queues_exist_and_take_jobs(self) -> None:
-        found = self.problems({"name": "a", "queues": ["tst", "top", "test", "test"]}, parents=("top",))
+        found = self.problems({"name": "a", "queues": ["tst", "top", "test"]}, parents=("top",))
         assert [(each.path, each.good) for each in found] == [
-            ("[0].queues[3]", None),
             ("[0].queues[0]", "test"),
             ("[0].queues[1]", None),
         ]
-        assert "takes no jobs" in found[2].reason
+        assert "takes no jobs" in found[1].reason
 
     def test_a_namespace_needs_a_queue(self) -> None:
         (told,) = self.problems({"name": "a", "queues": []})
@@ -712,7 +702,9 @@ class TestNodes:
 class TestFormats:
     @pytest.mark.parametrize("key", ["-team", "a b", "Example.com/team", "a" * 64, ""])
     def test_a_labels_name_is_one_that_kubernetes_takes(self, key: str) -> None:
-        assert [each.reason for each in formats.labels("labels", {key: "x"})] == ["not the name of a Kubernetes label"]
+        assert [each.reason for each in formats.labels("labels", {key: "x"})] == [
+            "it is not the name of a Kubernetes label"
+        ]
 
     @pytest.mark.parametrize(
         ("value", "sound"),
@@ -795,7 +787,6 @@ def test_no_value_makes_a_judge_raise(field: Any, value: Any, other: str) -> Non
         return
     for problem in stack_problems(config):
         assert problem.path
-        assert problem.reason
         assert problem.rule if problem.severity is Severity.ACKNOWLEDGE else not problem.rule
 
 

@@ -113,7 +113,7 @@ def test_warnings_long_lists_and_the_root_are_said_plainly() -> None:
     assert describe([Problem("a", "x", good=("b", "c"))]).endswith("fix: set a to [b, c]")
     assert describe([Problem("a", "x", good={"b": 1, "c": 2})]).endswith("fix: set a to {b: 1, c: 2}")
     many = describe([Problem("a", "x", allowed=tuple(f"w{number}" for number in range(30)))])
-    assert many.endswith("w19, … (30 in all)")
+    assert "w19, … (30 in all)\n" in many
     assert describe([]) == ""
 
 
@@ -167,14 +167,14 @@ def said(**data: Any) -> str:
 
 def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them() -> None:
     assert said(sizeGb=1).splitlines() == [
-        "- sizeGb: unknown name",
+        "- sizeGb: it is an unknown name",
         "    allowed: counts, many, maybe, mode, newName, on, parts, sizeGib, words",
         "    fix: did you mean sizeGib?",
     ]
 
 
 def test_a_name_of_old_is_told_what_took_its_place() -> None:
-    assert "- oldName: unknown name: newName took its place" in said(oldName=1)
+    assert "fix: newName took its place" in said(oldName=1)
 
 
 def test_a_name_given_in_both_spellings_is_told() -> None:
@@ -185,7 +185,7 @@ def test_a_missing_name_is_told_with_what_it_means() -> None:
     with pytest.raises(ShapeError) as caught:
         read(Sample, {})
     assert describe(caught.value.problems, config_path).splitlines() == [
-        "- newName: required and missing (What it is called)",
+        "- newName: it is required and missing (What it is called)",
         "    fix: pulumi config set newName '<new name>'",
     ]
 
@@ -193,27 +193,27 @@ def test_a_missing_name_is_told_with_what_it_means() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({"newName": 3}, "newName: expected text, got 3"),
+        ({"newName": 3}, "newName: it must be text, not 3"),
         ({"newName": 1.35}, 'fix: write it in quotes: "1.35"'),
         ({"sizeGib": "3"}, "fix: pulumi config set sizeGib 3"),
-        ({"sizeGib": True}, "sizeGib: expected a whole number, got true"),
-        ({"sizeGib": 2.5}, "sizeGib: expected a whole number, got 2.5"),
-        ({"sizeGib": float("inf")}, "sizeGib: expected a whole number"),
+        ({"sizeGib": True}, "sizeGib: it must be a whole number, not true"),
+        ({"sizeGib": 2.5}, "sizeGib: it must be a whole number, not 2.5"),
+        ({"sizeGib": float("inf")}, "sizeGib: it must be a whole number"),
         ({"on": "yes"}, "fix: pulumi config set on true"),
-        ({"on": 1}, "on: expected true or false, got 1"),
+        ({"on": 1}, "on: it must be true or false, not 1"),
         ({"mode": "Fast"}, "fix: pulumi config set mode fast"),
-        ({"mode": None}, "mode: not one of the allowed words, got nothing"),
+        ({"mode": None}, "mode: it must be one of the allowed words, not nothing"),
         ({"many": "x"}, "fix: write it as a list: [x]"),
-        ({"many": {"a": 1}}, "many: expected a list, got an object"),
-        ({"maybe": 3}, "maybe: expected an object (names with values), got 3"),
-        ({"maybe": {"width": "x"}}, "maybe.width: expected a whole number, got 'x'"),
-        ({"counts": {"a.b/c": "x"}}, 'counts["a.b/c"]: expected a whole number'),
-        ({"words": {"a": [1]}}, "words.a: expected text, got a list"),
-        ({"parts": [{"type": "up"}]}, "parts[0].type: not one of the allowed words, got 'up'"),
-        ({"parts": [{"depth": 1}]}, "parts[0].type: required and missing"),
-        ({"parts": [3]}, "parts[0]: expected an object (names with values), got 3"),
-        ({"parts": [{"type": "left"}]}, "parts[0].depth: required and missing (How deep)"),
-        ({"parts": [{"type": "right", "depth": 1}]}, "parts[0].depth: unknown name with type right"),
+        ({"many": {"a": 1}}, "many: it must be a list, not an object"),
+        ({"maybe": 3}, "maybe: it must be an object (names with values), not 3"),
+        ({"maybe": {"width": "x"}}, "maybe.width: it must be a whole number, not 'x'"),
+        ({"counts": {"a.b/c": "x"}}, 'counts["a.b/c"]: it must be a whole number'),
+        ({"words": {"a": [1]}}, "words.a: it must be text, not a list"),
+        ({"parts": [{"type": "up"}]}, "parts[0].type: it must be one of the allowed words, not 'up'"),
+        ({"parts": [{"depth": 1}]}, "parts[0].type: it is required and missing"),
+        ({"parts": [3]}, "parts[0]: it must be an object (names with values), not 3"),
+        ({"parts": [{"type": "left"}]}, "parts[0].depth: it is required and missing (How deep)"),
+        ({"parts": [{"type": "right", "depth": 1}]}, "parts[0].depth: it is an unknown name with type right"),
     ],
 )
 def test_a_wrong_shape_is_told_in_our_words(data: dict[str, Any], reason: str) -> None:
@@ -231,7 +231,7 @@ def test_the_contents_of_an_object_are_never_shown() -> None:
 
 
 def test_what_is_no_object_at_all_is_told() -> None:
-    with pytest.raises(ShapeError, match="expected an object with the fields of Sample, got a list"):
+    with pytest.raises(ShapeError, match="it must be an object with the fields of Sample, not a list"):
         read(Sample, ["x"])  # type: ignore[arg-type]
     sample = Sample(new_name="x")
     assert read(Sample, sample) is sample

@@ -13,19 +13,6 @@ def refused(**section: Any) -> list[str]:
     return [each.path for each in storage.problems(FileSystemConfig.model_validate(section), production=False)]
 
 
-@pytest.mark.parametrize(("days", "good"), [(0, False), (1, True), (90, True), (91, False)])
-def test_backups_are_kept_1_to_90_days(days: int, good: bool) -> None:
-    assert (refused(durability={"type": "backup", "retention_days": days}) == []) is good
-
-
-@pytest.mark.parametrize(
-    ("throughput", "good"),
-    [(124, False), (125, True), (126, False), (250, True), (500, True), (999, False), (1000, True), (1001, False)],
-)
-def test_throughput_is_one_of_four(throughput: int, good: bool) -> None:
-    assert (refused(throughput_per_tib=throughput) == []) is good
-
-
 @pytest.mark.parametrize(
     ("size", "good"),
     [(0, False), (1199, False), (1200, True), (1201, False), (2400, True), (3600, False), (4800, True), (4801, False)],
@@ -39,26 +26,6 @@ def test_with_efa_sizes_are_multiples_of_the_throughputs_step(throughput: int, s
     for size, good in ((step // 2, False), (step - 1, False), (step, True), (step + 2400, False), (2 * step, True)):
         found = refused(efa_enabled=True, throughput_per_tib=throughput, storage_capacity_gib=size)
         assert (found == []) is good, size
-
-
-@pytest.mark.parametrize(
-    ("iops", "good"),
-    [
-        (0, False),
-        (1499, False),
-        (1500, True),
-        (3000, True),
-        (6000, True),
-        (9000, False),
-        (12_000, True),
-        (12_001, False),
-        (24_000, True),
-        (192_000, True),
-        (204_000, False),
-    ],
-)
-def test_metadata_iops_are_those_that_can_be_provisioned(iops: int, good: bool) -> None:
-    assert (refused(metadata_iops=iops) == []) is good
 
 
 def test_ports_are_those_of_the_fsx_guide() -> None:

@@ -75,7 +75,9 @@ def test_what_is_encrypted_is_not_judged(path: tuple[str | int, ...]) -> None:
 )
 def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path: tuple[str | int, ...], value: Any) -> None:
     found = told(path, value)
-    assert [each.reason.partition(",")[0] for each in found if each.path.startswith(_snake(path[0]))] == ["encrypted"]
+    assert [each.reason.partition(",")[0] for each in found if each.path.startswith(_snake(path[0]))] == [
+        "it is encrypted"
+    ]
     assert all(each.good is None for each in found)
     assert "pulumi config set" not in describe(found, config_path)
 

@@ -112,7 +112,7 @@ def test_run_hands_over_to_pulumi_with_parallelism(path: Path, monkeypatch: pyte
 def test_run_without_tools_stops_before_pulumi(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         deploy.run("up", Graph("p", "dev", (), {}), path, [])
-    assert stopped.value.code == 1
+    assert stopped.value.code == 2
     assert "pulumi is not on PATH" in capsys.readouterr().err
 
 

@@ -70,7 +70,7 @@ def test_what_is_so_already_is_not_set() -> None:
 @pytest.mark.parametrize(
     ("now", "to", "said"),
     [
-        ("1.34", "1.36", "upgrade one minor version at a time: 1.34 to 1.35 first"),
+        ("1.34", "1.36", "EKS goes one minor version at a time: 1.34 to 1.35 comes first"),
         ("1.35", "1.34", "EKS never goes back from Kubernetes 1.35 to 1.34"),
         ("1.34", "1.35", ""),
         ("1.35", "1.35", ""),

@@ -7,11 +7,11 @@ from typing import Any
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.resource_types import eks, fsx
 from trainium_eks.graph.resource_types.resource_type import whole
-from trainium_eks.model import goodput, lustre
+from trainium_eks.model import goodput, limits, lustre
 from trainium_eks.model.goodput import FailureRate, Goodput
 from trainium_eks.model.instances import CATALOGUE, Catalogue
 from trainium_eks.model.shape import ShapeError, read
-from trainium_eks.model.training import TrainingConfig, problems
+from trainium_eks.model.training import TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _told(graph: Graph) -> TrainingConfig:
         told = read(TrainingConfig, section) if isinstance(section, Mapping) else TrainingConfig()
     except ShapeError:
         return TrainingConfig()
-    return TrainingConfig() if problems(told) else told
+    return TrainingConfig() if limits.of_places(limits.walk(told)) else told
 
 
 def _megabytes_per_second(file_system: Resource) -> float:

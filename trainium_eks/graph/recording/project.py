@@ -220,7 +220,7 @@ def _merged(
             # What the CLI stores for it; of a declared type, it is refused.
             texts[key] = values[key] = ""
             if key in project.config and project.config[key].type:
-                reason = f"null, but Pulumi expects type {project.config[key].type}"
+                reason = f"it is null, but Pulumi expects type {project.config[key].type}"
                 problems.append(Problem(shown, reason, f"give a value, or leave it out of {file} for its default"))
             continue
         clear, has_secret = _without_secrets(value)
@@ -240,7 +240,9 @@ def _merged(
             texts[key] = _text(fallback)
         elif key.startswith(f"{project.name}:"):
             unseen = "; set it here too if an ESC environment sets it: plans do not read those" if warnings else ""
-            problems.append(Problem(shown, f"required, and not set in {file}{unseen}", config_set(shown, "<value>")))
+            problems.append(
+                Problem(shown, f"it is required, and not set in {file}{unseen}", config_set(shown, "<value>"))
+            )
     settings = StackSettings(name, dict(sorted(texts.items())), frozenset(secret), warnings)
     if problems:
         raise InvalidConfig(tuple(problems), settings)
@@ -249,12 +251,12 @@ def _merged(
 
 def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> list[Problem]:
     if declared.secret and not secret:
-        return [Problem(path, "declared secret, but set in plain text", f"pulumi config set --secret {path}")]
+        return [Problem(path, "it is declared secret, but set in plain text", f"pulumi config set --secret {path}")]
     if not declared.type or _fits(declared.type, declared.items, value):
         return []
     expected = _type_name(declared.type, declared.items)
     meaning = f" ({declared.description.rstrip('.')})" if declared.description else ""
-    return [Problem(path, f"expected {expected}, got {json.dumps(value)}{meaning}")]
+    return [Problem(path, f"it must be {expected}, not {json.dumps(value)}{meaning}", f"write {expected}")]
 
 
 def _fits(type_: str, items: Mapping[str, Any] | None, value: Any) -> bool:

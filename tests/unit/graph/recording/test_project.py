@@ -113,20 +113,20 @@ def test_encryption_settings_of_a_stack_are_no_obstacle(tmp_path: Path) -> None:
 def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) -> None:
     text = "config:\n  count: many\n  production: 'yes'\n  zones: [1]\n  groups: text\n"
     assert refused(tmp_path, text) == {
-        "count": 'expected integer, got "many"',
-        "groups": 'expected object, got "text"',
-        "production": 'expected boolean, got "yes"',
-        "region": "required, and not set in Pulumi.dev.yaml",
-        "zones": "expected array<string>, got [1]",
+        "count": 'it must be integer, not "many"',
+        "groups": 'it must be object, not "text"',
+        "production": 'it must be boolean, not "yes"',
+        "region": "it is required, and not set in Pulumi.dev.yaml",
+        "zones": "it must be array<string>, not [1]",
     }
 
 
 def test_a_null_of_a_declared_type_is_refused(tmp_path: Path) -> None:
     found = refused(tmp_path, "config: {region: null, groups: ~, count: null}")
     assert found == {
-        "count": "null, but Pulumi expects type integer",
-        "groups": "null, but Pulumi expects type object",
-        "region": "null, but Pulumi expects type string",
+        "count": "it is null, but Pulumi expects type integer",
+        "groups": "it is null, but Pulumi expects type object",
+        "region": "it is null, but Pulumi expects type string",
     }
 
 
@@ -138,7 +138,9 @@ def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp
 
 def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
     project = "name: proj\nruntime: python\nconfig:\n  token: {type: string, secret: true}\n"
-    assert refused(tmp_path, "config: {token: clear}", project) == {"token": "declared secret, but set in plain text"}
+    assert refused(tmp_path, "config: {token: clear}", project) == {
+        "token": "it is declared secret, but set in plain text"
+    }
     assert settings(tmp_path, "config: {token: {secure: v1:x}}", project).secret_keys == {"proj:token"}
 
 

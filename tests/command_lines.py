@@ -1,0 +1,54 @@
+"""The commands of trn, and whether a command line is one of theirs."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+from trainium_eks.cli.app import app
+
+ROOT: Any = get_command(app)
+_SHELL = re.compile(r"^(&&|\|\|?|;|>>?|<|2>&1|&)$")
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command that does something, with its name's parts."""
+    yield from _leaves(ROOT, ())
+
+
+def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    parts = getattr(command, "commands", None)
+    if not parts:
+        yield path, command
+    for name, part in sorted((parts or {}).items()):
+        yield from _leaves(part, (*path, name))
+
+
+def words(line: str) -> list[str]:
+    """Return the words of a command line up to what the shell does with its output, without a comment."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="><|&;")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    kept = list(lexer)
+    end = next((index for index, word in enumerate(kept) if _SHELL.match(word)), len(kept))
+    return kept[:end]
+
+
+def parse(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """Parse a line without running it, and return the name of its command and what it would be called with.
+
+    Raises:
+        UsageError: (typer's) no such command, option or argument.
+    """
+    command, rest, context = ROOT, list(arguments), None
+    while getattr(command, "commands", None) and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        context = command.make_context(command.name or "trn", [name], parent=context, resilient_parsing=True)
+        _, command, _ = command.resolve_command(context, [name])
+    if getattr(command, "commands", None):
+        return str(command.name), {}
+    if "--help" in rest or "--list" in rest:
+        return str(command.name), {}
+    return str(command.name), command.make_context(command.name, rest, parent=context).params

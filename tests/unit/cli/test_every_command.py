@@ -1,0 +1,140 @@
+"""What holds for every command: an example in its help, its stack and its exit codes by one rule."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_lines import ROOT, commands, parse, words
+from typer.testing import CliRunner
+
+from trainium_eks.cli.app import app
+from trainium_eks.cli.command import RUNS_HERE, choose
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.paths import Paths
+
+COMMANDS = [pytest.param(path, command, id=" ".join(path)) for path, command in commands()]
+OF_A_STACK = [
+    param for param in COMMANDS if any(each.name == "stack" and each.default == "" for each in param.values[1].params)
+]
+
+
+def example(command: Any) -> list[str]:
+    return words(command.epilog.removeprefix("Example: "))[1:]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a stack dev, on a machine without any tool and without credentials."""
+    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (tmp_path / "__main__.py").write_text("")
+    monkeypatch.setenv("PATH", str(tmp_path / "no-tools"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_its_help_ends_with_an_example_that_it_understands(path: tuple[str, ...], command: Any) -> None:
+    assert command.epilog.startswith(f"Example: trn {' '.join(path)}")
+    assert parse(example(command))[0] == path[-1]
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_an_unknown_option_is_wrong_usage(path: tuple[str, ...], command: Any) -> None:
+    del command
+    assert CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code == 2
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What each command is called with, in place of running it."""
+    calls: dict[str, Any] = {}
+
+    for _, command in commands():
+        monkeypatch.setattr(command, "callback", lambda **given: calls.update(given))
+    monkeypatch.setattr("typer.testing._get_command", lambda _: ROOT)
+    return calls
+
+
+@pytest.mark.parametrize(("path", "command"), OF_A_STACK)
+def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(
+    path: tuple[str, ...], command: Any, noted: dict[str, Any], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del project
+    line = [word for word in example(command) if word not in ("--stack", "dev", "prod", "local") or word in path]
+    last = "local" if path[0] == "local" else "dev"
+    for named, stack in (("", last), ("blue", "blue")):
+        monkeypatch.setenv("TRN_STACK", named)
+        shown = CliRunner().invoke(app, line)
+        assert shown.exit_code == 0, shown.output
+        assert shown.stderr.startswith(f"Stack {stack} (")
+        assert _stack(noted) == stack
+    shown = CliRunner().invoke(app, [*path, "--stack", "green", *line[len(path) :]])
+    assert (shown.stderr.partition(" (")[0], _stack(noted)) == ("Stack green", "green")
+    if any(each.name == "as_json" for each in command.params):
+        assert CliRunner().invoke(app, [*path, "--json", *line[len(path) :]]).stderr == ""
+
+
+def _stack(calls: dict[str, Any]) -> str:
+    return str(calls["stack"])
+
+
+def _runs(monkeypatch: pytest.MonkeyPatch, project: Path, *stacks: str) -> None:
+    for stack in stacks:
+        paths = Paths.of(project, stack)
+        paths.root.mkdir(parents=True)
+        paths.settings.touch()
+    monkeypatch.setattr(processes, "running", lambda paths: [paths] if paths.root.name in stacks else [])
+
+
+def _unboxed(text: str) -> str:
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def test_the_local_cloud_that_runs_here_comes_before_the_default(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = Paths.of(project, "stopped")
+    stopped.root.mkdir(parents=True)
+    stopped.settings.touch()
+    _runs(monkeypatch, project, "mine")
+    assert choose("", None, "dev") == ("mine", RUNS_HERE)
+    assert choose("prod", None, "dev")[0] == "prod"
+    monkeypatch.setenv("TRN_STACK", "blue")
+    assert choose("", None, "dev")[0] == "blue"
+
+
+def test_of_two_local_clouds_one_is_to_be_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _runs(monkeypatch, project, "a", "b")
+    shown = CliRunner().invoke(app, ["plan"])
+    assert shown.exit_code == 2
+    assert "name a or b" in _unboxed(shown.stderr)
+
+
+def test_nothing_is_deployed_for_the_sake_of_a_local_cloud(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _runs(monkeypatch, project, "dev")
+    shown = CliRunner().invoke(app, ["deploy", "up"])
+    assert shown.exit_code == 2
+    assert "name the stack on AWS" in _unboxed(shown.stderr)
+
+
+WITHOUT_ANYTHING: dict[str, int] = {
+    "doctor": 0,
+    "local images list": 0,
+    "upgrade": 1,  # the stack's config is not one of ours
+}
+"""Exit codes without tools, credentials and local cloud; all others cannot begin, and exit with 2."""
+
+NOT_RUN = {"local up", "local images make", "local images remove", "local images path", "local exec"}
+"""Commands that make or take away something on this machine, or whose answer is this machine's."""
+
+
+@pytest.mark.parametrize(("path", "command"), [each for each in COMMANDS if " ".join(each.values[0]) not in NOT_RUN])
+def test_a_command_that_cannot_begin_exits_with_2(path: tuple[str, ...], command: Any, project: Path) -> None:
+    del project
+    line = ["dev" if word in ("prod", "local") and word not in path else word for word in example(command)]
+    shown = CliRunner().invoke(app, line, input="")
+    assert shown.exit_code == WITHOUT_ANYTHING.get(" ".join(path), 2), shown.output
+    assert shown.exception is None or isinstance(shown.exception, SystemExit)

@@ -1,0 +1,142 @@
+"""Every block of config in the pages is planned, every command line understood, and run where it needs no cluster."""
+
+import json
+import re
+import runpy
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_lines import parse, words
+from typer.testing import CliRunner
+from unit.model.test_bad_inputs import laid_over
+
+from trainium_eks.cli import recording
+from trainium_eks.cli.app import app
+from trainium_eks.graph.graph import Graph
+from trainium_eks.graph.judging.rules import judge, stale_waivers
+from trainium_eks.graph.recording.assumptions import Assumptions, load
+from trainium_eks.graph.recording.program import record_program
+from trainium_eks.graph.recording.project import StackSettings, load_project
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")), *ROOT.glob("examples/*.md")]
+_BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"\s{2,}(# |or: )?[A-Za-z`].*$")
+
+
+def blocks(kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the pages' blocks of a kind, each with its page and number."""
+    for page in PAGES:
+        found = [text for label, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if label == kind]
+        yield from ((f"{page.relative_to(ROOT)}-{number}", text) for number, text in enumerate(found, 1))
+
+
+def config_of(block: str) -> Mapping[str, Any] | None:
+    """Return the keys of a stack's config, or None for a block of something else."""
+    data = yaml.safe_load(block)
+    data = data.get("config", data) if isinstance(data, dict) else {}
+    own = {
+        str(key).removeprefix("trainium-eks:"): value
+        for key, value in data.items()
+        if str(key).startswith("trainium-eks:")
+    }
+    return own or None
+
+
+CONFIGS = [pytest.param(own, id=place) for place, block in blocks("yaml") if (own := config_of(block))]
+
+
+@cache
+def recorded(stack: str, config: tuple[tuple[str, str], ...]) -> Graph:
+    """Return the recorded program of a stack with that config, in this process and once."""
+    program = ROOT / "__main__.py"
+    return record_program(
+        lambda: runpy.run_path(str(program), run_name="__main__"), stack=stack, config=dict(config), timeout_seconds=120
+    )
+
+
+@pytest.mark.parametrize("own", CONFIGS)
+def test_a_block_of_config_is_planned_and_breaks_no_rule(own: Mapping[str, Any]) -> None:
+    base = dict(load_project(ROOT).stack("dev").config)
+    for key, value in own.items():
+        full = f"trainium-eks:{key}"
+        both = laid_over({key: json.loads(base[full])}, {key: value}) if full in base else {key: value}
+        base[full] = json.dumps(both[key], default=str)
+    graph = recorded("dev", tuple(sorted(base.items())))
+    verdicts = judge(graph)
+    failed = {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"}
+    assert stale_waivers(graph, verdicts) == ()
+    assert failed == {}
+
+
+@pytest.mark.parametrize(("place", "block"), list(blocks("yaml")))
+def test_a_block_of_yaml_is_read_by_what_it_is_for(place: str, block: str, tmp_path: Path) -> None:
+    data = yaml.safe_load(block)
+    if "lookups" in data:
+        (tmp_path / "stub.yaml").write_text(block)
+        assert load(tmp_path / "stub.yaml").lookups
+    else:
+        assert data, place
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Yield the command lines of the pages, each with its place."""
+    for place, block in blocks("console"):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield place, line.strip().removeprefix("$ ")
+
+
+TRN = [
+    pytest.param(line, id=f"{place}: {line[:60]}")
+    for place, whole in lines()
+    for line in re.findall(r"(?:^|\| )(?:\./)?trn (.*)", _COMMENT.sub("", whole))
+]
+MAKE = sorted({line.split()[1] for _, line in lines() if line.startswith("make ")})
+
+
+@pytest.mark.parametrize("line", TRN)
+def test_a_command_line_is_understood(line: str) -> None:
+    arguments = words(line.replace("NODES", "1"))
+    name, given = parse(arguments)
+    if name in ("train", "compile"):  # whatever is no option is the script's, and stands behind --
+        assert not given["arguments"] or "--" in arguments
+
+
+def test_there_are_command_lines_and_configs() -> None:
+    assert len(TRN) > 120
+    assert len(CONFIGS) > 7
+
+
+@pytest.mark.parametrize("target", MAKE)
+def test_a_target_of_make_exists(target: str) -> None:
+    assert re.search(rf"^(?:.* )?{target}(?: .*)?:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def runs_here(line: str) -> bool:
+    """Whether a command needs no cluster, no account, and no commit of this checkout, and writes nothing."""
+    needs = ("--against", "--write", "--stub", "--stack STACK", "--stack <stack>", "--stack local")
+    return line.startswith(("plan", "upgrade", "doctor", "stage --list")) and not any(word in line for word in needs)
+
+
+HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))} | {"plan", "plan --stack prod"})
+
+
+@pytest.mark.parametrize("line", HERE)
+def test_a_command_that_needs_no_cluster_runs(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(
+        project: Path,
+        stack: str,
+        given: Assumptions | None = None,
+        adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
+    ) -> Graph:
+        del given
+        return recorded(stack, tuple(sorted(adjust(load_project(project).stack(stack)).config.items())))
+
+    monkeypatch.setattr(recording, "record", record)
+    monkeypatch.chdir(ROOT)
+    shown = CliRunner().invoke(app, words(line))
+    assert shown.exit_code == 0, shown.output

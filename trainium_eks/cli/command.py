@@ -1,0 +1,110 @@
+"""What every command shares: how its stack is chosen and shown, and the example in its help."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+STACK_VARIABLE = "TRN_STACK"
+"""Environment variable with the stack of commands that are given no ``--stack``."""
+
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 something was found, or failed; 2 wrong usage, or something that the command needs "
+    "is missing (a tool, credentials, a stack); 130 interrupted."
+)
+
+
+class App(typer.Typer):
+    """A typer app whose every command has an example, and shows its stack."""
+
+    def __init__(self, *, otherwise: str = "dev", **options: Any) -> None:
+        """Make an app.
+
+        Args:
+            otherwise: the stack of its commands where nothing else says which.
+            options: typer's own.
+        """
+        super().__init__(add_completion=False, pretty_exceptions_enable=False, **options)
+        self._otherwise = otherwise
+
+    def command(  # type: ignore[override]
+        self, name: str | None = None, *, example: str, **options: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return typer's decorator of a command.
+
+        Args:
+            name: of the command; the function's without it.
+            example: a command line that the help ends with.
+            options: typer's own.
+        """
+        kind = type("Command", (_Command,), {"otherwise": self._otherwise})
+        return super().command(name, cls=kind, epilog=f"Example: {example}", **options)
+
+
+class _Command(TyperCommand):
+    """A command that knows its stack before it runs."""
+
+    otherwise = "dev"
+
+    def invoke(self, ctx: Any) -> Any:
+        """Choose the stack, say on standard error which it is and why, and run the command."""
+        given = ctx.params
+        if given.get("stack") is not None and not given.get("outputs"):
+            given["stack"], why = choose(given["stack"], given.get("directory"), self.otherwise)
+            ctx.obj = why
+            if not given.get("as_json"):
+                typer.echo(f"Stack {given['stack']} ({why})", err=True)
+        return super().invoke(ctx)
+
+
+RUNS_HERE = "its local cloud runs here; --stack names another"
+"""Why a stack was chosen that nobody named."""
+
+
+def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str]:
+    """Return the stack of a command, and why it is that one.
+
+    ``--stack``, else the environment variable ``TRN_STACK``, else the local cloud that runs in the project, else
+    ``otherwise``.
+
+    Args:
+        given: by ``--stack``; empty without it.
+        directory: of the project, by ``--directory``.
+        otherwise: the last resort.
+
+    Raises:
+        typer.BadParameter: several local clouds run here, and nothing says which is meant.
+    """
+    if given:
+        return given, "--stack"
+    if named := os.environ.get(STACK_VARIABLE, ""):
+        return named, STACK_VARIABLE
+    running = _local_clouds(directory)
+    if len(running) > 1:
+        raise typer.BadParameter(
+            f"local clouds of several stacks run here: name {' or '.join(running)}", param_hint="--stack"
+        )
+    if running:
+        return running[0], RUNS_HERE
+    return otherwise, f"the default; --stack or {STACK_VARIABLE} names another"
+
+
+def _local_clouds(directory: Path | None) -> list[str]:
+    """Return the stacks of the project whose local clouds run, without looking at any process where there is none."""
+    from trainium_eks.cli import recording
+    from trainium_eks.cli.failure import Failure
+    from trainium_eks.local.paths import Paths
+
+    try:
+        project = recording.find_project(directory)
+    except Failure:
+        return []  # the command itself says so
+    made = [each.parent.name for each in sorted(project.glob(f".local/*/{Paths(Path()).settings.name}"))]
+    if not made:
+        return []
+    from trainium_eks.local.control_plane import processes
+
+    return [stack for stack in made if processes.running(Paths.of(project, stack))]
