@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     """The verdict."""
 
     SAFE = "SAFE"
-    """Nothing that anybody must look at."""
+    """Everything that changes was understood, and nothing of it wants a look."""
     REVIEW = "REVIEW"
     """It can be deployed, and somebody must have looked at it."""
     BLOCKED = "BLOCKED"
@@ -172,7 +172,8 @@ class Review:
         if self.comparison:
             compared = self.comparison
             found += _counted(len(compared.risks), "risk", "")
-            gone = [change for change in compared.changes.of("replace", "delete") if compared.real(change.resource.urn)]
+            going = compared.changes.of("replace", "delete")
+            gone = [change for change in going if compared.real(change.resource.urn) and not change.harmless]
             if len(gone) > _losses(compared.risks):
                 found += _counted(len(gone), "resource", "is replaced or deleted", "are replaced or deleted")
             if not compared.certain:
@@ -192,18 +193,6 @@ class Review:
 def judge(graph: Graph) -> Side:
     """Everything that is judged of one program."""
     return Side(graph, cost.estimate(graph), timeline.model(graph), tuple(rules.judge(graph)))
-
-
-def provider_versions(graph: Graph) -> dict[str, str]:
-    """``pulumi-aws`` and the like to the version that the program asks for."""
-    found: dict[str, set[str]] = {}
-    for resource in graph.resources:
-        is_provider = resource.type.startswith("pulumi:providers:")
-        package = resource.type.rsplit(":", 1)[-1] if is_provider else resource.type.partition(":")[0]
-        version = resource.options.version or (resource.inputs.get("version") if is_provider else "")
-        if version and isinstance(version, str):
-            found.setdefault(f"pulumi-{package}", set()).add(version)
-    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
 
 
 def of_plans(before: Graph, after: Graph) -> Comparison:

@@ -28,6 +28,8 @@ TAG = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=("tag.value",),
+    creation="",
 )
 
 TYPES = (TAG,)
