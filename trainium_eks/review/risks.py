@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
@@ -29,6 +29,11 @@ class Risk:
     """The inputs that are why."""
     note: str = ""
     """More in words, of a rule or of the values."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data: the resource by its URN."""
+        paths = [asdict(path) for path in self.paths]
+        return {"weight": self.weight, "what": self.what, "urn": self.resource.urn, "paths": paths, "note": self.note}
 
 
 def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]) -> tuple[Risk, ...]:
@@ -109,7 +114,9 @@ def _claims(changes: Changes, phantom: frozenset[str]) -> Iterator[Risk]:
     for change in changes.claims:
         if change.resource.urn not in phantom:
             held = "pods that mount it must be deleted first, finished ones too"
-            yield Risk("review", held, change.resource)
+            metadata = change.resource.inputs.get("metadata") or {}
+            name = f"{metadata.get('namespace', 'default')}/{metadata.get('name', change.resource.name)}"
+            yield Risk("review", held, change.resource, note=f"{name}; `trn deploy up` names them and does not start")
 
 
 # --- what belongs to no one resource ------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ LOOSENED = [
         "aws:iam/role:Role",
         {"assumeRolePolicy": _policy("sts:AssumeRole")},
         {"assumeRolePolicy": _policy("sts:AssumeRole", "sts:TagSession")},
-        "allows more",
+        "may assume it",
     ),
     (GROUP, {"scalingConfig": {"maxSize": 4}}, {"scalingConfig": {"maxSize": 8}}, "may grow to many more"),
     (GROUP, {"scalingConfig": {"desiredSize": 0}}, {"scalingConfig": {"desiredSize": 2}}, "runs many more"),

@@ -17,6 +17,7 @@ NOT_UNDERSTOOD = "not understood: no row says what a change of this does"
 NEW_AND_NOT_UNDERSTOOD = "new, and not understood: no row says what it does"
 UNKNOWN_TYPE = "may be a replacement: nothing is known of its type"
 ADOPTED = "takes over what is there already"
+UNREADABLE = "a value of another form than the type's"
 KNOWN_BY_UP = "`up` alone knows the new value"
 
 
@@ -45,7 +46,7 @@ class Changed:
         """Everything that a reviewer must see, concerns before what no row explains."""
         kind, row = self.change.kind, registry.of(self.resource)
         if kind == "delete":
-            return _brief(row.deletion, self.resource, "")
+            return tuple(Effect(f"deleted: {effect.words}") for effect in _brief(row.deletion, self.resource, ""))
         if kind == "create":
             adopted = (Effect(ADOPTED),) if self.resource.options.import_id else ()
             brief = _brief(row.creation, self.resource, NEW_AND_NOT_UNDERSTOOD)
@@ -67,11 +68,11 @@ class Changed:
         for each in self._entries:
             if isinstance(each, Concern) and asked(each):
                 before, after = value_at(self.standing, each.path), value_at(self.resource.inputs, each.path)
-                unknown = after == UNKNOWN != before
-                found = KNOWN_BY_UP if unknown else each.when(before, after)
+                found = _found(each, before, after)
                 if found:
                     note = found if isinstance(found, str) else ""
-                    yield Effect(each.words, (PathChange(each.path, before, after),), note, each.loses and not unknown)
+                    loses = each.loses and found != KNOWN_BY_UP
+                    yield Effect(each.words, (PathChange(each.path, before, after),), note, loses)
 
     def _is_touched(self, concern: Concern) -> bool:
         return any(
@@ -85,6 +86,16 @@ class Changed:
         covered = [each if isinstance(each, str) else each.path for each in self._entries]
         leaves = {*_leaves(path.path, path.before), *_leaves(path.path, path.after)} or {path.path}
         return all(any(within(each, leaf) for each in covered) for leaf in leaves)
+
+
+def _found(concern: Concern, before: Any, after: Any) -> bool | str:
+    if after == UNKNOWN != before:
+        return KNOWN_BY_UP
+    try:
+        return concern.when(before, after)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # A program of somebody else's may give what no provider takes.
+        return UNREADABLE
 
 
 def _leaves(path: str, value: Any) -> Iterator[str]:

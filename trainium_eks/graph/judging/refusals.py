@@ -89,8 +89,8 @@ def _older_group_refusal(after: Graph, group: Resource) -> str:
     if not wanted or not has or UNKNOWN in (wanted, has) or wanted == has:
         return ""
     return (
-        f"EKS makes a group with the version of its cluster alone, {has}, and not with {wanted}, which a group can only "
-        "keep while its cluster is upgraded: leave the version of this group out"
+        f"EKS makes a group with the version of its cluster alone, {has}, and not with {wanted}, which a group "
+        "can only keep while its cluster is upgraded: leave the version of this group out"
     )
 
 

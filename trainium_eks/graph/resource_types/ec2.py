@@ -73,7 +73,7 @@ SECURITY_GROUP = ResourceType(
 )
 
 
-def _rule(token: str) -> ResourceType:
+def _rule(token: str, understood: tuple[Concern, ...]) -> ResourceType:
     """A rule of a security group. EC2 modifies it in place, but for the group it is of."""
     return ResourceType(
         token=token,
@@ -87,11 +87,21 @@ def _rule(token: str) -> ResourceType:
         holds=NO_DATA,
         refuses_deletion=ALWAYS_DELETABLE,
         local="simulated",
+        understood=understood,
+        creation="",
     )
 
 
-INGRESS_RULE = _rule("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
-EGRESS_RULE = _rule("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule")
+_RANGES = ("cidrIpv4", "cidrIpv6")
+
+INGRESS_RULE = _rule(
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    tuple(Concern(each, access.reached_from_outside, "more addresses reach it", new=True) for each in _RANGES),
+)
+EGRESS_RULE = _rule(
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+    tuple(Concern(each, access.reached_from_outside, "it reaches more addresses", new=True) for each in _RANGES),
+)
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------

@@ -90,15 +90,25 @@ def _scheduled(before: object, after: object) -> bool | str:
     return f"actions: {old} → {new}" if old != new else before != after
 
 
+def _sooner(before: object, after: object) -> bool:
+    """Return whether Prometheus keeps fewer days (``15d``)."""
+    old, new = (re.fullmatch(r"([0-9]+)d", str(each)) for each in (before, after))
+    return old is None or new is None or int(new[1]) < int(old[1])
+
+
+_COPIES = (
+    *("custom.scheduler_replicas", "custom.controller_replicas", "custom.admission_replicas"),
+    *("replicaCount", "replicas"),
+)
+"""Values by which charts take their number of copies."""
+
 UNDERSTOOD: tuple[str | Concern, ...] = (
     "timeout",
     "maxHistory",
     Concern("version", concerns.changed, "another version of the chart"),
+    Concern("values.prometheus.prometheusSpec.retention", _sooner, "metrics are kept for a shorter time"),
     Concern(_SCHEDULER, _scheduled, "gangs are scheduled otherwise"),
-    *(
-        Concern(f"values.{path}", concerns.alone, "a single copy is left, or none")
-        for path in ("custom.scheduler_replicas", "custom.controller_replicas", "custom.admission_replicas")
-    ),
+    *(Concern(f"values.{path}", concerns.alone, "a single copy is left, or none") for path in _COPIES),
 )
 """What is understood of a release: values of charts as far as the config of a stack reaches them."""
 

@@ -285,6 +285,7 @@ NAMESPACE = _row(
         Concern(f"{_ENFORCED}/enforce", _lower, "pods may do more"),
     ),
     creation="",
+    deletion="everything in it goes, what runs too",
 )
 
 _VOLUME_SOURCES = (
