@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging import autoscaling, cost, diff, goodput, rules, timeline
+from trainium_eks.graph.judging import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.graph.judging.autoscaling import Autoscaling
 from trainium_eks.graph.judging.cost import Cost
 from trainium_eks.graph.judging.goodput import Training
@@ -94,9 +94,8 @@ def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = Fa
     # A plan without a comparison does without it.
     from trainium_eks.review import review
 
-    after = review.Side(plan.graph, plan.cost, plan.timeline, plan.verdicts)
-    compared = review.Comparison(review.judge(before), after, diff.compare(before, plan.graph))
     graph = plan.graph
+    compared = review.of_plans(before, graph)
     judged = review.Review(graph.project, graph.stack, "offline", since, compared, losses_accepted=losses_accepted)
     return replace(plan, review=judged)
 

@@ -9,7 +9,7 @@ from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging import waivers
 from trainium_eks.graph.judging.changes import Changes, PathChange, ResourceChange
 from trainium_eks.graph.judging.diff import provider_versions
-from trainium_eks.graph.resource_types import concerns, eks, kubernetes
+from trainium_eks.graph.resource_types import concerns, eks, helm, kubernetes
 from trainium_eks.graph.resource_types.paths import covers, value_at
 from trainium_eks.graph.resource_types.resource_type import Concern
 
@@ -51,8 +51,9 @@ def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]
         if change.resource.urn in phantom:
             continue
         found += _standing_or_falling(change)
+        guarded = change.resource.type not in (kubernetes.NAMESPACE.token, helm.RELEASE.token)
         # What guarded a namespace goes with it.
-        if not change.refused and not (change.kind == "delete" and change.component in gone):
+        if not change.refused and not (change.kind == "delete" and change.component in gone and guarded):
             found += (
                 Risk("loss" if effect.loses else "review", effect.words, change.resource, effect.paths, effect.note)
                 for effect in change.effects

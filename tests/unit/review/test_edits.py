@@ -17,7 +17,7 @@ import yaml
 
 from trainium_eks.cli import render, report
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.judging import diff
+from trainium_eks.graph.judging.changes import Changes
 from trainium_eks.graph.recording.program import record_program
 from trainium_eks.graph.resource_types import kubernetes
 from trainium_eks.model import schema
@@ -25,7 +25,7 @@ from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config import StackConfig
 from trainium_eks.review import preview, review
 from trainium_eks.review.preview import COMPUTED
-from trainium_eks.review.review import Outcome, Refusal, Review, Side
+from trainium_eks.review.review import Outcome, Refusal, Review
 
 ROOT = Path(__file__).parents[3]
 TABLE = yaml.safe_load((ROOT / "tests" / "review_edits.yaml").read_text())
@@ -110,52 +110,44 @@ def _base(base: str) -> Graph:
     return graph
 
 
-@pytest.fixture(autouse=True)
-def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules, cost and time of a program are asked for several times."""
-    judge = review.judge
-    sides: dict[int, Side] = {}
-
-    def once(graph: Graph) -> Side:
-        if id(graph) not in sides:
-            sides[id(graph)] = judge(graph)
-        return sides[id(graph)]
-
-    monkeypatch.setattr(review, "judge", once)
-
-
-def verdicts(before: Graph, after: Graph | Refusal, *, previewed: bool) -> tuple[set[Outcome], str]:
+def verdicts(
+    before: Graph, after: Graph | Refusal, monkeypatch: pytest.MonkeyPatch, *, previewed: bool
+) -> tuple[set[Outcome], str]:
     """Return the verdicts of comment, plan and preview, and all that the comment tells of risks."""
     if isinstance(after, Refusal):
         return {Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome}, ""
-    comment = Review("trainium-eks", "dev", "offline", "base", review.of_plans(before, after))
-    side = review.judge(after)
+    compared = review.of_plans(before, after)
+    comment = Review("trainium-eks", "dev", "offline", "base", compared)
+    monkeypatch.setattr(review, "of_plans", lambda *_: compared)
+    side = compared.after
     plan = report.against(report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
-    assert comment.comparison is not None
+    monkeypatch.undo()
     assert plan.review is not None
     assert plan.review.outcome in str(render.verdict_line(plan))
     assert plan.failed is (plan.review.outcome is Outcome.BLOCKED)
     found = {comment.outcome, plan.review.outcome}
     if previewed:
-        parsed = preview.parse(document(before, after), after.stack)
+        parsed = preview.parse(document(before, after, compared.changes), after.stack)
         found.add(Review("trainium-eks", "dev", "preview", "it", review.of_preview(parsed, after)).outcome)
-    return found, "\n".join(f"{risk} {risk.resource.name}" for risk in comment.comparison.risks)
+    return found, "\n".join(f"{risk.what} {risk.note} {risk.resource.name} {risk.paths}" for risk in compared.risks)
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=[f"{'+'.join(keys(each))[:60]}-{n}" for n, each in enumerate(EDITS)])
-def test_an_edit_has_its_verdict_in_plan_comment_and_preview(edit: Mapping[str, Any]) -> None:
+def test_an_edit_has_its_verdict_in_plan_comment_and_preview(
+    edit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = edit.get("of", "dev")
     previewed = not all(key.startswith(UNSEEN_IN_PREVIEWS) for key in keys(edit))
     before = _base(base)
     after = recorded(before.stack, edited(_config(base), edit["set"]))
-    found, told = verdicts(before, after, previewed=previewed)
+    found, told = verdicts(before, after, monkeypatch, previewed=previewed)
     assert found == {Outcome(edit["there"])}, told
-    for words in _listed(edit.get("tells", [])):
-        assert words in told
+    assert [words for words in _listed(edit.get("tells", [])) if words not in told] == []
     if edit["back"] is not None:
         assert isinstance(after, Graph), after
-        found, told = verdicts(after, before, previewed=previewed)
+        found, told = verdicts(after, before, monkeypatch, previewed=previewed)
         assert found == {Outcome(edit["back"])}, told
+        assert [words for words in _listed(edit.get("tells back", [])) if words not in told] == []
 
 
 def test_every_key_of_the_config_is_edited() -> None:
@@ -166,18 +158,18 @@ def test_every_key_of_the_config_is_edited() -> None:
 def test_several_keys_share_an_edit_only_where_none_can_hide_another() -> None:
     for edit in EDITS:
         leaves = {key for key in keys(edit) if not any(other.startswith((f"{key}.", f"{key}[")) for other in KEYS)}
-        assert (
-            len(leaves) < 2 or "SAFE" in (edit["there"], edit["back"]) or "tells" in edit or edit["there"] == "BLOCKED"
-        )
+        for verdict, tells in ((edit["there"], "tells"), (edit["back"], "tells back")):
+            same = verdict == edit["there"] and "tells" in edit
+            assert len(leaves) < 2 or verdict in ("SAFE", "BLOCKED", None) or tells in edit or same, edit
 
 
 # --- what the engine would print ----------------------------------------------------------------------------------
 
 
-def document(before: Graph, after: Graph) -> dict[str, Any]:
+def document(before: Graph, after: Graph, found: Changes) -> dict[str, Any]:
     """Return ``pulumi preview --json --show-sames`` of two recorded programs: what a provider computes for what is new
     is not known, nor is any input that holds it."""
-    changes = {change.resource.urn: change for change in diff.compare(before, after).items}
+    changes = {change.resource.urn: change for change in found.items}
     made = [each.resource for each in changes.values() if each.kind in ("create", "replace")]
     unknown = tuple({text for each in made for text in _computed(each)})
     steps = []
