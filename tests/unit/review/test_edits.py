@@ -167,8 +167,8 @@ def test_several_keys_share_an_edit_only_where_none_can_hide_another() -> None:
 
 
 def document(before: Graph, after: Graph, found: Changes) -> dict[str, Any]:
-    """Return ``pulumi preview --json --show-sames`` of two recorded programs: what a provider computes for what is new
-    is not known, nor is any input that holds it."""
+    """Return ``pulumi preview --json --show-sames`` of two recorded programs: computed values of new resources are
+    unknown, and so are inputs that hold them."""
     changes = {change.resource.urn: change for change in found.items}
     made = [each.resource for each in changes.values() if each.kind in ("create", "replace")]
     unknown = tuple({text for each in made for text in _computed(each)})
@@ -193,7 +193,7 @@ def document(before: Graph, after: Graph, found: Changes) -> dict[str, Any]:
 
 
 def _with_manifests(graph: Graph) -> Graph:
-    """Return a program with what the engine finds in a directory of manifests: a definition and what goes by it."""
+    """Return a program with the objects that the engine finds in a directory of manifests: a definition and its user."""
     found = []
     for each in graph.of_type(kubernetes.UNSEEN_DIRECTORY.token):
         for type_ in ("apiextensions.k8s.io/v1:CustomResourceDefinition", "apps/v1:Deployment"):

@@ -1,4 +1,4 @@
-"""What a reviewer must see of one change, read from the row of its type: whatever no row explains wants a look."""
+"""The effects of one change that a reviewer must see: concerns of its type's row, and inputs that no row explains."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ KNOWN_BY_UP = "`up` alone knows the new value"
 
 @dataclass(frozen=True)
 class Changed:
-    """A changed resource, with what explains its inputs."""
+    """A changed resource and the programs around it."""
 
     change: ResourceChange
     standing: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Changed:
         ]
 
     def effects(self) -> tuple[Effect, ...]:
-        """Everything that a reviewer must see, concerns before what no row explains."""
+        """Return the effects that a reviewer must see: first concerns, then inputs that no row explains."""
         kind, row = self.change.kind, registry.of(self.resource)
         if kind == "delete":
             return tuple(Effect(f"deleted: {effect.words}") for effect in _brief(row.deletion, self.resource, ""))

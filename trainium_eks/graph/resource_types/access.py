@@ -1,6 +1,6 @@
-"""Conditions of concerns about access: who may do more after a change, and from where it is reached.
+"""Conditions of concerns about access: rights that a change adds, and addresses that it lets in.
 
-Each is called with the value so far and the value to be, and returns what is more, as text: empty for nothing.
+Each condition takes the old and the new value, and returns a text that names the additions; empty for none.
 """
 
 import ipaddress
@@ -18,12 +18,12 @@ MOST_NAMED = 4
 
 
 def allows_more(before: Any, after: Any) -> str:
-    """Return what a policy, given as JSON text, allows more."""
+    """Return the actions that the new policy (JSON text) allows and the old one does not."""
     return _named(_statements(after)[0] - _statements(before)[0])
 
 
 def denies_less(before: Any, after: Any) -> str:
-    """Return what a policy, given as JSON text, denies no longer."""
+    """Return the actions that the old policy (JSON text) denies and the new one does not."""
     return _named(_statements(before)[1] - _statements(after)[1])
 
 
@@ -39,7 +39,7 @@ def _named(found: Iterable[Allowance]) -> str:
 
 
 def _statements(policy: Any) -> tuple[set[Allowance], set[Allowance]]:
-    """Return what a policy allows and what it denies, statement by statement; nothing for what is no policy."""
+    """Return the allowed and the denied actions of a policy's statements; two empty sets for any other text."""
     try:
         read = json.loads(policy) if isinstance(policy, str) else {}
     except ValueError:
@@ -101,7 +101,7 @@ def _ranges(rules: Any) -> list[Any]:
 
 
 def _beyond(new: Iterable[Any], old: Iterable[Any]) -> list[str]:
-    """Return the ranges that no earlier range covers; one that cannot be read is taken for new."""
+    """Return the ranges that no earlier range covers; an unreadable range counts as new."""
     known = [network for each in old if (network := _network(each)) is not None]
     found = []
     for each in new:

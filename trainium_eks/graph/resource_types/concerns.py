@@ -70,12 +70,12 @@ def alone(before: Any, after: Any) -> bool:
 
 
 def grows(before: Any, after: Any) -> str:
-    """Return the amounts of a mapping (a quota, a capability) that rose; what it does not name has no bound."""
+    """Return the amounts of a mapping (a quota, a capability) that rose; an amount that the mapping lacks has no bound."""
     return _raised(_amounts(before), _amounts(after))
 
 
 def shrinks(before: Any, after: Any) -> str:
-    """Return the amounts of a mapping that fell; what it does not name had no bound."""
+    """Return the amounts of a mapping that fell; an amount that the old mapping lacks had no bound."""
     return _raised(_amounts(after), _amounts(before))
 
 

@@ -1,4 +1,4 @@
-"""What a reviewer must see of a change, what EKS refuses, and which inputs stay as they are."""
+"""Effects of changes that a reviewer must see, refusals by EKS, and inputs that keep their values."""
 
 import json
 from dataclasses import replace
