@@ -193,7 +193,7 @@ def document(before: Graph, after: Graph, found: Changes) -> dict[str, Any]:
 
 
 def _with_manifests(graph: Graph) -> Graph:
-    """Return a program with the objects that the engine finds in a directory of manifests: a definition and its user."""
+    """Return a program with the objects that the engine finds in a directory: a definition and a workload."""
     found = []
     for each in graph.of_type(kubernetes.UNSEEN_DIRECTORY.token):
         for type_ in ("apiextensions.k8s.io/v1:CustomResourceDefinition", "apps/v1:Deployment"):

@@ -70,7 +70,7 @@ def alone(before: Any, after: Any) -> bool:
 
 
 def grows(before: Any, after: Any) -> str:
-    """Return the amounts of a mapping (a quota, a capability) that rose; an amount that the mapping lacks has no bound."""
+    """Return the amounts of a quota or a capability that rose; an amount that it lacks has no bound."""
     return _raised(_amounts(before), _amounts(after))
 
 
