@@ -61,9 +61,9 @@ def make_cpu_nodes(
         user_data=boot.user_data(boot.Boot(large_lustre_client=boot.is_large_lustre_client(instance))),
         tag_specifications=template.tag_specifications(own_tags),
         tags=own_tags,
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=pulumi.ResourceOptions(parent=parent, ignore_changes=template.IGNORED),
     )
-    return aws.eks.NodeGroup(
+    group = aws.eks.NodeGroup(
         f"{full_name}-nodes",
         cluster_name=cluster_name,
         node_role_arn=node_role_arn,
@@ -90,6 +90,28 @@ def make_cpu_nodes(
             custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
         ),
     )
+    tag_new_nodes(full_name, group, tags, parent=parent)
+    return group
+
+
+def tag_new_nodes(name: str, group: aws.eks.NodeGroup, tags: Tags, *, parent: pulumi.Resource) -> None:
+    """Tag what a managed node group launches from now on, through its Auto Scaling group, whose tags win over those of
+    the launch template (EC2 Auto Scaling user guide, tagging). The first nodes have the template's already, and so do
+    volumes and interfaces, which take none from an Auto Scaling group.
+
+    Args:
+        name: logical name of the group.
+        group: the group.
+        tags: their keys are known, and make the names of the resources.
+        parent: the component.
+    """
+    for key, value in tags.items():
+        aws.autoscaling.Tag(
+            f"{name}-tag-{key}",
+            autoscaling_group_name=autoscaling_group(group),
+            tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=True),
+            opts=pulumi.ResourceOptions(parent=parent),
+        )
 
 
 def autoscaling_group(group: aws.eks.NodeGroup) -> pulumi.Output[str]:

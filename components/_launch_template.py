@@ -104,8 +104,13 @@ def metadata_options() -> aws.ec2.LaunchTemplateMetadataOptionsArgs:
     )
 
 
+IGNORED = ["tagSpecifications"]
+"""Inputs of a launch template whose later changes are ignored. Its tags are part of a version, and EKS replaces every
+node of a group for another version; :func:`._cpu_nodes.tag_new_nodes` gives new nodes the tags of the day."""
+
+
 def tag_specifications(tags: Mapping[str, Text]) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:
-    """The tags on all that a launch makes."""
+    """Return the tags on all that a launch makes, as they are when the template is made (:data:`IGNORED`)."""
     return [
         aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(tags)) for kind in TAGGED_AT_LAUNCH
     ]

@@ -15,7 +15,7 @@ from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
 from ._args import Tags, Text, accept, text, waivers_of
-from ._cpu_nodes import autoscaling_group
+from ._cpu_nodes import autoscaling_group, tag_new_nodes
 from ._dicts import AcceleratorNodeGroupArgsDict
 from ._efa_group import make_efa_group
 from ._node_role import make_node_role
@@ -107,6 +107,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         self._placement = self._make_placement_group()
         self._template = self._make_launch_template()
         self._node_group = self._make_node_group()
+        tag_new_nodes(name, self._node_group, args.tags, parent=self)
 
         self.node_group_name = self._node_group.node_group_name
         self.node_group_arn = self._node_group.arn
@@ -200,7 +201,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             user_data=boot.user_data(self._boot()),
             tag_specifications=template.tag_specifications(self._tags),
             tags=self._tags,
-            opts=self._child(),
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=template.IGNORED),
         )
 
     def _make_node_group(self) -> aws.eks.NodeGroup:

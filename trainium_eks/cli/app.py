@@ -113,6 +113,9 @@ def plan(
             "--fail-on", metavar="KINDS", help="With --against: exit with 1 on these, as in 'replace,delete'."
         ),
     ] = "",
+    accept_losses: Annotated[
+        bool, typer.Option("--accept-losses", help="With --against: lost data and running work do not block.")
+    ] = False,
     stub: Annotated[
         Path | None, typer.Option("--stub", help="YAML file with answers for the program's look-ups.")
     ] = None,
@@ -123,7 +126,10 @@ def plan(
 
     Works for any Pulumi program in Python; --stub or placeholders, which the plan lists, answer its look-ups.
 
-    Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config or a change of --fail-on; 2 for wrong usage.
+    With --against it ends with the verdict that `trn comment` has: SAFE, REVIEW or BLOCKED.
+
+    Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config, the verdict BLOCKED or a change of --fail-on; 2
+    for wrong usage.
     """
     from trainium_eks.cli import plan as command
 
@@ -136,6 +142,7 @@ def plan(
         directory=directory,
         stub=stub,
         fail_on=_kinds(fail_on),
+        accept_losses=accept_losses,
     )
     raise typer.Exit(command.run(asked))
 

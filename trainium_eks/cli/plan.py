@@ -33,6 +33,7 @@ class PlanOptions:
     """File with answers for what the program asks."""
     fail_on: "tuple[Kind, ...]" = ()
     """Kinds of change that fail the command."""
+    accept_losses: bool = False
 
 
 def run(asked: PlanOptions) -> int:
@@ -70,9 +71,10 @@ def _show(plan: "Plan", asked: PlanOptions) -> None:
 
 def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
     """The changes of these kinds, counted; empty when there are none."""
-    if plan.comparison is None:
+    compared = plan.review.comparison if plan.review else None
+    if compared is None:
         return ""
-    found = [(kind, len(plan.comparison.changes.of(kind))) for kind in kinds]
+    found = [(kind, len(compared.changes.of(kind))) for kind in kinds]
     return ", ".join(f"{count} {kind}" for kind, count in found if count)
 
 
@@ -110,7 +112,8 @@ def _make(asked: PlanOptions) -> "Plan":
     with _progress(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
         now = pool.submit(recording.record, project, asked.stack, given)
-        return report.against(report.make(now.result()), earlier.name, before.result())
+        plan = report.make(now.result())
+        return report.against(plan, earlier.name, before.result(), losses_accepted=asked.accept_losses)
 
 
 @contextmanager

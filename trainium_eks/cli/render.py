@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -22,10 +22,12 @@ from trainium_eks.graph.judging.cost import ComponentCost, Cost
 from trainium_eks.graph.judging.rules import Verdict
 from trainium_eks.graph.judging.rules._endpoint import Endpoint
 from trainium_eks.graph.judging.timeline import BAR, Timeline
-from trainium_eks.model import formats
 from trainium_eks.model.prices import HOURS_PER_MONTH
 from trainium_eks.model.problems import config_set
 from trainium_eks.model.waivers import PLACEHOLDER
+
+if TYPE_CHECKING:
+    from trainium_eks.review.review import Review
 
 PIPED_WIDTH = 100
 """Columns where nobody says how wide the reader's screen is."""
@@ -69,11 +71,11 @@ def shortened(reason: str) -> str:
 def sections(plan: Plan) -> Iterable[RenderableType]:
     """The parts of the plan, in order. A comparison stands in the place of the tree, which would drown it."""
     yield header(plan.graph)
-    if plan.comparison is None:
+    if plan.review is None:
         yield resources(plan.graph)
         yield outputs(plan.graph)
     else:
-        yield render_changes.changes(plan.comparison, plan)
+        yield render_changes.changes(plan.review)
     if plan.endpoints:
         yield kubernetes_api(plan.endpoints)
     yield cost_table(plan.cost, _common_prefix(plan.graph))
@@ -335,15 +337,25 @@ def verdict_line(plan: Plan) -> RenderableType:
     edges = len(plan.timeline.forbidden_edges) + len(plan.timeline.missing_edges)
     if not any(each.type != STACK_TYPE for each in plan.graph.resources):
         return Text(f"! {plan.graph.stack} registers no resources: there is nothing to judge.", "bold yellow")
+    if plan.review is not None:
+        return _reviewed(plan.review)
     if not plan.failed:
         return Text(f"✓ {plan.graph.stack} is sound: no failed rule, no wrong edge.", "bold green")
     parts = [f"failed {' '.join(failed)}"] if failed else []
     parts += [f"{edges} wrong edge{'' if edges == 1 else 's'}"] if edges else []
     stale = [line.partition(":")[0] for line in plan.stale_waivers]
     parts += [f"stale waiver{'' if len(stale) == 1 else 's'} {' '.join(stale)}"] if stale else []
-    refused = [change.resource.name for change in plan.refused]
-    parts += [f"AWS refuses the change of {formats.listed(refused)}"] if refused else []
     return Text(f"✗ {plan.graph.stack} is not sound: {'; '.join(parts)}", "bold red")
+
+
+_VERDICTS = {"SAFE": ("✓", "green"), "REVIEW": ("!", "yellow"), "BLOCKED": ("✗", "red")}
+
+
+def _reviewed(review: "Review") -> RenderableType:
+    """Return the verdict on the change, which is a comment's."""
+    mark, color = _VERDICTS[review.outcome]
+    why = "; ".join(review.blockers or review.reservations) or "everything that changes is understood as harmless"
+    return Text(f"{mark} {review.outcome}: {why}", f"bold {color}")
 
 
 def _heading(text: str) -> Text:

@@ -2,42 +2,45 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from trainium_eks.cli import facts
-from trainium_eks.cli.report import Comparison, Plan
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging import cost_difference
 from trainium_eks.graph.judging.changes import Changes, PathChange, ResourceChange
 from trainium_eks.graph.judging.cost import ComponentCost, Cost
-from trainium_eks.graph.resource_types import registry
 from trainium_eks.model.prices import HOURS_PER_MONTH
+
+if TYPE_CHECKING:
+    from trainium_eks.review.review import Review
+    from trainium_eks.review.risks import Risk
 
 _SIGNS = {"create": ("+", "green"), "delete": ("-", "red"), "replace": ("±", "magenta"), "update": ("~", "yellow")}
 VALUE_WIDTH = 48
 """Longest value shown, in characters."""
 
 
-def changes(comparison: Comparison, plan: Plan) -> RenderableType:
-    """The whole comparison."""
-    found = comparison.changes
-    lines: list[RenderableType] = [Text(f"Changes since {comparison.since}", "bold underline")]
-    if not found:
+def changes(review: "Review") -> RenderableType:
+    """Return the whole comparison: what a reviewer must see, then the rest by component, then the money."""
+    compared = review.comparison
+    assert compared is not None
+    found = compared.changes
+    lines: list[RenderableType] = [Text(f"Changes since {review.since}", "bold underline")]
+    if not found and not compared.risks:
         lines.append(_indented(Text("none", "green")))
     else:
         counts: Counter[str] = Counter(change.kind for change in found.items)
         lines.append(_indented(Text(", ".join(f"{counts[kind]} {kind}" for kind in _SIGNS), "bold")))
         lines += _rolled(found)
-        lines += _losses(found)
-        lines += _held_claims(found)
+        lines += _risks(compared.risks)
         lines += _by_component(found)
-    lines.append(_indented(_money(comparison.cost, plan.cost)))
+    lines.append(_indented(_money(compared.before.cost, compared.after.cost)))
     return Group(*lines)
 
 
@@ -55,54 +58,16 @@ def _rolled(found: Changes) -> Iterator[RenderableType]:
     yield _indented(line)
 
 
-def _losses(found: Changes) -> Iterator[RenderableType]:
-    """What AWS refuses, what loses data or running work, and guards that are taken off."""
-    for change in found.dangerous:
-        if change.refused or change.rolls_nodes:
-            yield _indented(_refused(change) if change.refused else _rolling(change))
-            yield from _why(change, 4)
-            continue
-        word = "REPLACED" if change.kind == "replace" else "DELETED"
-        line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} is {word}", "bold red")
-        line.append(f"; lost with it: {_lost(change.resource)}", "red not bold")
-        if change.blocked:
-            line.append("; protected, so Pulumi refuses", "red not bold")
-        elif change.resource.options.retain_on_delete:
-            line.append("; the old one stays in the account", "yellow not bold")
-        yield _indented(line)
-        yield from _why(change, 4)
-    for option in found.weakened:
-        yield _indented(Text(f"! {option.name} loses {option.option}", "bold red"))
-
-
-def _lost(resource: Resource) -> str:
-    holds = registry.of(resource).holds
-    return holds.what if holds else "nothing"
-
-
-def _held_claims(found: Changes) -> Iterator[RenderableType]:
-    """Claims that pods may hold, so that the update does not come to its end before the pods do."""
-    names = [_object_name(change.resource) for change in found.claims]
-    if not names:
-        return
-    line = Text(f"! pods that mount {', '.join(names)} must be deleted first, finished ones too", "bold red")
-    yield _indented(line.append("; until then `trn deploy up` names them and does not start", "red not bold"))
-
-
-def _object_name(resource: Resource) -> str:
-    metadata = resource.inputs.get("metadata") or {}
-    return f"{metadata.get('namespace', 'default')}/{metadata.get('name', resource.name)}"
-
-
-def _refused(change: ResourceChange) -> Text:
-    line = Text(f"! {facts.short_type(change.resource.type)} {change.resource.name} cannot be updated", "bold red")
-    return line.append(f"; `up` stops there. {change.refused}", "red not bold")
-
-
-def _rolling(change: ResourceChange) -> Text:
-    line = Text(f"! NodeGroup {change.resource.name} stays, its nodes are REPLACED ", "bold red")
-    line.append(_pace(change.resource))
-    return line.append(f"; lost with them: {_lost(change.resource)}", "red not bold")
+def _risks(found: "Iterable[Risk]") -> Iterator[RenderableType]:
+    """Yield what a reviewer must see, each with the inputs that are why."""
+    for risk in found:
+        color = "yellow" if risk.weight == "review" else "red"
+        line = Text(f"! {facts.short_type(risk.resource.type)} {risk.resource.name}: ", f"bold {color}")
+        yield _indented(line.append(risk.what, f"{color} not bold"))
+        for path in sorted(risk.paths, key=lambda each: not each.replaces):
+            yield _indented(_path(path), 4)
+        if risk.note:
+            yield _indented(Text(risk.note, "dim"), 4)
 
 
 def _pace(group: Resource) -> str:
@@ -128,7 +93,7 @@ def _by_component(found: Changes) -> Iterator[RenderableType]:
             yield _indented(Text(f"{sign} {facts.short_type(change.resource.type)}  {name}", color), 4)
             yield from _why(change, 8)
     for option in found.options:
-        if not option.weakens:
+        if option.harmless:
             values = f"{_shown(option.before)} → {_shown(option.after)}"
             yield _indented(Text(f"~ {option.name}: {option.option} {values}", "yellow"))
     yield from _followers(follows)
@@ -165,13 +130,12 @@ def _why(change: ResourceChange, indent: int) -> Iterator[RenderableType]:
     if change.unjudged:
         yield _indented(Text("may be a replacement: its type is unknown", "yellow"), indent)
     for path in sorted(change.paths, key=lambda each: not each.replaces):
-        if path.cause:
-            yield _indented(Text(f"{path.path}: a new value, from {_name(path.cause)}", "dim"), indent)
-        else:
-            yield _indented(_path(path), indent)
+        yield _indented(_path(path), indent)
 
 
 def _path(change: PathChange) -> Text:
+    if change.cause:
+        return Text(f"{change.path}: a new value, from {_name(change.cause)}", "dim")
     line = Text(f"{change.path}: {_shown(change.before)} → {_shown(change.after)}")
     return line.append("  replaces it", "magenta") if change.replaces else line
 

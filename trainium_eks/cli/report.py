@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging import autoscaling, cost, diff, goodput, rules, timeline
+from trainium_eks.graph.judging import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.graph.judging.autoscaling import Autoscaling
-from trainium_eks.graph.judging.changes import Changes, ResourceChange
 from trainium_eks.graph.judging.cost import Cost
 from trainium_eks.graph.judging.goodput import Training
 from trainium_eks.graph.judging.rules import Verdict
@@ -23,16 +22,8 @@ from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.graph.judging.timeline import Step, Timeline
 from trainium_eks.model.parsing import parse_json
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """What changes since an earlier program."""
-
-    since: str
-    """What it was given as: a file's name, or a commit with its short hash."""
-    changes: Changes
-    cost: Cost
-    """Of the earlier program."""
+if TYPE_CHECKING:
+    from trainium_eks.review.review import Review
 
 
 @dataclass(frozen=True)
@@ -47,15 +38,16 @@ class Plan:
     """What gangs on it can expect; None where it has no accelerator nodes, or nothing to save on."""
     autoscaling: Autoscaling | None = None
     """What grows and shrinks by itself; None where nothing does."""
-    comparison: Comparison | None = None
     endpoints: tuple[Endpoint, ...] = ()
     """From where the Kubernetes API is reached, by cluster."""
+    review: "Review | None" = None
+    """What changes since an earlier program, with the verdict that a comment has on it; None without one."""
 
     @property
     def failed(self) -> bool:
-        """Whether a rule or an edge is broken and not waived, a waiver is stale, or AWS refuses a change."""
+        """Whether a rule or an edge is broken and not waived, a waiver is stale, or the review blocks the change."""
         broken = self.timeline.forbidden_edges or self.timeline.missing_edges
-        return bool(broken or self.refused or self.stale_waivers) or any(
+        return bool(broken or self.stale_waivers or (self.review and self.review.blockers)) or any(
             verdict.status == "fail" for verdict in self.verdicts
         )
 
@@ -63,12 +55,6 @@ class Plan:
     def stale_waivers(self) -> tuple[str, ...]:
         """One line for each waiver that has expired or excuses nothing."""
         return rules.stale_waivers(self.graph, self.verdicts)
-
-    @property
-    def refused(self) -> tuple[ResourceChange, ...]:
-        """The changes since the earlier program that AWS refuses; none without one."""
-        changes = self.comparison.changes.items if self.comparison else ()
-        return tuple(change for change in changes if change.refused)
 
     def to_json(self) -> dict[str, Any]:
         """The versioned JSON form: that of the graph, with what is judged from it."""
@@ -80,11 +66,14 @@ class Plan:
         data["timeToReady"] = _time_json(self.timeline)
         data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
         data["staleWaivers"] = list(self.stale_waivers)
-        if self.comparison is not None:
-            earlier = self.comparison.cost
+        if self.review is not None and (compared := self.review.comparison) is not None:
+            earlier = compared.before.cost
             data["against"] = {
-                "since": self.comparison.since,
-                **self.comparison.changes.to_json(),
+                "since": self.review.since,
+                "verdict": self.review.outcome,
+                "why": list(self.review.blockers or self.review.reservations),
+                "risks": [risk.to_json() for risk in compared.risks],
+                **compared.changes.to_json(),
                 "hourlyUsd": round(self.cost.hourly_usd - earlier.hourly_usd, 4),
                 "maximumHourlyUsd": round(self.cost.maximum_hourly_usd - earlier.maximum_hourly_usd, 4),
             }
@@ -105,10 +94,22 @@ def make(graph: Graph) -> Plan:
     )
 
 
-def against(plan: Plan, since: str, before: Graph) -> Plan:
-    """The same plan, with what changes since another program."""
-    comparison = Comparison(since, diff.compare(before, plan.graph), cost.estimate(before))
-    return replace(plan, comparison=comparison)
+def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = False) -> Plan:
+    """Return the same plan with what changes since another program, reviewed as a comment reviews it.
+
+    Args:
+        plan: of the program.
+        since: name of the other program: a file, or a commit with its short hash.
+        before: the other program.
+        losses_accepted: whether somebody has accepted what is lost.
+    """
+    # A plan without a comparison does without it.
+    from trainium_eks.review import review
+
+    graph = plan.graph
+    compared = review.of_plans(before, graph)
+    judged = review.Review(graph.project, graph.stack, "offline", since, compared, losses_accepted=losses_accepted)
+    return replace(plan, review=judged)
 
 
 def text(plan: Plan) -> str:

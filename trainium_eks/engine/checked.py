@@ -17,7 +17,7 @@ from trainium_eks.graph.graph import UNKNOWN
 from trainium_eks.graph.resource_types import default_tags, kms, kubernetes, registry
 from trainium_eks.graph.resource_types.default_tags import TAGS_ALL
 from trainium_eks.graph.resource_types.helm import RELEASE
-from trainium_eks.graph.resource_types.replacements import value_at
+from trainium_eks.graph.resource_types.paths import value_at
 from trainium_eks.graph.resource_types.resource_type import REGION
 
 DEFAULTS = "__defaults"

@@ -12,7 +12,7 @@ from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.resource_types import registry
 from trainium_eks.graph.resource_types.default_tags import TAGS_ALL
 from trainium_eks.graph.resource_types.differences import Difference, Steps, differences
-from trainium_eks.graph.resource_types.replacements import value_at
+from trainium_eks.graph.resource_types.paths import value_at
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trainium_eks.graph.judging.changes import ResourceChange
+from trainium_eks.graph.judging.diff import provider_versions
 from trainium_eks.review import sections
 from trainium_eks.review.platforms import Platform, marker
-from trainium_eks.review.review import Comparison, Review, provider_versions
+from trainium_eks.review.review import Comparison, Review
 from trainium_eks.review.safe_text import cut
 from trainium_eks.review.scrubbing import Scrubber
 from trainium_eks.review.words import Words, called, plural

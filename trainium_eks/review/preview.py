@@ -12,7 +12,7 @@ from typing import Any
 from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.graph.judging import diff
 from trainium_eks.graph.judging.changes import Changes, Kind, PathChange, ResourceChange
-from trainium_eks.graph.resource_types import replacements
+from trainium_eks.graph.resource_types.paths import value_at
 from trainium_eks.model.config import decode
 from trainium_eks.model.parsing import MISSHAPEN
 
@@ -231,7 +231,7 @@ def _phantom(steps: Iterable[Mapping[str, Any]], after: Graph, changes: Changes)
         if resource is None or not resource.type.startswith("pulumi:providers:"):
             continue
         names = {path.path.partition(".")[0] for path in change.paths if path.replaces} or reasons[resource.urn]
-        unknown = all(replacements.value_at(resource.inputs, name) in (UNKNOWN, SECRET, None) for name in names)
+        unknown = all(value_at(resource.inputs, name) in (UNKNOWN, SECRET, None) for name in names)
         sources = {urn for name in names for urn in resource.property_dependencies.get(name, ())}
         if names and unknown and not sources & made:
             providers.add(resource.urn)

@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     """The verdict."""
 
     SAFE = "SAFE"
-    """Nothing that anybody must look at."""
+    """Everything that changes was understood, and nothing of it wants a look."""
     REVIEW = "REVIEW"
     """It can be deployed, and somebody must have looked at it."""
     BLOCKED = "BLOCKED"
@@ -36,12 +36,26 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two programs, judged."""
+    """One of the two programs, judged as far as it is asked for."""
 
     graph: Graph
-    cost: Cost
-    timeline: Timeline
-    verdicts: tuple[Verdict, ...]
+    ruled: Graph | None
+    """The program whose rules are judged: where values of the first are unknown, its plan; None for none."""
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return cost.estimate(self.graph)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """How long it takes from nothing."""
+        return timeline.model(self.graph)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the rules say; none where they are not judged."""
+        return tuple(rules.judge(self.ruled)) if self.ruled is not None else ()
 
     @cached_property
     def failed(self) -> tuple[Verdict, ...]:
@@ -172,7 +186,8 @@ class Review:
         if self.comparison:
             compared = self.comparison
             found += _counted(len(compared.risks), "risk", "")
-            gone = [change for change in compared.changes.of("replace", "delete") if compared.real(change.resource.urn)]
+            going = compared.changes.of("replace", "delete")
+            gone = [change for change in going if compared.real(change.resource.urn) and not change.harmless]
             if len(gone) > _losses(compared.risks):
                 found += _counted(len(gone), "resource", "is replaced or deleted", "are replaced or deleted")
             if not compared.certain:
@@ -189,26 +204,9 @@ class Review:
         return (*found, *_counted(warned, "preflight check", "warns", "warn"))
 
 
-def judge(graph: Graph) -> Side:
-    """Everything that is judged of one program."""
-    return Side(graph, cost.estimate(graph), timeline.model(graph), tuple(rules.judge(graph)))
-
-
-def provider_versions(graph: Graph) -> dict[str, str]:
-    """``pulumi-aws`` and the like to the version that the program asks for."""
-    found: dict[str, set[str]] = {}
-    for resource in graph.resources:
-        is_provider = resource.type.startswith("pulumi:providers:")
-        package = resource.type.rsplit(":", 1)[-1] if is_provider else resource.type.partition(":")[0]
-        version = resource.options.version or (resource.inputs.get("version") if is_provider else "")
-        if version and isinstance(version, str):
-            found.setdefault(f"pulumi-{package}", set()).add(version)
-    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
-
-
 def of_plans(before: Graph, after: Graph) -> Comparison:
     """The offline lane's comparison."""
-    return Comparison(judge(before), judge(after), diff.compare(before, after))
+    return Comparison(Side(before, before), Side(after, after), diff.compare(before, after))
 
 
 def of_preview(preview: Preview, plan: Graph | None = None) -> Comparison:
@@ -219,13 +217,10 @@ def of_preview(preview: Preview, plan: Graph | None = None) -> Comparison:
         plan: the same program as the offline lane records it, where every value is made up and none unknown: rules
             are judged on it when it is given.
     """
-    before, after = judge(preview.before), judge(preview.after)
-    if not preview.whole:
-        # Rules are about whole environments: of a part they would miss what was not shown.
-        before, after = replace(before, verdicts=()), replace(after, verdicts=())
+    # Rules are about whole environments: of a part they would miss what was not shown.
+    before = Side(preview.before, preview.before if preview.whole else None)
+    after = Side(preview.after, plan or (preview.after if preview.whole else None))
     certain = plan is not None or not any(UNKNOWN in json.dumps(each.inputs) for each in preview.after.resources)
-    if plan is not None:
-        after = replace(after, verdicts=tuple(rules.judge(plan)))
     return Comparison(before, after, preview.changes, preview.phantom, preview.whole, certain)
 
 

@@ -1,23 +1,20 @@
 """What of a change a reviewer must see before anything else: lost data and work, guards taken off, doors opened."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.judging.aliases import former_urns
+from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
+from trainium_eks.graph.judging import waivers
 from trainium_eks.graph.judging.changes import Changes, PathChange, ResourceChange
-from trainium_eks.graph.resource_types import ec2, eks, kubernetes, registry
-from trainium_eks.graph.resource_types.replacements import covers, value_at
-from trainium_eks.graph.resource_types.resource_type import whole
-from trainium_eks.review.access import opened, widened
-from trainium_eks.review.guards import GUARDING_TYPES, loosened
+from trainium_eks.graph.judging.diff import provider_versions
+from trainium_eks.graph.resource_types import concerns, eks, helm, kubernetes
+from trainium_eks.graph.resource_types.paths import covers, value_at
+from trainium_eks.graph.resource_types.resource_type import Concern
 
 Weight = Literal["loss", "refused", "review"]
 """``loss`` blocks until somebody accepts it; ``refused`` cannot be deployed at all; ``review`` wants a look."""
-
-JUMP = 2
-"""A group that may grow to this many times its size, or that at once runs this many times its nodes, is a jump."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +30,10 @@ class Risk:
     note: str = ""
     """More in words, of a rule or of the values."""
 
-
-@dataclass(frozen=True)
-class Pair:
-    """A changed resource as it is and as it is to be."""
-
-    change: ResourceChange
-    before: Resource | None
-    """None for a new one."""
-    after: Resource
-    """Of a deleted one, as it was."""
-
-    def values(self, path: str) -> tuple[Any, Any]:
-        """The input at a path, before and after."""
-        return value_at(self.before.inputs if self.before else {}, path), value_at(self.after.inputs, path)
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data: the resource by its URN."""
+        paths = [asdict(path) for path in self.paths]
+        return {"weight": self.weight, "what": self.what, "urn": self.resource.urn, "paths": paths, "note": self.note}
 
 
 def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]) -> tuple[Risk, ...]:
@@ -58,54 +45,45 @@ def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]
         changes: between the two.
         phantom: URNs of replacements that only follow from a provider whose inputs ``pulumi up`` will know.
     """
-    is_new = not any(resource.custom for resource in before.resources)
     gone = {change.component for change in changes.deleted if change.resource.type == kubernetes.NAMESPACE.token}
-    pairs = tuple(
-        pair
-        for pair in pairs_of(before, after, changes, phantom)
+    found = [*_options(after, changes), *_claims(changes, phantom)]
+    for change in changes.items:
+        if change.resource.urn in phantom:
+            continue
+        found += _standing_or_falling(change)
+        guarded = change.resource.type not in (kubernetes.NAMESPACE.token, helm.RELEASE.token)
         # What guarded a namespace goes with it.
-        if pair.change.kind != "delete" or pair.change.component not in gone
-    )
-    found = [*_losses(changes, phantom), *_options(after, changes), *_claims(changes, phantom)]
-    if not is_new:
-        for pair in pairs:
-            for judge in _JUDGES:
-                found += judge(pair)
+        if not change.refused and not (change.kind == "delete" and change.component in gone and guarded):
+            found += (
+                Risk("loss" if effect.loses else "review", effect.words, change.resource, effect.paths, effect.note)
+                for effect in change.effects
+            )
+    if any(resource.custom for resource in before.resources):
+        found += _of_stack(before, after, changes)
     order: Mapping[Weight, int] = {"refused": 0, "loss": 1, "review": 2}
     return tuple(sorted(found, key=lambda risk: order[risk.weight]))
 
 
-def pairs_of(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]) -> Iterator[Pair]:
-    """The changes with both versions of their resources, those that only seem to change left out."""
-    for change in changes.items:
-        if change.resource.urn in phantom:
-            continue
-        names = (change.resource.urn, *former_urns(after, change.resource))
-        earlier = next((before.by_urn[urn] for urn in names if urn in before.by_urn), None)
-        yield Pair(change, earlier, after.by_urn.get(change.resource.urn, change.resource))
-
-
-def _losses(changes: Changes, phantom: frozenset[str]) -> Iterator[Risk]:
-    for change in changes.dangerous:
-        if change.resource.urn in phantom:
-            continue
-        holds = registry.of(change.resource).holds
-        lost = holds.what if holds else "what it holds"
-        why = tuple(path for path in change.paths if path.replaces)
-        if change.refused:
-            yield Risk("refused", "cannot be updated: `up` stops there", change.resource, change.paths, change.refused)
-        elif change.rolls_nodes:
-            rolled = "its nodes are replaced; what runs on them ends"
-            rolling = tuple(path for path in change.paths if any(covers(each, path.path) for each in eks.ROLLS_NODES))
-            yield Risk("review", rolled, change.resource, rolling)
-        elif change.blocked:
-            word = "replaced" if change.kind == "replace" else "deleted"
-            refused = f"to be {word}, but protected: Pulumi refuses; it holds {lost}"
-            yield Risk("refused", refused, change.resource, why, _cause(change))
-        else:
-            word = "REPLACED" if change.kind == "replace" else "DELETED"
-            stays = "; the old one stays in the account" if change.resource.options.retain_on_delete else ""
-            yield Risk("loss", f"{word}; lost with it: {lost}{stays}", change.resource, why, _cause(change))
+def _standing_or_falling(change: ResourceChange) -> Iterator[Risk]:
+    """Yield what AWS or Pulumi refuses, or what is lost with a resource that goes."""
+    why = tuple(path for path in change.paths if path.replaces)
+    if change.refused:
+        done = "updated" if change.kind == "update" else "made"
+        yield Risk("refused", f"cannot be {done}: `up` stops there", change.resource, change.paths, change.refused)
+    elif change.lost and change.rolls_nodes:
+        rolled = "its nodes are replaced; what runs on them ends"
+        rolling = tuple(path for path in change.paths if any(covers(each, path.path) for each in eks.ROLLS_NODES))
+        yield Risk("review", rolled, change.resource, rolling)
+    elif change.lost and change.blocked:
+        word = "replaced" if change.kind == "replace" else "deleted"
+        refused = f"to be {word}, but protected: Pulumi refuses; it holds {change.lost}"
+        yield Risk("refused", refused, change.resource, why, _cause(change))
+    elif change.lost:
+        word = "REPLACED" if change.kind == "replace" else "DELETED"
+        stays = "; the old one stays in the account" if change.resource.options.retain_on_delete else ""
+        yield Risk("loss", f"{word}; lost with it: {change.lost}{stays}", change.resource, why, _cause(change))
+    elif change.blocked:
+        yield Risk("refused", f"to be {change.kind}d, but protected: Pulumi refuses", change.resource, why)
 
 
 def _cause(change: ResourceChange) -> str:
@@ -114,90 +92,67 @@ def _cause(change: ResourceChange) -> str:
     return ""
 
 
+_OPTIONS: Mapping[str, str] = {
+    "protect": "no longer protected",
+    "retainOnDelete": "no longer retained when it is deleted",
+    "ignoreChanges": "what of it later changes are ignored in is another: who sets it then must know",
+    "deleteBeforeReplace": "a replacement takes the old one away first, or no longer does",
+    "deletedWith": "it is no longer deleted by itself, or is again",
+    "replaceOnChanges": "other changes replace it from now on",
+    "additionalSecretOutputs": "outputs that were secret are shown",
+}
+
+
 def _options(after: Graph, changes: Changes) -> Iterator[Risk]:
-    words = {"protect": "no longer protected", "retainOnDelete": "no longer retained when it is deleted"}
-    for option in changes.weakened:
-        path = PathChange(option.option, option.before, option.after)
-        yield Risk("review", words[option.option], after.by_urn[option.urn], (path,))
+    for option in changes.options:
+        if not option.harmless:
+            path = PathChange(option.option, option.before, option.after)
+            words = _OPTIONS.get(option.option, "not understood: an option of the resource changes")
+            yield Risk("review", words, after.by_urn[option.urn], (path,))
 
 
 def _claims(changes: Changes, phantom: frozenset[str]) -> Iterator[Risk]:
     for change in changes.claims:
         if change.resource.urn not in phantom:
             held = "pods that mount it must be deleted first, finished ones too"
-            yield Risk("review", held, change.resource)
+            metadata = change.resource.inputs.get("metadata") or {}
+            name = f"{metadata.get('namespace', 'default')}/{metadata.get('name', change.resource.name)}"
+            yield Risk("review", held, change.resource, note=f"{name}; `trn deploy up` names them and does not start")
 
 
-def _capacity(pair: Pair) -> Iterator[Risk]:
-    if pair.before is None or pair.change.kind == "delete":
-        return
-    paths = {
-        eks.NODE_GROUP.token: ("capacityType",),
-        ec2.LAUNCH_TEMPLATE.token: ("capacityReservationSpecification", "instanceMarketOptions"),
-    }
-    for path in paths.get(pair.after.type, ()):
-        old, new = pair.values(path)
-        if old != new:
-            yield Risk("review", "another kind of capacity", pair.after, (PathChange(path, old, new),))
+# --- what belongs to no one resource ------------------------------------------------------------------------------
 
-
-def _sizes(pair: Pair) -> Iterator[Risk]:
-    if pair.after.type != eks.NODE_GROUP.token or pair.change.kind == "delete":
-        return
-    sizes = {name: pair.values(f"scalingConfig.{name}") for name in ("minSize", "desiredSize", "maxSize")}
-    ignored = "scalingConfig.desiredSize" in pair.after.options.ignore_changes
-    for name, (old, new) in sizes.items():
-        if pair.before is None or (name == "desiredSize" and ignored) or old == new:
-            continue
-        path = (PathChange(f"scalingConfig.{name}", old, new),)
-        if whole(new) >= max(JUMP * whole(old), whole(old) + JUMP):
-            yield Risk("review", _GROWS[name], pair.after, path)
-        elif whole(new) < whole(old) and name != "minSize":
-            yield Risk("review", "fewer nodes; what runs on the others ends", pair.after, path)
-
-
-_GROWS = {
-    "minSize": "never runs less than many more nodes",
-    "desiredSize": "runs many more nodes at once",
-    "maxSize": "may grow to many more nodes",
-}
-
-
-def _kubernetes(pair: Pair) -> Iterator[Risk]:
-    if pair.after.type != eks.CLUSTER.token or pair.before is None or pair.change.refused:
-        return
-    old, new = pair.values("version")
-    if old != new and pair.change.kind == "update":
-        minor = "another minor version of Kubernetes; EKS never goes back"
-        yield Risk("review", minor, pair.after, (PathChange("version", old, new),))
-
-
-def _guards(pair: Pair) -> Iterator[Risk]:
-    if pair.change.kind == "delete":
-        if words := GUARDING_TYPES.get(pair.after.type):
-            yield Risk("review", f"deleted: {words}", pair.after)
-        return
-    for path, old, new, words in loosened(pair.before, pair.after):
-        yield Risk("review", words, pair.after, (PathChange(path, old, new),))
-
-
-def _access(pair: Pair) -> Iterator[Risk]:
-    if pair.change.kind == "delete":
-        return
-    for path, words, note in (*widened(pair.before, pair.after), *opened(pair.before, pair.after)):
-        yield Risk("review", words, pair.after, (PathChange(path, *pair.values(path)),) if path else (), note)
-
-
-def _unjudged(pair: Pair) -> Iterator[Risk]:
-    if pair.change.unjudged:
-        yield Risk("review", "may be a replacement: nothing is known of its type", pair.after, pair.change.paths)
-
-
-_JUDGES: tuple[Callable[[Pair], Iterator[Risk]], ...] = (
-    _guards,
-    _access,
-    _capacity,
-    _sizes,
-    _kubernetes,
-    _unjudged,
+CONFIG = (
+    Concern("budget.hourlyUsd", concerns.more, "the bound of the cost is raised or taken off"),
+    Concern("budget.nodes", concerns.more, "the bound of the nodes is raised or taken off"),
 )
+"""Keys of the config that guard something and that no resource shows."""
+
+
+def _of_stack(before: Graph, after: Graph, changes: Changes) -> Iterator[Risk]:
+    stack = next((each for each in after.resources if each.type == STACK_TYPE), None)
+    if stack is None:
+        return
+    for output in changes.outputs:
+        gone = PathChange(f"outputs.{output.path}", output.before, output.after)
+        yield Risk("review", "an output is gone: whoever reads it fails", stack, (gone,))
+    old, new = provider_versions(before), provider_versions(after)
+    for package in sorted(old.keys() & new.keys()):
+        if old[package] != new[package]:
+            version = PathChange(package, old[package], new[package])
+            yield Risk(
+                "review", "another version of a provider: only a preview shows what it changes", stack, (version,)
+            )
+    earlier = waivers.of(before)
+    for rule, waiver in waivers.of(after).items():
+        if rule not in earlier or _later(waiver.last_day, earlier[rule].last_day):
+            note = f"{rule} until {waiver.last_day}: {waiver.reason}"
+            yield Risk("review", "a rule is waived, or for longer", stack, note=note)
+    for concern in CONFIG:
+        values: list[Any] = [value_at(graph.config, concern.path) for graph in (before, after)]
+        if concern.when(*values):
+            yield Risk("review", concern.words, stack, (PathChange(concern.path, *values),))
+
+
+def _later(day: datetime.date | None, than: datetime.date | None) -> bool:
+    return day is not None and (than is None or day > than)

@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> Path:
     plans = {
         "base": base,
         "lost": without(base, "lustre"),
-        "grown": changed(base, "queue-test", spec={"capability": {"aws.amazon.com/neuron": 48}}),
+        "grown": changed(base, "queue-test", spec={"capability": {"aws.amazon.com/neuron": 64}, "weight": 2}),
         "prod": replace(base, stack="prod"),
     }
     for name, graph in plans.items():

@@ -301,9 +301,9 @@ def test_fail_on_names_the_kinds_of_change_that_fail(
     project.commit()
     project.write("__main__.py", (project.path / "__main__.py").read_text().replace("-key", "-other"))
     call = ("plan", "-C", str(project.path), "--against", "HEAD")
-    assert trn(*call).exit_code == 0
-    assert trn(*call, "--fail-on", "replace").exit_code == 0
-    shown = trn(*call, "--fail-on", "replace,delete")
+    assert trn(*call).exit_code == 1, "the key is lost"
+    assert trn(*call, "--accept-losses", "--fail-on", "replace").exit_code == 0
+    shown = trn(*call, "--accept-losses", "--fail-on", "replace,delete")
     assert shown.exit_code == 1
     assert "--fail-on: 1 delete\n" in shown.stderr
 

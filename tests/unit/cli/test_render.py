@@ -70,9 +70,32 @@ def test_a_change_that_aws_refuses_fails_the_plan(planned: Planned, tmp_path: Pa
     report.save(report.make(environment()), saved)
     back = planned("--against", saved, graph=changed(environment(), "control-plane", version="1.2"))
     assert back.exit_code == 1
-    assert back.stdout.rstrip().endswith("✗ dev is not sound: AWS refuses the change of control-plane")
-    up = planned("--against", saved, graph=changed(environment(), "control-plane", logging="more"))
+    assert back.stdout.rstrip().endswith("✗ BLOCKED: 1 change cannot be deployed")
+    up = planned("--against", saved, graph=changed(environment(), "control-plane", version="1.36"))
     assert up.exit_code == 0
+    assert "! REVIEW: 1 risk" in up.stdout
+
+
+def test_a_loss_blocks_the_plan_until_it_is_accepted(planned: Planned, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    report.save(report.make(environment()), saved)
+    fewer = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 4})
+    blocked = planned("--against", saved, graph=fewer)
+    assert blocked.exit_code == 1
+    assert "✗ BLOCKED: 1 resource with data or running work is lost" in blocked.stdout
+    assert planned("--against", saved, "--accept-losses", graph=fewer).exit_code == 0
+
+
+def test_a_change_that_pulumi_refuses_is_not_called_sound(planned: Planned, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    report.save(report.make(environment()), saved)
+    result = planned("--against", saved, graph=changed(environment(), "lustre", deploymentType="SCRATCH_2"))
+    assert result.exit_code == 1
+    assert "protected: Pulumi refuses" in result.stdout
+    assert "sound" not in result.stdout
+    assert "✗ BLOCKED" in result.stdout
+    data = json.loads(planned("--json", "--against", saved, graph=environment()).stdout)
+    assert (data["against"]["verdict"], data["against"]["risks"]) == ("SAFE", [])
 
 
 def test_the_header_says_that_nothing_was_contacted(planned: Planned) -> None:
@@ -205,17 +228,18 @@ def test_losses_come_first_with_what_goes_with_them(against: Callable[[Graph], s
     lines = _lines(text, next(line for line in text.splitlines() if line.startswith("Changes since ")))
     losses = [line.strip() for line in lines if line.strip().startswith("!")]
     assert losses == [
-        "! LustreFileSystem lustre is REPLACED; lost with it: its files; protected, so Pulumi refuses",
-        "! NodeGroup system is REPLACED; lost with it: what runs on its nodes",
-        "! NodeGroup trn1 is REPLACED; lost with it: what runs on its nodes",
-        "! Subnet subnet is REPLACED; lost with it: everything in it",
+        "! LustreFileSystem lustre: to be replaced, but protected: Pulumi refuses; it holds its files",
+        "! NodeGroup system: REPLACED; lost with it: what runs on its nodes",
+        "! NodeGroup trn1: REPLACED; lost with it: what runs on its nodes",
+        "! Subnet subnet: REPLACED; lost with it: everything in it",
     ]
     assert lines.index(f"  {losses[0]}") < next(index for index, line in enumerate(lines) if "VpcEndpoint" in line)
     assert "    cidrBlock: 10.0.0.0/18 → 10.0.64.0/18  replaces it" in lines
 
 
 def test_a_guard_taken_off_is_a_loss(against: Callable[[Graph], str]) -> None:
-    assert "! lustre loses protect" in against(optioned(environment(), "lustre", Options()))
+    text = against(optioned(environment(), "lustre", Options()))
+    assert "! LustreFileSystem lustre: no longer protected" in text
 
 
 def test_replacements_that_only_follow_are_folded_under_their_cause(against: Callable[[Graph], str]) -> None:
@@ -234,11 +258,10 @@ def test_a_cluster_that_would_have_to_move_is_said_first(against: Callable[[Grap
     lines = " ".join(against(changed(environment(), "vpc", cidrBlock="10.1.0.0/16")).split())
     first, _, rest = lines.partition("! ")[2].partition(" ! ")
     assert first.startswith(
-        "Cluster control-plane cannot be updated; `up` stops there. EKS cannot move a cluster to another VPC: make a "
-        "new environment, or destroy this one first"
+        "Cluster control-plane: cannot be updated: `up` stops there vpcConfig: a new value, from subnet EKS cannot "
+        "move a cluster to another VPC: make a new environment, or destroy this one first"
     )
-    assert first.endswith("vpcConfig: a new value, from subnet")
-    assert "Vpc vpc is REPLACED" in rest
+    assert "Vpc vpc: REPLACED" in rest
 
 
 def _tagged(graph: Graph, *groups: str) -> Graph:
@@ -255,8 +278,7 @@ def test_a_tag_that_replaces_all_nodes_says_so(against: Callable[[Graph], str]) 
     assert "  nodes of 2 groups are replaced one after another\n" in text
     for group in ("system", "trn1"):
         assert (
-            f"! NodeGroup {group} stays, its nodes are REPLACED one after another; lost with them: "
-            f'what runs on its nodes tags: (none) → {{"Team": "x"}} '
+            f"! NodeGroup {group}: its nodes are replaced; what runs on them ends "
             f"launchTemplate.version: a new value, from {group}-template" in flat
         )
     assert "and tags alone on 1 resource" in text
@@ -281,7 +303,7 @@ def test_the_pace_of_a_roll_is_the_groups_own(against: Callable[[Graph], str]) -
     mixed = changed(environment(), "system", releaseVersion="x", updateConfig={"maxUnavailablePercentage": 50})
     text = against(changed(mixed, "trn1", releaseVersion="x"))
     assert "  nodes of 2 groups are replaced in turn\n" in text
-    assert "! NodeGroup system stays, its nodes are REPLACED 50% at a time" in text
+    assert "! NodeGroup system: its nodes are replaced" in text
 
 
 def test_no_roll_is_not_mentioned(against: Callable[[Graph], str]) -> None:

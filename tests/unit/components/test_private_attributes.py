@@ -77,7 +77,12 @@ def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module: Pa
 def test_no_instance_has_another_value_there_than_pulumi_gave_it(record: Callable[..., Graph]) -> None:
     """What is set by other ways than an assignment to ``self``."""
     seen: dict[str, object] = {}
-    wiring = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id": "subnet-1", "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k"}
+    wiring = {
+        "region": "us-west-2",
+        "vpc_id": "vpc-1",
+        "subnet_id": "subnet-1",
+        "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
+    }
 
     def program() -> None:
         plain = pulumi.ComponentResource("a:b:C", "shared")

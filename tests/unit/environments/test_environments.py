@@ -202,3 +202,15 @@ def test_what_node_groups_launch_has_the_tags_of_everything_else(graph: Graph) -
         specifications = {each["resourceType"]: each["tags"] for each in template.inputs["tagSpecifications"]}
         assert set(specifications) == {"instance", "volume", "network-interface"}
         assert all(set(tags.items()) < set(each.items()) for each in specifications.values())
+
+
+def test_another_tag_reaches_new_nodes_and_replaces_none(graph: Graph) -> None:
+    """The launch template ignores it, and the Auto Scaling group of every node group has it."""
+    for template in graph.of_type("aws:ec2/launchTemplate:LaunchTemplate"):
+        assert template.options.ignore_changes == ("tagSpecifications",)
+    handed_on: dict[str, set[str]] = {}
+    for tag in graph.of_type("aws:autoscaling/tag:Tag"):
+        if tag.inputs["tag"]["propagateAtLaunch"]:
+            handed_on.setdefault(tag.inputs["autoscalingGroupName"], set()).add(tag.inputs["tag"]["key"])
+    assert len(handed_on) == len(graph.of_type("aws:eks/nodeGroup:NodeGroup"))
+    assert all(keys >= {"Owner", "CostCenter"} for keys in handed_on.values())

@@ -16,6 +16,8 @@ from trainium_eks.review.review import Comparison, Outcome, Review
 from trainium_eks.review.scrubbing import Scrubber
 
 HOLDS = {
+    "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition",
+    "kubernetes:kustomize/v2:Directory",
     "aws:fsx/lustreFileSystem:LustreFileSystem",
     "aws:s3/bucket:Bucket",
     "aws:kms/key:Key",

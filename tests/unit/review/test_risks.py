@@ -80,7 +80,7 @@ LOOSENED = [
         "aws:iam/role:Role",
         {"assumeRolePolicy": _policy("sts:AssumeRole")},
         {"assumeRolePolicy": _policy("sts:AssumeRole", "sts:TagSession")},
-        "allows more",
+        "may assume it",
     ),
     (GROUP, {"scalingConfig": {"maxSize": 4}}, {"scalingConfig": {"maxSize": 8}}, "may grow to many more"),
     (GROUP, {"scalingConfig": {"desiredSize": 0}}, {"scalingConfig": {"desiredSize": 2}}, "runs many more"),
@@ -137,6 +137,40 @@ def test_a_guard_that_goes_is_told(token: str) -> None:
 def test_the_size_that_an_autoscaler_decides_is_not() -> None:
     sizes = {"scalingConfig": {"desiredSize": 0}}, {"scalingConfig": {"desiredSize": 9}}
     assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
+
+
+def test_another_version_of_a_provider_and_an_export_that_goes_are_told() -> None:
+    def graph(version: str, **outputs: Any) -> Graph:
+        stack = Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)
+        it = Resource(f"{PREFIX}{BUCKET}::it", BUCKET, "it", STACK, options=Options(version=version))
+        return Graph("trainium-eks", "dev", (stack, it), outputs)
+
+    old, new = graph("7.1.0", name="a", kept=1), graph("8.0.0", kept=1)
+    found = risks(old, new, diff.compare(old, new), frozenset())
+    assert [path.path for risk in found for path in risk.paths] == ["outputs.name", "pulumi-aws"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (Options(), Options(protect=True), False),
+        (Options(), Options(custom_timeouts={"create": "1h"}), False),
+        (Options(), Options(additional_secret_outputs=("a",)), False),
+        (Options(additional_secret_outputs=("a",)), Options(), True),
+        (Options(retain_on_delete=True), Options(), True),
+        (Options(ignore_changes=("a",)), Options(), True),
+        (Options(), Options(delete_before_replace=True), True),
+    ],
+)
+def test_an_option_that_is_not_understood_as_harmless_is_told(before: Options, after: Options, told: bool) -> None:
+    stack = Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)
+    old, new = (
+        Graph(
+            "trainium-eks", "dev", (stack, Resource(f"{PREFIX}{BUCKET}::it", BUCKET, "it", STACK, options=options)), {}
+        )
+        for options in (before, after)
+    )
+    assert bool(risks(old, new, diff.compare(old, new), frozenset())) is told
 
 
 def test_a_resource_that_gets_another_name_is_held_against_its_former_self() -> None:

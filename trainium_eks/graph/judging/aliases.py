@@ -11,7 +11,8 @@ from typing import Any
 
 from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 
-_SHORTEST_ID = 8
+SHORTEST_ID = 8
+"""Characters. Shorter texts are words."""
 
 
 def former_urns(graph: Graph, resource: Resource) -> tuple[str, ...]:
@@ -98,7 +99,7 @@ def _swaps(now: Any, before: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(now, list) and isinstance(before, list) and len(now) == len(before):
         for each, earlier in zip(now, before, strict=True):
             yield from _swaps(each, earlier)
-    elif isinstance(now, str) and isinstance(before, str) and now != before and len(now) >= _SHORTEST_ID:
+    elif isinstance(now, str) and isinstance(before, str) and now != before and len(now) >= SHORTEST_ID:
         yield now, before
 
 

@@ -5,7 +5,8 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.resource_types import eks, kubernetes, registry, replacements
+from trainium_eks.graph.resource_types import eks, kubernetes, registry
+from trainium_eks.graph.resource_types.paths import covers
 
 Kind = Literal["create", "delete", "replace", "update"]
 
@@ -33,6 +34,20 @@ class PathChange:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """Something about a change that a reviewer must see, besides what is lost with a resource that goes."""
+
+    words: str
+    """In our words: ``backups are kept for a shorter time``."""
+    paths: tuple[PathChange, ...] = ()
+    """The inputs that are why."""
+    note: str = ""
+    """What it is in particular, in words of the program's."""
+    loses: bool = False
+    """Whether data or running work is lost."""
+
+
+@dataclass(frozen=True)
 class ResourceChange:
     """What happens to one resource."""
 
@@ -44,10 +59,19 @@ class ResourceChange:
     paths: tuple[PathChange, ...] = ()
     follows: str = ""
     """URN of the changed resource that causes this, or a part of it; empty when it is its own inputs alone."""
-    stateful: bool = False
-    """Whether data or running work is lost with it."""
+    lost: str = ""
+    """What goes with a resource or its nodes: ``its files``; empty for nothing."""
     refused: str = ""
     """Why AWS refuses it, so that ``pulumi up`` stops there although the preview passes."""
+    effects: tuple[Effect, ...] = ()
+    """What else a reviewer must see."""
+    harmless: bool = False
+    """Whether everything about it is understood, and nothing of it wants a look."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether data or running work is lost with it."""
+        return bool(self.lost) or any(effect.loses for effect in self.effects)
 
     @property
     def unjudged(self) -> bool:
@@ -60,7 +84,7 @@ class ResourceChange:
         return (
             self.kind == "update"
             and bool(self.paths)
-            and all(any(replacements.covers(tag, change.path) for tag in _TAGS) for change in self.paths)
+            and all(any(covers(tag, change.path) for tag in _TAGS) for change in self.paths)
         )
 
     @property
@@ -69,7 +93,7 @@ class ResourceChange:
         return (
             self.kind == "update"
             and self.resource.type == eks.NODE_GROUP.token
-            and any(replacements.covers(roll, path.path) for roll in eks.ROLLS_NODES for path in self.paths)
+            and any(covers(roll, path.path) for roll in eks.ROLLS_NODES for path in self.paths)
         )
 
     @property
@@ -95,6 +119,13 @@ class OptionChange:
         """Whether a guard of the resource's data is taken off."""
         return self.option in ("protect", "retainOnDelete") and bool(self.before) and not self.after
 
+    @property
+    def harmless(self) -> bool:
+        """Whether the change is understood, and nothing of it wants a look: a guard put on, another time-out."""
+        if self.option == "additionalSecretOutputs":
+            return set(self.before) <= set(self.after)
+        return self.option in ("protect", "retainOnDelete", "customTimeouts") and not self.weakens
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -103,6 +134,8 @@ class Changes:
     items: tuple[ResourceChange, ...]
     """What AWS refuses first, then lost data and work (replaced, deleted, then rolled), the rest by component."""
     options: tuple[OptionChange, ...] = ()
+    outputs: tuple[PathChange, ...] = ()
+    """Exports of the stack that are gone, or empty now."""
 
     def of(self, *kinds: Kind) -> tuple[ResourceChange, ...]:
         """The changes of these kinds, in order."""
@@ -161,7 +194,7 @@ class Changes:
         )
 
     def __bool__(self) -> bool:
-        return bool(self.items or self.options)
+        return bool(self.items or self.options or self.outputs)
 
     def to_json(self) -> dict[str, Any]:
         """camelCase data, in the order shown."""
@@ -180,10 +213,12 @@ class Changes:
                     "rollsNodes": change.rolls_nodes,
                     "refused": change.refused,
                     "follows": change.follows,
+                    "effects": [asdict(effect) for effect in change.effects],
                     "paths": [asdict(path) for path in change.paths],
                 }
                 for change in self.items
             ],
             "claims": [change.resource.urn for change in self.claims],
             "options": [{**asdict(option), "weakens": option.weakens} for option in self.options],
+            "outputs": [asdict(output) for output in self.outputs],
         }

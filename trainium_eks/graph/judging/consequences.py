@@ -4,9 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.judging.aliases import SHORTEST_ID
 from trainium_eks.graph.judging.changes import PathChange, ResourceChange
 from trainium_eks.graph.judging.order import order
-from trainium_eks.graph.resource_types import ec2, eks, replacements
+from trainium_eks.graph.resource_types import ec2, eks, registry, replacements
+from trainium_eks.graph.resource_types.paths import covers, value_at
+from trainium_eks.graph.resource_types.resource_type import REGION
 
 
 def carry_on(after: Graph, new: Mapping[str, Resource], changes: dict[str, ResourceChange]) -> None:
@@ -26,7 +29,7 @@ def carry_on(after: Graph, new: Mapping[str, Resource], changes: dict[str, Resou
         more = [
             path
             for path in (*_taken_anew(resource, changes), *_new_version(resource, changes))
-            if not any(replacements.covers(path.path, each.path) for each in own)
+            if not any(covers(path.path, each.path) for each in own)
         ]
         if more:
             changes[urn] = ResourceChange("update", resource, "", (*own, *more), follows=more[0].cause)
@@ -41,19 +44,46 @@ def _replaced_cause(resource: Resource, changes: Mapping[str, ResourceChange]) -
 
 
 def _taken_anew(resource: Resource, changes: Mapping[str, ResourceChange]) -> Iterator[PathChange]:
-    """The inputs that come from replaced resources, each once."""
+    """Yield the inputs that come from replaced resources, each once."""
     found: dict[str, str] = {}
     for name, urns in sorted(resource.property_dependencies.items()):
         if name in resource.options.ignore_changes:
             continue
         for urn in urns:
             if urn in changes and changes[urn].kind == "replace":
-                outputs = changes[urn].resource.outputs
-                ids = tuple(str(outputs[key]) for key in ("id", "arn") if outputs.get(key))
-                for path in tuple(_holding(name, resource.inputs.get(name), ids)) or (name,):
+                keeps_name = _keeps_name(changes[urn])
+                texts = _new_texts(changes[urn].resource, every=keeps_name)
+                # Made from nothing but a name that survives, an input stays as it is.
+                otherwise = () if keeps_name else (name,)
+                for path in tuple(_holding(name, resource.inputs.get(name), texts)) or otherwise:
                     found.setdefault(path, urn)
     for path, urn in found.items():
         yield PathChange(path, cause=urn)
+
+
+def _keeps_name(change: ResourceChange) -> bool:
+    """Return whether the program gives a replaced resource its name, and still the same."""
+    named_by = registry.of(change.resource).named_by
+    if not named_by or not value_at(change.resource.inputs, named_by[-1]):
+        return False
+    return not any(covers(name, path.path) for name in named_by for path in change.paths)
+
+
+def _new_texts(resource: Resource, *, every: bool) -> tuple[str, ...]:
+    """Return the texts that a replaced resource has anew: its id and ARN, or all that its provider computes. Its region
+    it keeps, and short texts are words."""
+    own = set(_texts(resource.inputs))
+    outputs = resource.outputs if every else {key: resource.outputs.get(key) for key in ("id", "arn")}
+    found = (text for key, value in outputs.items() if key != REGION for text in _texts(value))
+    return tuple(text for text in found if text not in own and len(text) >= SHORTEST_ID)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping | list):
+        for below in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(below)
+    elif isinstance(value, str) and value:
+        yield value
 
 
 def _holding(path: str, value: Any, ids: tuple[str, ...]) -> Iterator[str]:
@@ -76,6 +106,6 @@ def _new_version(resource: Resource, changes: Mapping[str, ResourceChange]) -> I
         change = changes.get(urn)
         if change is None or change.kind != "update" or change.resource.type != ec2.LAUNCH_TEMPLATE.token:
             continue
-        if any(not any(replacements.covers(each, path.path) for each in ec2.NO_NEW_VERSION) for path in change.paths):
+        if any(not any(covers(each, path.path) for each in ec2.NO_NEW_VERSION) for path in change.paths):
             yield PathChange("launchTemplate.version", cause=urn)
             return

@@ -11,9 +11,11 @@ from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.graph.judging.aliases import former_urns, with_standing_ids
 from trainium_eks.graph.judging.changes import Changes, Kind, OptionChange, PathChange, ResourceChange
 from trainium_eks.graph.judging.consequences import carry_on
+from trainium_eks.graph.judging.effects import Changed
 from trainium_eks.graph.judging.refusals import refusals
 from trainium_eks.graph.resource_types import registry
 from trainium_eks.graph.resource_types.differences import differences, tags_all
+from trainium_eks.graph.resource_types.resource_type import Worth
 
 
 def compare(before: Graph, after: Graph) -> Changes:
@@ -32,30 +34,42 @@ def compare(before: Graph, after: Graph) -> Changes:
 
 
 def judged(before: Graph, after: Graph, changes: Mapping[str, ResourceChange]) -> Changes:
-    """Changes by URN as one answer: with their components, what is lost, what AWS refuses, and the options."""
+    """Return changes by URN as one answer: with their components, what is lost, what AWS refuses, what else a reviewer
+    must see, the options and the outputs."""
     old, new = _matched(before, after)
     refused = refusals(before, after, old, changes)
-    found = [
-        _finished(change, old, after if change.kind != "delete" else before, refused.get(urn, ""))
-        for urn, change in changes.items()
-    ]
-    return Changes(tuple(sorted(found, key=_rank)), _option_changes(old, new))
+    replaced = {urn for urn, change in changes.items() if change.kind == "replace"}
+    found = []
+    for urn, change in changes.items():
+        graph = before if change.kind == "delete" else after
+        finished = _finished(change, old, graph, refused.get(urn, ""))
+        if old:
+            standing = old[urn].inputs if urn in old else {}
+            seen = Changed(finished, standing, graph.by_urn.get(urn, change.resource), graph, replaced)
+            effects = seen.effects()
+            finished = replace(finished, effects=effects, harmless=seen.is_harmless(effects))
+        found.append(finished)
+    return Changes(tuple(sorted(found, key=_rank)), _option_changes(old, new), _lost_outputs(before, after))
 
 
 def _matched(before: Graph, after: Graph) -> tuple[dict[str, Resource], dict[str, Resource]]:
     """Both programs' resources by the URN that they have afterwards: an alias makes a new name the old resource."""
-    new = {resource.urn: resource for resource in after.resources if _counts(resource)}
+    new = {resource.urn: resource for resource in after.resources if _counts(after, resource)}
     renamed = {alias: resource.urn for resource in new.values() for alias in former_urns(after, resource)}
     old = {}
     for resource in before.resources:
-        if _counts(resource):
+        if _counts(before, resource):
             urn = resource.urn if resource.urn in new else renamed.get(resource.urn, resource.urn)
             old[urn] = resource
     return old, new
 
 
-def _counts(resource: Resource) -> bool:
-    return resource.custom and resource.type != STACK_TYPE
+def _counts(graph: Graph, resource: Resource) -> bool:
+    """Return whether a resource is something in the account: no component, but for one whose contents are not seen."""
+    if resource.custom or resource.type == STACK_TYPE:
+        return resource.custom
+    unseen = resource.type in graph.unjudged or registry.find(resource.type) is not None
+    return unseen and not graph.children(resource.urn)
 
 
 def _own_changes(
@@ -84,12 +98,13 @@ def _provider(graph: Graph, resource: Resource) -> Resource | None:
 
 
 def _finished(change: ResourceChange, old: Mapping[str, Resource], graph: Graph, refused: str) -> ResourceChange:
-    """With its component, and whether the resource as it stands today holds data."""
+    """Return the change with its component, and with what the resource as it stands today holds."""
     component = graph.component_of(change.resource)
     standing = old.get(change.resource.urn, change.resource)
     loses = change.kind in ("replace", "delete") or change.rolls_nodes
-    lost = loses and registry.of(standing).loses_data(standing)
-    return replace(change, component=component.name if component else graph.stack, stateful=lost, refused=refused)
+    holds = registry.of(standing).holds
+    lost = holds.what if loses and holds and holds.while_(standing) else ""
+    return replace(change, component=component.name if component else graph.stack, lost=lost, refused=refused)
 
 
 _ORDER: Mapping[Kind, int] = {"replace": 0, "delete": 1, "create": 2, "update": 3}
@@ -100,9 +115,9 @@ def _rank(change: ResourceChange) -> tuple[int, int, int, str, int, str]:
     kind = _ORDER[change.kind]
     if change.refused:
         return (0, 0, 0, "", 0, change.resource.urn)
-    holds = registry.of(change.resource).holds
-    if change.stateful and holds:
-        return (1, kind, holds.worth, "", 0, change.resource.urn)
+    if change.stateful:
+        holds = registry.of(change.resource).holds
+        return (1, kind, holds.worth if holds else Worth.COPY, "", 0, change.resource.urn)
     return (2, 0, 0, change.component, kind, change.resource.urn)
 
 
@@ -122,3 +137,26 @@ def _option_changes(old: Mapping[str, Resource], new: Mapping[str, Resource]) ->
                 first, *rest = field.name.split("_")
                 found.append(OptionChange(urn, resource.name, first + "".join(map(str.title, rest)), before, after))
     return tuple(sorted(found, key=lambda option: (not option.weakens, option.urn, option.option)))
+
+
+def _lost_outputs(before: Graph, after: Graph) -> tuple[PathChange, ...]:
+    """Return the exports that are gone or empty now; none where the outputs of a program are not known."""
+    if not before.outputs or not after.outputs:
+        return ()
+    return tuple(
+        PathChange(name, value, after.outputs.get(name))
+        for name, value in sorted(before.outputs.items())
+        if value is not None and after.outputs.get(name) is None
+    )
+
+
+def provider_versions(graph: Graph) -> dict[str, str]:
+    """Return ``pulumi-aws`` and the like with the version that the program asks for."""
+    found: dict[str, set[str]] = {}
+    for resource in graph.resources:
+        is_provider = resource.type.startswith("pulumi:providers:")
+        package = resource.type.rsplit(":", 1)[-1] if is_provider else resource.type.partition(":")[0]
+        version = resource.options.version or (resource.inputs.get("version") if is_provider else "")
+        if version and isinstance(version, str):
+            found.setdefault(f"pulumi-{package}", set()).add(version)
+    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}

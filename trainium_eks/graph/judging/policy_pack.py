@@ -14,7 +14,7 @@ from trainium_eks.graph.judging import rules
 from trainium_eks.graph.judging.rules import RULES, Finding, Rule, Verdict
 from trainium_eks.graph.judging.rules._read import leaves, show
 from trainium_eks.graph.resource_types import registry
-from trainium_eks.graph.resource_types.replacements import value_at
+from trainium_eks.graph.resource_types.paths import value_at
 from trainium_eks.model.config import decode
 
 _MADE_UP = re.compile(r"-[0-9a-f]{7,8}")

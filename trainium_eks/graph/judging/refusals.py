@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 
-from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.graph import UNKNOWN, Graph, Resource
 from trainium_eks.graph.judging.changes import ResourceChange
-from trainium_eks.graph.resource_types import eks, replacements
+from trainium_eks.graph.resource_types import eks, vpc
+from trainium_eks.graph.resource_types.paths import covers
 from trainium_eks.model.versions import step_refusal
 
 
@@ -25,14 +26,22 @@ def refusals(
     found = {}
     for urn, change in changes.items():
         if change.kind != "update":
+            if change.kind != "delete" and (reason := _older_group_refusal(after, change.resource)):
+                found[urn] = reason
             continue
+        standing, now = old[urn], change.resource
         # Subnets of the same VPC can be exchanged (UpdateClusterConfig takes subnetIds), another VPC's cannot.
-        exchanged = change.resource.type == eks.CLUSTER.token and any(
-            replacements.covers("vpcConfig.subnetIds", path.path) for path in change.paths
+        exchanged = now.type == eks.CLUSTER.token and any(
+            covers("vpcConfig.subnetIds", path.path) for path in change.paths
         )
-        if exchanged and (_vpcs(before, old[urn]) & gone or _vpcs(after, change.resource) & made):
+        if exchanged and (_vpcs(before, standing) & gone or _vpcs(after, now) & made):
             found[urn] = "EKS cannot move a cluster to another VPC: make a new environment, or destroy this one first"
-        elif reason := _version_refusal(change) or _release_refusal(change) or _block_refusal(change, old[urn]):
+        elif reason := (
+            (_zone_refusal(before, standing, after, now) if exchanged else "")
+            or _version_refusal(change)
+            or _release_refusal(change)
+            or _block_refusal(change, standing)
+        ):
             found[urn] = reason
     return found
 
@@ -41,6 +50,48 @@ def _vpcs(graph: Graph, cluster: Resource) -> set[str]:
     """URNs of the VPCs that a cluster's subnets are made in."""
     subnets = (graph.by_urn.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ()))
     return {vpc for subnet in subnets if subnet for vpc in subnet.property_dependencies.get("vpcId", ())}
+
+
+def _zone_refusal(before: Graph, standing: Resource, after: Graph, cluster: Resource) -> str:
+    """Return why EKS refuses subnets in other zones (EKS user guide, network requirements: subnets are exchanged within
+    the zones that the cluster was made in)."""
+    old, new = _zones(before, standing), _zones(after, cluster)
+    added = sorted({zone for zone in new if zone not in old} - {""})
+    if not added or "" in old:
+        return ""
+    began = ", ".join(sorted(set(old)))
+    return (
+        f"EKS takes subnets only in the zones that the cluster was made in, {began}, and not in {', '.join(added)}: "
+        "leave them out, or make a new environment"
+    )
+
+
+def _zones(graph: Graph, cluster: Resource) -> list[str]:
+    """Return the zone of each subnet of a cluster, empty where the program does not say it."""
+    made = [graph.by_urn.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ())]
+    subnets = [each.inputs for each in made if each and each.type == vpc.SUBNET.token]
+    if subnets:
+        return [str(each.get("availabilityZoneId") or each.get("availabilityZone") or "") for each in subnets]
+    network = graph.config.get("existingNetwork")
+    named = network if isinstance(network, Mapping) else {}
+    given = {each["id"]: each["zoneId"] for kind in ("private", "public") for each in named.get(f"{kind}Subnets") or ()}
+    config = cluster.inputs.get("vpcConfig")
+    ids = config.get("subnetIds") if isinstance(config, Mapping) else None
+    return [str(given.get(each, "")) for each in ids] if isinstance(ids, list) else [""]
+
+
+def _older_group_refusal(after: Graph, group: Resource) -> str:
+    """Return why EKS makes no such group: it starts with the cluster's own version (EKS API, CreateNodegroup)."""
+    urns = group.property_dependencies.get("clusterName", ())
+    made = (after.by_urn.get(urn) for urn in urns) if group.type == eks.NODE_GROUP.token else ()
+    cluster = next((each for each in made if each and each.type == eks.CLUSTER.token), None)
+    wanted, has = group.inputs.get("version"), cluster.inputs.get("version") if cluster else None
+    if not wanted or not has or UNKNOWN in (wanted, has) or wanted == has:
+        return ""
+    return (
+        f"EKS makes a group with the version of its cluster alone, {has}, and not with {wanted}, which a group "
+        "can only keep while its cluster is upgraded: leave the version of this group out"
+    )
 
 
 def _version_refusal(change: ResourceChange) -> str:

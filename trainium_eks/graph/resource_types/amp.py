@@ -35,6 +35,8 @@ WORKSPACE = ResourceType(
     holds=Holds("its metrics", Worth.COPY, when_deleted=lambda _: "DELETED"),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=("alias",),
+    creation="billed by the sample, which the cost leaves out",
 )
 
 TYPES = (WORKSPACE,)

@@ -1,5 +1,8 @@
 """Auto Scaling: tags of the groups that EKS makes."""
 
+from collections.abc import Mapping
+
+from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.recording.backend import Answer, Call
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
@@ -16,6 +19,12 @@ def _tag(call: Call) -> Answer:
     return f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}
 
 
+def _gone(tag: Resource) -> str:
+    """Return what a group without a tag is to others: one that only its nodes have says who pays for them."""
+    handed_on = isinstance(tag.inputs.get("tag"), Mapping) and tag.inputs["tag"].get("propagateAtLaunch") is True
+    return "" if handed_on else "Cluster Autoscaler finds it no more"
+
+
 TAG = ResourceType(
     token="aws:autoscaling/tag:Tag",
     simulated=_tag,
@@ -28,6 +37,9 @@ TAG = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=("tag.value",),
+    creation="",
+    deletion=_gone,
 )
 
 TYPES = (TAG,)

@@ -1,6 +1,7 @@
 """AWS Budgets: mails about what was spent."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Call
@@ -9,6 +10,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     FREE,
     NO_DATA,
     ONE_CALL,
+    Concern,
     ResourceType,
     Shown,
 )
@@ -29,6 +31,24 @@ def _amount(_graph: Graph, budget: Resource) -> Iterable[str]:
     yield f"{budget.inputs.get('limitAmount', '?')} USD a month"
 
 
+def _raised(before: Any, after: Any) -> bool:
+    """Return whether an amount, which is a text, rose."""
+    return float(after) > float(before)
+
+
+def _told_fewer(before: Any, after: Any) -> bool:
+    """Return whether somebody is written to for fewer of the thresholds."""
+    return not _told(before) <= _told(after)
+
+
+def _told(notifications: Any) -> set[tuple[Any, ...]]:
+    return {
+        (each.get("notificationType"), each.get("threshold"), email)
+        for each in notifications or ()
+        for email in each.get("subscriberEmailAddresses") or ()
+    }
+
+
 BUDGET = ResourceType(
     token="aws:budgets/budget:Budget",
     simulated=_budget,
@@ -42,6 +62,12 @@ BUDGET = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("limitAmount", _raised, "the mails come later"),
+        Concern("notifications", _told_fewer, "fewer people are told, or for fewer reasons"),
+    ),
+    creation="",
+    deletion="nobody is told what it costs",
 )
 
 TYPES = (BUDGET,)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types import concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -12,6 +13,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     ONE_CALL,
     REGION,
     BilledElsewhere,
+    Concern,
     Holds,
     RefusesDeletion,
     ResourceType,
@@ -42,6 +44,8 @@ LOG_GROUP = ResourceType(
     holds=Holds("its logs", Worth.COPY, when_deleted=lambda _: "DELETED"),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(Concern("retentionInDays", concerns.sooner, "logs are kept for a shorter time"),),
+    creation="",
 )
 
 
@@ -67,6 +71,7 @@ EVENT_TARGET = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 EVENT_RULE = ResourceType(
@@ -83,6 +88,7 @@ EVENT_RULE = ResourceType(
         "ValidationException: Rule can't be deleted since it has targets.", for_=(EVENT_TARGET.token,)
     ),
     local="simulated",
+    creation="",
 )
 
 TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET)

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.resource_types import default_tags, registry, replacements
+from trainium_eks.graph.resource_types.paths import covers, within
 
 Steps = tuple[str | int, ...]
 
@@ -59,12 +60,12 @@ def differences(
     own = [_dotted(steps) for steps, _, _ in found]
     for steps, old, new in _walked((default_tags.TAGS_ALL,), *tags_all):
         tag = _dotted(("tags", *steps[1:]))
-        if not any(replacements.covers(each, tag) for each in own):
+        if not any(covers(each, tag) for each in own):
             found.append((steps, old, new))
     return tuple(
         Difference(steps, old, new, replacements.replaces(resource, _dotted(steps), old, new))
         for steps, old, new in found
-        if not any(replacements.within(ignored, _dotted(steps)) for ignored in resource.options.ignore_changes)
+        if not any(within(ignored, _dotted(steps)) for ignored in resource.options.ignore_changes)
     )
 
 

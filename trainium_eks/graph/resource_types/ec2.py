@@ -1,6 +1,7 @@
 """EC2: security groups, launch templates and placement groups."""
 
 from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -8,6 +9,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     NO_DATA,
     ONE_CALL,
     REGION,
+    Concern,
     RefusesDeletion,
     ResourceType,
     Shown,
@@ -66,10 +68,12 @@ SECURITY_GROUP = ResourceType(
     holds=NO_DATA,
     refuses_deletion=RefusesDeletion("DependencyViolation: resource {id} has a dependent object"),
     local="simulated",
+    understood=(Concern("ingress", access.rules_reached_from_outside, "more addresses reach it", new=True),),
+    creation="",
 )
 
 
-def _rule(token: str) -> ResourceType:
+def _rule(token: str, understood: tuple[Concern, ...]) -> ResourceType:
     """A rule of a security group. EC2 modifies it in place, but for the group it is of."""
     return ResourceType(
         token=token,
@@ -83,11 +87,21 @@ def _rule(token: str) -> ResourceType:
         holds=NO_DATA,
         refuses_deletion=ALWAYS_DELETABLE,
         local="simulated",
+        understood=understood,
+        creation="",
     )
 
 
-INGRESS_RULE = _rule("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")
-EGRESS_RULE = _rule("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule")
+_RANGES = ("cidrIpv4", "cidrIpv6")
+
+INGRESS_RULE = _rule(
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    tuple(Concern(each, access.reached_from_outside, "more addresses reach it", new=True) for each in _RANGES),
+)
+EGRESS_RULE = _rule(
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+    tuple(Concern(each, access.reached_from_outside, "it reaches more addresses", new=True) for each in _RANGES),
+)
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------
@@ -121,6 +135,15 @@ LAUNCH_TEMPLATE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    # A new version rolls the nodes of its group, which is told of the group.
+    understood=(
+        "blockDeviceMappings",
+        "updateDefaultVersion",
+        Concern("metadataOptions.httpTokens", concerns.no_longer("required"), "metadata without a session token"),
+        Concern("capacityReservationSpecification", concerns.changed, "another kind of capacity"),
+        Concern("instanceMarketOptions", concerns.changed, "another kind of capacity"),
+    ),
+    creation="",
 )
 
 PLACEMENT_GROUP = ResourceType(
@@ -135,6 +158,7 @@ PLACEMENT_GROUP = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 TYPES = (

@@ -1,9 +1,12 @@
 """ECR: image repositories."""
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -12,6 +15,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     ONE_CALL,
     REGION,
     BilledElsewhere,
+    Concern,
     Holds,
     ResourceType,
     Shown,
@@ -53,7 +57,34 @@ REPOSITORY = ResourceType(
     holds=Holds("its images", Worth.COPY, when_deleted=_repository_deleted),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("forceDelete", concerns.switched_on, "may be deleted with the images in it"),
+        Concern("imageTagMutability", concerns.no_longer("IMMUTABLE"), "a tag may become another image"),
+        Concern("imageScanningConfiguration.scanOnPush", concerns.switched_off, "images are no longer scanned"),
+    ),
+    creation="",
 )
+
+
+def _expires_more(before: Any, after: Any) -> str:
+    """Return the rules of a lifecycle policy that are new or keep less."""
+    kept = _kept(before)
+    return "; ".join(
+        f"{kept.get(rule, 'all')} → {count} of {rule}"
+        for rule, count in sorted(_kept(after).items())
+        if rule not in kept or count < kept[rule]
+    )
+
+
+def _kept(policy: Any) -> dict[str, int]:
+    """Return what each rule of a policy's JSON text selects, with the number or the days that it keeps."""
+    found = {}
+    for rule in json.loads(policy)["rules"] if policy else ():
+        selection = dict(rule["selection"])
+        count = selection.pop("countNumber")
+        found[", ".join(str(each) for each in selection.values())] = count
+    return found
+
 
 LIFECYCLE_POLICY = ResourceType(
     token="aws:ecr/lifecyclePolicy:LifecyclePolicy",
@@ -67,6 +98,8 @@ LIFECYCLE_POLICY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(Concern("policy", _expires_more, "images are deleted", loses=True),),
+    creation="",
 )
 
 REPOSITORY_POLICY = ResourceType(
@@ -81,6 +114,8 @@ REPOSITORY_POLICY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=access.POLICY,
+    creation="",
 )
 
 TYPES = (REPOSITORY, LIFECYCLE_POLICY, REPOSITORY_POLICY)

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainium_eks.graph.graph import UNKNOWN, Graph, Resource
 from trainium_eks.graph.recording.backend import TIME, Answer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.ec2 import LAUNCH_TEMPLATE
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
@@ -14,6 +15,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     NO_DATA,
     ONE_CALL,
     REGION,
+    Concern,
     Holds,
     RefusesDeletion,
     ResourceType,
@@ -109,6 +111,15 @@ CLUSTER = ResourceType(
         ),
     ),
     local="simulated",
+    understood=(
+        Concern("deletionProtection", concerns.switched_off, "deletion protection is taken off"),
+        Concern("enabledClusterLogTypes", concerns.fewer, "fewer logs of the control plane"),
+        Concern("version", concerns.changed, "another minor version of Kubernetes; EKS never goes back"),
+        Concern("upgradePolicy", concerns.changed, "what happens when the support of its version ends"),
+        Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_false, "the endpoint is opened to the internet"),
+        Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_true, "reached from within the VPC alone"),
+        Concern("vpcConfig.publicAccessCidrs", access.reached_from_more, "more addresses reach the endpoint"),
+    ),
 )
 
 
@@ -232,6 +243,19 @@ def _efa_interfaces(template: Resource | None) -> int:
     return sum(kind in ("efa", "efa-only") for kind in kinds)
 
 
+JUMP = 2
+"""A group that may grow to this many times its size, or that at once runs this many times its nodes, is a jump."""
+
+
+def _jumps(before: object, after: object) -> bool:
+    return before is not None and whole(after) >= max(JUMP * whole(before), whole(before) + JUMP)
+
+
+def _size_is_ignored(_graph: Graph, group: Resource) -> bool:
+    """Return whether somebody else sets the number of nodes, so that a plan does not show it."""
+    return "scalingConfig.desiredSize" in group.options.ignore_changes
+
+
 NODE_GROUP = ResourceType(
     token="aws:eks/nodeGroup:NodeGroup",
     simulated=_node_group,
@@ -258,6 +282,20 @@ NODE_GROUP = ResourceType(
     holds=Holds("what runs on its nodes", Worth.WORK, while_=_has_nodes),
     refuses_deletion=ALWAYS_DELETABLE,
     local="nodes",
+    understood=(
+        # Told with what is lost, where the group has nodes.
+        *ROLLS_NODES,
+        Concern("capacityType", concerns.changed, "another kind of capacity"),
+        Concern("scalingConfig.desiredSize", concerns.less, "fewer nodes; what runs on the others ends", loses=True),
+        Concern("scalingConfig.desiredSize", _jumps, "runs many more nodes at once"),
+        Concern("scalingConfig.minSize", _jumps, "never runs less than many more nodes"),
+        Concern("scalingConfig.maxSize", _jumps, "may grow to many more nodes"),
+        Concern("scalingConfig.maxSize", concerns.less, "fewer nodes at most; others end", of=_size_is_ignored),
+        Concern("updateConfig.maxUnavailable", concerns.more, "an update takes more nodes down at once"),
+        Concern("nodeRepairConfig.enabled", concerns.switched_off, "broken nodes stay"),
+        Concern("labels", concerns.fewer, "pods that select its nodes by their labels find none"),
+    ),
+    creation="",
 )
 
 
@@ -294,6 +332,11 @@ ADDON = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="addon",
+    understood=(
+        Concern("addonVersion", concerns.changed, "another version of the add-on"),
+        Concern("configurationValues", concerns.changed, "other settings of the add-on"),
+    ),
+    creation="new software in the cluster",
 )
 
 
@@ -334,6 +377,11 @@ ACCESS_ENTRY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("principalArn", concerns.changed, "a principal gets into the cluster", new=True),
+        Concern("kubernetesGroups", access.lists_more, "a principal gets more groups, and their rights"),
+    ),
+    creation="",
 )
 
 ACCESS_POLICY_ASSOCIATION = ResourceType(
@@ -348,6 +396,11 @@ ACCESS_POLICY_ASSOCIATION = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("principalArn", concerns.changed, "a principal gets rights in the cluster", new=True),
+        Concern("policyArn", concerns.changed, "a principal gets other rights in the cluster"),
+    ),
+    creation="",
 )
 
 POD_IDENTITY_ASSOCIATION = ResourceType(
@@ -362,6 +415,12 @@ POD_IDENTITY_ASSOCIATION = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("serviceAccount", concerns.changed, "pods get the rights of a role", new=True),
+        Concern("namespace", concerns.changed, "other pods get the rights of a role"),
+        Concern("roleArn", concerns.changed, "pods get the rights of another role"),
+    ),
+    creation="",
 )
 
 TYPES = (CLUSTER, NODE_GROUP, ADDON, ACCESS_ENTRY, ACCESS_POLICY_ASSOCIATION, POD_IDENTITY_ASSOCIATION)

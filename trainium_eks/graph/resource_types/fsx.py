@@ -4,11 +4,13 @@ from collections.abc import Iterable
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.graph.resource_types import concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     FREE,
     NO_DATA,
     REGION,
+    Concern,
     Holds,
     ResourceType,
     Shown,
@@ -85,6 +87,8 @@ def _association_facts(_graph: Graph, association: Resource) -> Iterable[str]:
     yield f"{association.inputs.get('fileSystemPath')} ↔ {association.inputs.get('dataRepositoryPath')}"
 
 
+PAUSES = "FSx exchanges its servers: the files are out of reach for minutes"
+
 FILE_SYSTEM = ResourceType(
     token="aws:fsx/lustreFileSystem:LustreFileSystem",
     simulated=_file_system,
@@ -114,6 +118,17 @@ FILE_SYSTEM = ResourceType(
     holds=Holds("its files", Worth.DATA, when_deleted=_file_system_deleted),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        "finalBackupTags",
+        # FSx for Lustre user guide, managing storage capacity, throughput and metadata performance.
+        Concern("storageCapacity", concerns.changed, PAUSES),
+        Concern("perUnitStorageThroughput", concerns.changed, PAUSES),
+        Concern("metadataConfiguration", concerns.changed, PAUSES),
+        # The provider's default is to take none (LustreFileSystem.skip_final_backup).
+        Concern("skipFinalBackup", concerns.no_longer_false, "no last backup when it is deleted"),
+        Concern("automaticBackupRetentionDays", concerns.less, "backups are kept for a shorter time"),
+    ),
+    creation="",
 )
 
 ASSOCIATION = ResourceType(
@@ -128,6 +143,8 @@ ASSOCIATION = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="files and objects follow each other, deletions too",
+    deletion="new files are no longer exported to the bucket",
 )
 
 TYPES = (FILE_SYSTEM, ASSOCIATION)

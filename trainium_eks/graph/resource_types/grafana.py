@@ -40,6 +40,7 @@ WORKSPACE = ResourceType(
     holds=Holds("dashboards that people made there", Worth.COPY, when_deleted=lambda _: "DELETED"),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="people log in from outside, and each is billed",
 )
 
 TYPES = (WORKSPACE,)

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import Answer, Call
-from trainium_eks.graph.resource_types.resource_type import ALWAYS_DELETABLE, NO_DATA, ResourceType, Shown
+from trainium_eks.graph.resource_types import concerns
+from trainium_eks.graph.resource_types.paths import value_at
+from trainium_eks.graph.resource_types.resource_type import ALWAYS_DELETABLE, NO_DATA, Concern, ResourceType, Shown
 from trainium_eks.model import bill
 from trainium_eks.model.bill import Line
 from trainium_eks.model.instances import Catalogue
@@ -68,6 +70,48 @@ def _facts(_graph: Graph, release: Resource) -> Iterable[str]:
     yield " ".join(filter(None, (chart_name(release), str(release.inputs.get("version", "")))))
 
 
+def scheduler_actions(release: Resource) -> str:
+    """Return the actions of Volcano's scheduler, ``enqueue, allocate, backfill``; empty for another chart."""
+    return _actions(value_at(release.inputs, _SCHEDULER)) if is_volcano(release) else ""
+
+
+def _actions(config: object) -> str:
+    found = re.search(r"^actions: *(.*)$", config, re.MULTILINE) if isinstance(config, str) else None
+    return found[1].strip("\"'") if found else ""
+
+
+_SCHEDULER = "values.custom.scheduler_config_override"
+
+
+def _scheduled(before: object, after: object) -> bool | str:
+    old, new = _actions(before), _actions(after)
+    if "reclaim" in new and "reclaim" not in old:
+        return "reclaim is not gang-aware: it ends single pods of several gangs"
+    return f"actions: {old} → {new}" if old != new else before != after
+
+
+def _sooner(before: object, after: object) -> bool:
+    """Return whether Prometheus keeps fewer days (``15d``)."""
+    old, new = (re.fullmatch(r"([0-9]+)d", str(each)) for each in (before, after))
+    return old is None or new is None or int(new[1]) < int(old[1])
+
+
+_COPIES = (
+    *("custom.scheduler_replicas", "custom.controller_replicas", "custom.admission_replicas"),
+    *("replicaCount", "replicas"),
+)
+"""Values by which charts take their number of copies."""
+
+UNDERSTOOD: tuple[str | Concern, ...] = (
+    "timeout",
+    "maxHistory",
+    Concern("version", concerns.changed, "another version of the chart"),
+    Concern("values.prometheus.prometheusSpec.retention", _sooner, "metrics are kept for a shorter time"),
+    Concern(_SCHEDULER, _scheduled, "gangs are scheduled otherwise"),
+    *(Concern(f"values.{path}", concerns.alone, "a single copy is left, or none") for path in _COPIES),
+)
+"""What is understood of a release: values of charts as far as the config of a stack reaches them."""
+
 RELEASE = ResourceType(
     token="kubernetes:helm.sh/v3:Release",
     simulated=_release,
@@ -80,6 +124,9 @@ RELEASE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="release",
+    understood=UNDERSTOOD,
+    creation="new software in the cluster",
+    deletion="what it runs goes; a chart's own definitions may go, with every object of theirs",
 )
 
 TYPES = (RELEASE,)

@@ -1,12 +1,14 @@
 """IAM: roles and what they may do. IAM is global, so nothing here has a region."""
 
 from trainium_eks.graph.recording.backend import TIME, Answer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
     FREE,
     NO_DATA,
     ONE_CALL,
+    Concern,
     RefusesDeletion,
     ResourceType,
 )
@@ -55,6 +57,12 @@ ROLE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=RefusesDeletion("DeleteConflict: Cannot delete entity, must detach all policies first."),
     local="simulated",
+    understood=(
+        Concern("assumeRolePolicy", access.allows_more, "more principals may assume it", new=True),
+        Concern("assumeRolePolicy", access.denies_less, "denies less"),
+        Concern("permissionsBoundary", concerns.changed, "another bound of its rights, or none"),
+    ),
+    creation="",
 )
 
 POLICY = ResourceType(
@@ -69,6 +77,8 @@ POLICY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=access.POLICY,
+    creation="",
 )
 
 ROLE_POLICY = ResourceType(
@@ -83,6 +93,8 @@ ROLE_POLICY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=access.POLICY,
+    creation="",
 )
 
 ROLE_POLICY_ATTACHMENT = ResourceType(
@@ -97,6 +109,11 @@ ROLE_POLICY_ATTACHMENT = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("policyArn", concerns.changed, "a policy is attached to a role", new=True),
+        Concern("role", concerns.changed, "a policy is attached to another role"),
+    ),
+    creation="",
 )
 
 INSTANCE_PROFILE = ResourceType(
@@ -111,6 +128,7 @@ INSTANCE_PROFILE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 TYPES = (ROLE, POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT, INSTANCE_PROFILE)

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.graph.resource_types import concerns
 from trainium_eks.graph.resource_types.kubernetes import cluster_wide_kind
 from trainium_eks.graph.resource_types.resource_type import (
     COUNTED,
     FREE,
     NO_DATA,
+    Concern,
     Holds,
     Shown,
     Worth,
@@ -70,13 +72,28 @@ def _facts(_graph: Graph, pool: Resource) -> Iterable[str]:
     yield ", ".join(instance_types(pool))
 
 
-NODE_CLASS = cluster_wide_kind("karpenter.k8s.aws/v1:EC2NodeClass", price=FREE, shown=COUNTED, holds=NO_DATA)
+DRIFTS = "Karpenter replaces the nodes that drift from it, in their turn"
+
+NODE_CLASS = cluster_wide_kind(
+    "karpenter.k8s.aws/v1:EC2NodeClass",
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    understood=(Concern("spec", concerns.changed, DRIFTS),),
+    creation="",
+)
 
 NODE_POOL = cluster_wide_kind(
     "karpenter.sh/v1:NodePool",
     price=_price,
     shown=Shown(_facts),
     holds=Holds("what runs on its nodes", Worth.WORK),
+    understood=(
+        Concern("spec.limits", concerns.grows, "may start more nodes"),
+        Concern("spec.template", concerns.changed, DRIFTS),
+        Concern("spec.disruption", concerns.changed, "when it takes nodes away is another"),
+    ),
+    creation="starts nodes by itself",
 )
 
 TYPES = (NODE_CLASS, NODE_POOL)

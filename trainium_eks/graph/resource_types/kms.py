@@ -4,6 +4,7 @@ import uuid
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -11,6 +12,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     NO_DATA,
     ONE_CALL,
     REGION,
+    Concern,
     Holds,
     ResourceType,
     Shown,
@@ -55,6 +57,12 @@ KEY = ResourceType(
     holds=Holds("the means to read what it encrypts", Worth.DATA, when_deleted=_key_deleted),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(
+        Concern("deletionWindowInDays", concerns.less, "less time to take a deletion back"),
+        Concern("enableKeyRotation", concerns.switched_off, "the key is no longer rotated"),
+        *access.POLICY,
+    ),
+    creation="",
 )
 
 ALIAS = ResourceType(
@@ -69,6 +77,7 @@ ALIAS = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 KEY_POLICY = ResourceType(
@@ -83,6 +92,8 @@ KEY_POLICY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=access.POLICY,
+    creation="",
 )
 
 TYPES = (KEY, ALIAS, KEY_POLICY)

@@ -4,12 +4,14 @@ What replaces an object is what pulumi-kubernetes replaces (its ``provider/diff.
 namespace, some by more.
 """
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import TIME, Answer, Call, SimulationError
+from trainium_eks.graph.resource_types import access, concerns, helm
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -17,6 +19,8 @@ from trainium_eks.graph.resource_types.resource_type import (
     NO_DATA,
     ONE_CALL,
     BilledElsewhere,
+    Brief,
+    Concern,
     Free,
     Holds,
     Priced,
@@ -173,6 +177,9 @@ def _row(
     shown: Shown | None,
     holds: Holds | None,
     seconds: float,
+    understood: tuple[str | Concern, ...] = (),
+    creation: Brief = None,
+    deletion: Brief = None,
 ) -> ResourceType:
     """A kind. Its API server refuses no deletion: finalizers make it wait, which no plan foresees."""
     return ResourceType(
@@ -187,10 +194,20 @@ def _row(
         holds=holds,
         refuses_deletion=ALWAYS_DELETABLE,
         local="object",
+        understood=understood,
+        creation=creation,
+        deletion=deletion,
     )
 
 
-def _setting(kind: str, *replaced_by: str, namespaced: bool) -> ResourceType:
+def _setting(
+    kind: str,
+    *replaced_by: str,
+    namespaced: bool,
+    understood: tuple[str | Concern, ...] = (),
+    creation: Brief = None,
+    deletion: Brief = None,
+) -> ResourceType:
     """A kind that runs nothing, stores nothing, and that a plan only counts."""
     return _row(
         kind,
@@ -200,17 +217,36 @@ def _setting(kind: str, *replaced_by: str, namespaced: bool) -> ResourceType:
         shown=COUNTED,
         holds=NO_DATA,
         seconds=ONE_CALL,
+        understood=understood,
+        creation=creation,
+        deletion=deletion,
     )
 
 
 def cluster_wide_kind(
-    kind: str, *, price: Priced | BilledElsewhere | Free, shown: Shown | None, holds: Holds | None
+    kind: str,
+    *,
+    price: Priced | BilledElsewhere | Free,
+    shown: Shown | None,
+    holds: Holds | None,
+    understood: tuple[str | Concern, ...] = (),
+    creation: Brief = None,
 ) -> ResourceType:
     """A kind of a chart's, outside namespaces, that its API server changes in place."""
-    return _row(kind, namespaced=False, replaced_by=(), price=price, shown=shown, holds=holds, seconds=ONE_CALL)
+    return _row(
+        kind,
+        namespaced=False,
+        replaced_by=(),
+        price=price,
+        shown=shown,
+        holds=holds,
+        seconds=ONE_CALL,
+        understood=understood,
+        creation=creation,
+    )
 
 
-def _workload(kind: str, *replaced_by: str, seconds: float) -> ResourceType:
+def _workload(kind: str, *replaced_by: str, seconds: float, understood: tuple[str | Concern, ...] = ()) -> ResourceType:
     """A kind that runs pods."""
     return _row(
         kind,
@@ -220,7 +256,19 @@ def _workload(kind: str, *replaced_by: str, seconds: float) -> ResourceType:
         shown=COUNTED,
         holds=NO_DATA,
         seconds=seconds,
+        understood=understood,
+        creation="something new runs in the cluster",
     )
+
+
+_ENFORCED = "metadata.labels.pod-security.kubernetes.io"
+_LEVELS = ("privileged", "baseline", "restricted")
+
+
+def _lower(before: Any, after: Any) -> bool:
+    """Return whether pods may do more; a level that nobody knows, or none, enforces nothing."""
+    old, new = (_LEVELS.index(each) if each in _LEVELS else 0 for each in (before, after))
+    return new < old
 
 
 NAMESPACE = _row(
@@ -231,6 +279,13 @@ NAMESPACE = _row(
     shown=Shown(_named),
     holds=NO_DATA,
     seconds=ONE_CALL,
+    understood=(
+        f"{_ENFORCED}/audit",
+        f"{_ENFORCED}/warn",
+        Concern(f"{_ENFORCED}/enforce", _lower, "pods may do more"),
+    ),
+    creation="",
+    deletion="everything in it goes, what runs too",
 )
 
 _VOLUME_SOURCES = (
@@ -266,6 +321,15 @@ PERSISTENT_VOLUME = _row(
     shown=Shown(_size),
     holds=Holds("its tie to the files", Worth.TIE),
     seconds=ONE_CALL,
+    understood=(
+        "spec.capacity",
+        Concern(
+            "spec.persistentVolumeReclaimPolicy",
+            concerns.no_longer("Retain"),
+            "the volume's data goes with its claim",
+        ),
+    ),
+    creation="",
 )
 
 PERSISTENT_VOLUME_CLAIM = _row(
@@ -277,6 +341,8 @@ PERSISTENT_VOLUME_CLAIM = _row(
     shown=Shown(_named),
     holds=Holds("its tie to the files", Worth.TIE),
     seconds=ONE_CALL,
+    understood=("spec.resources",),
+    creation="",
 )
 
 STORAGE_CLASS = _row(
@@ -289,6 +355,17 @@ STORAGE_CLASS = _row(
     seconds=ONE_CALL,
 )
 
+
+def _more_sources(before: Any, after: Any) -> str:
+    """Return the ranges that reach a service after a change and did not before; none given is every address."""
+    return access.reached_from_more(before or ["0.0.0.0/0"], after or ["0.0.0.0/0"])
+
+
+def _service_made(service: Resource) -> str:
+    kind = (service.inputs.get("spec") or {}).get("type", "ClusterIP")
+    return "" if kind == "ClusterIP" else "reached from outside the cluster"
+
+
 SERVICE = _row(
     "core/v1:Service",
     namespaced=True,
@@ -297,7 +374,17 @@ SERVICE = _row(
     shown=COUNTED,
     holds=NO_DATA,
     seconds=ONE_CALL,
+    understood=(Concern("spec.loadBalancerSourceRanges", _more_sources, "more addresses reach it"),),
+    creation=_service_made,
 )
+
+_SHARES = ("spec.weight", "spec.deserved", "spec.reclaimable")
+
+
+def _reclaims(graph: Graph, _queue: Resource) -> bool:
+    """Return whether Volcano ends running pods of one queue for another."""
+    return any("reclaim" in helm.scheduler_actions(each) for each in graph.of_type(helm.RELEASE.token))
+
 
 QUEUE = _row(
     "scheduling.volcano.sh/v1beta1:Queue",
@@ -307,7 +394,34 @@ QUEUE = _row(
     shown=Shown(_amounts),
     holds=NO_DATA,
     seconds=ONE_CALL,
+    understood=(
+        # Shares decide which waiting job is next, and with `reclaim` which running one ends.
+        *(
+            Concern(path, concerns.changed, "queues take from running jobs by other shares", of=_reclaims)
+            for path in _SHARES
+        ),
+        *_SHARES,
+        Concern("spec.guarantee", concerns.changed, "what is kept free for a team is another", new=True),
+        Concern("spec.capability", concerns.grows, "may use more of the pool"),
+        Concern("spec.capability", concerns.shrinks, "a job that needs more never starts"),
+    ),
+    creation="",
 )
+
+
+def _owners_changed(before: Any, after: Any) -> str:
+    """Return the teams whose directories get another owner than they have, of the job that makes them
+    (``<namespace>=<user id>`` arguments): it leaves what is there as it is."""
+    old, new = _owners(before), _owners(after)
+    moved = [f"{team}: {old[team]} → {user}" for team, user in new.items() if old.get(team, user) != user]
+    way_out = "keep the number, or hand the files over: docs/deploying.md, Another user id"
+    return f"{', '.join(moved)}; {way_out}" if moved else ""
+
+
+def _owners(containers: Any) -> dict[str, str]:
+    arguments = [argument for each in containers or () for argument in each.get("args") or ()]
+    return dict(each.split("=", 1) for each in arguments if re.fullmatch(r"[a-z0-9-]+=[0-9]+", str(each)))
+
 
 JOB = _workload(
     "batch/v1:Job",
@@ -316,6 +430,14 @@ JOB = _workload(
     "spec.selector",
     "spec.template",
     seconds=30,
+    understood=(
+        Concern(
+            "spec.template.spec.containers",
+            _owners_changed,
+            "a team's files stay its former user's: it cannot write them",
+            loses=True,
+        ),
+    ),
 )
 
 OTHER_KIND = ResourceType(
@@ -334,6 +456,41 @@ OTHER_KIND = ResourceType(
 """Every kind without a row of its own: custom kinds, which any chart may bring. An API server changes them in place or
 refuses to, and pulumi-kubernetes replaces them by name and namespace alone."""
 
+DEFINITION = _row(
+    "apiextensions.k8s.io/v1:CustomResourceDefinition",
+    namespaced=False,
+    replaced_by=(),
+    price=FREE,
+    shown=COUNTED,
+    holds=Holds("every object of its kind", Worth.WORK),
+    seconds=ONE_CALL,
+    creation="",
+)
+
+UNSEEN_DIRECTORY = _row(
+    "kustomize/v2:Directory",
+    namespaced=False,
+    replaced_by=(),
+    price=ITS_NODES,
+    shown=COUNTED,
+    holds=Holds("the objects of its manifests; with definitions among them every object of their kinds", Worth.WORK),
+    seconds=ONE_CALL,
+    creation="objects that no plan shows: read the manifests",
+)
+"""Manifests that the provider reads while it runs: a plan sees the directory and none of its objects."""
+
+_COPIES = (Concern("spec.replicas", concerns.alone, "a single copy is left, or none"),)
+
+_RIGHTS = (Concern("rules", access.lists_more, "a role's rights change"),)
+
+
+def _bound(words: str) -> tuple[Concern, ...]:
+    return (
+        Concern("roleRef.name", concerns.changed, words, new=True),
+        Concern("subjects", lambda before, after: before and access.lists_more(before, after), "more subjects"),
+    )
+
+
 TYPES = (
     NAMESPACE,
     PERSISTENT_VOLUME,
@@ -344,7 +501,7 @@ TYPES = (
     JOB,
     _workload("batch/v1:CronJob", seconds=ONE_CALL),
     _workload("apps/v1:DaemonSet", "spec.selector", seconds=ONE_CALL),
-    _workload("apps/v1:Deployment", "spec.selector", seconds=ONE_CALL),
+    _workload("apps/v1:Deployment", "spec.selector", seconds=ONE_CALL, understood=_COPIES),
     _workload(
         "apps/v1:StatefulSet",
         "spec.podManagementPolicy",
@@ -353,23 +510,73 @@ TYPES = (
         "spec.serviceName",
         "spec.volumeClaimTemplates",
         seconds=ONE_CALL,
+        understood=_COPIES,
     ),
-    _setting("admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy", namespaced=False),
-    _setting("admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding", namespaced=False),
-    _setting("core/v1:ConfigMap", "data", "binaryData", namespaced=True),
-    _setting("core/v1:LimitRange", namespaced=True),
-    _setting("core/v1:ResourceQuota", "spec.scopes", namespaced=True),
-    _setting("core/v1:Secret", "type", "stringData", "data", namespaced=True),
-    _setting("core/v1:ServiceAccount", namespaced=True),
-    _setting("monitoring.coreos.com/v1:PodMonitor", namespaced=True),
-    _setting("monitoring.coreos.com/v1:PrometheusRule", namespaced=True),
-    _setting("monitoring.coreos.com/v1:ServiceMonitor", namespaced=True),
-    _setting("networking.k8s.io/v1:NetworkPolicy", namespaced=True),
-    _setting("policy/v1:PodDisruptionBudget", namespaced=True),
-    _setting("rbac.authorization.k8s.io/v1:ClusterRole", namespaced=False),
-    _setting("rbac.authorization.k8s.io/v1:ClusterRoleBinding", "roleRef", namespaced=False),
-    _setting("rbac.authorization.k8s.io/v1:Role", namespaced=True),
-    _setting("rbac.authorization.k8s.io/v1:RoleBinding", "roleRef", namespaced=True),
+    DEFINITION,
+    UNSEEN_DIRECTORY,
+    *(
+        _setting(
+            f"admissionregistration.k8s.io/v1:{kind}",
+            namespaced=False,
+            understood=(Concern("spec", concerns.changed, "what is let in or refused is another"),),
+            creation="may refuse what was let in",
+            deletion="what it refused is let in",
+        )
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    ),
+    _setting("core/v1:ConfigMap", "data", "binaryData", namespaced=True, creation=""),
+    _setting("core/v1:LimitRange", namespaced=True, creation="pods get limits that they had not"),
+    _setting(
+        "core/v1:ResourceQuota",
+        "spec.scopes",
+        namespaced=True,
+        understood=(
+            Concern("spec.hard", concerns.grows, "the namespace may take more"),
+            Concern("spec.hard", concerns.shrinks, "pods beyond it are refused when they start again"),
+        ),
+        creation="pods beyond it are refused",
+        deletion="the namespace's limit",
+    ),
+    _setting("core/v1:Secret", "type", "stringData", "data", namespaced=True, creation=""),
+    _setting(
+        "core/v1:ServiceAccount",
+        namespaced=True,
+        understood=(Concern("automountServiceAccountToken", concerns.no_longer_false, "its pods get an API token"),),
+        creation="",
+    ),
+    _setting("monitoring.coreos.com/v1:PodMonitor", namespaced=True, creation=""),
+    _setting(
+        "monitoring.coreos.com/v1:PrometheusRule",
+        namespaced=True,
+        understood=(Concern("spec", concerns.changed, "what fires an alert is another"),),
+        creation="",
+        deletion="its alerts",
+    ),
+    _setting("monitoring.coreos.com/v1:ServiceMonitor", namespaced=True, creation=""),
+    _setting(
+        "networking.k8s.io/v1:NetworkPolicy",
+        namespaced=True,
+        understood=(Concern("spec", concerns.changed, "who may talk to whom is another"),),
+        creation="pods may be cut off from others",
+        deletion="what it kept apart can talk",
+    ),
+    _setting("policy/v1:PodDisruptionBudget", namespaced=True, creation=""),
+    _setting("rbac.authorization.k8s.io/v1:ClusterRole", namespaced=False, understood=_RIGHTS, creation=""),
+    _setting(
+        "rbac.authorization.k8s.io/v1:ClusterRoleBinding",
+        "roleRef",
+        namespaced=False,
+        understood=_bound("rights in the whole cluster"),
+        creation="",
+    ),
+    _setting("rbac.authorization.k8s.io/v1:Role", namespaced=True, understood=_RIGHTS, creation=""),
+    _setting(
+        "rbac.authorization.k8s.io/v1:RoleBinding",
+        "roleRef",
+        namespaced=True,
+        understood=_bound("rights in a namespace"),
+        creation="",
+    ),
     # The provider does not know that its value cannot change: the API server refuses an update of it.
     _setting("scheduling.k8s.io/v1:PriorityClass", namespaced=False),
 )

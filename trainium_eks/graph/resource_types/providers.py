@@ -1,9 +1,12 @@
 """Providers: how a program reaches a cloud. They are made on this side."""
 
+import json
 import uuid
+from typing import Any
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types import access
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -11,6 +14,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     NO_DATA,
     NO_TIME,
     REGION,
+    Concern,
     ResourceType,
     When,
 )
@@ -25,7 +29,13 @@ def _may_be_another_cluster(provider: Resource, _before: object, _after: object)
     return "clusterIdentifier" not in provider.inputs
 
 
-def _row(token: str, replaced_by: tuple[str | When, ...]) -> ResourceType:
+def _more_accounts(before: Any, after: Any) -> str:
+    """Return the accounts that were not allowed; no account given is every account."""
+    old, new = ([] if each is None else json.loads(each) if isinstance(each, str) else each for each in (before, after))
+    return "any" if not new else access.lists_more(old or new, new)
+
+
+def _row(token: str, replaced_by: tuple[str | When, ...], understood: tuple[str | Concern, ...] = ()) -> ResourceType:
     return ResourceType(
         token=token,
         simulated=_provider,
@@ -38,10 +48,17 @@ def _row(token: str, replaced_by: tuple[str | When, ...]) -> ResourceType:
         holds=NO_DATA,
         refuses_deletion=ALWAYS_DELETABLE,
         local="simulated",
+        understood=understood,
+        creation="",
     )
 
 
-AWS = _row("pulumi:providers:aws", (REGION,))
+AWS = _row(
+    "pulumi:providers:aws",
+    (REGION,),
+    # Default tags are told of the resources that get them.
+    ("defaultTags", Concern("allowedAccountIds", _more_accounts, "may be built in other accounts")),
+)
 EKS = _row("pulumi:providers:eks", ())
 KUBERNETES = _row("pulumi:providers:kubernetes", ("clusterIdentifier", When("kubeconfig", _may_be_another_cluster)))
 

@@ -4,11 +4,11 @@ The AWS rows' ``replaced_by`` is the ForceNew list of the Terraform AWS provider
 ``tests/unit/graph/resource_types/test_schema.py`` holds them against a schema when it is given one.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.graph.graph import UNKNOWN, Resource
 from trainium_eks.graph.resource_types import registry
+from trainium_eks.graph.resource_types.paths import covers, value_at
 from trainium_eks.graph.resource_types.resource_type import When
 
 
@@ -45,14 +45,6 @@ def replacing_values(resource: Resource) -> dict[str, Any]:
     return found
 
 
-def value_at(inputs: Mapping[str, Any], path: str) -> Any:
-    """The value at a path without list indices; None where there is none."""
-    value: Any = inputs
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value
-
-
 def replaces(resource: Resource, path: str, before: object, after: object) -> bool:
     """Whether changing ``path`` from one value to the other replaces the resource.
 
@@ -69,13 +61,3 @@ def replaces(resource: Resource, path: str, before: object, after: object) -> bo
         elif covers(each, path):
             return True
     return any(covers(each, path) for each in resource.options.replace_on_changes)
-
-
-def within(under: str, path: str) -> bool:
-    """Whether ``path`` is ``under`` or inside it."""
-    return path == under or path.startswith((f"{under}.", f"{under}["))
-
-
-def covers(under: str, path: str) -> bool:
-    """Whether ``path`` is ``under`` or inside it, or is an object that holds it and changes as a whole."""
-    return within(under, path) or under.startswith(f"{path}.")

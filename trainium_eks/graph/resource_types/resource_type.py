@@ -1,14 +1,15 @@
 """What is known of one resource type, in one row that everything reads.
 
-A row is a :class:`ResourceType`. It has no defaults: whoever adds a type decides each column, or says that there is
-nothing to say (:data:`FREE`, :data:`COUNTED`, :data:`NO_DATA`, :data:`ALWAYS_DELETABLE`). A row left half written does
-not type-check and does not import.
+A row is a :class:`ResourceType`. Whoever adds a type decides each column, or says that there is nothing to say
+(:data:`FREE`, :data:`COUNTED`, :data:`NO_DATA`, :data:`ALWAYS_DELETABLE`). A row left half written does not type-check
+and does not import. Only the columns about changes (``understood``, ``creation``, ``deletion``) may be left out: then
+a reviewer must look at every change of the type.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import Answerer
@@ -33,6 +34,25 @@ class When:
     replaces: Callable[[Resource, object, object], bool]
     """Called with the resource as it is to be, the value so far and the value to be. A value is None where there is
     none, and ``[unknown]`` where only ``pulumi up`` knows it."""
+
+
+@dataclass(frozen=True)
+class Concern:
+    """An input whose change is understood, and the cases in which a reviewer must see it."""
+
+    path: str
+    """camelCase, without list indices; it covers all that is under it."""
+    when: Callable[[Any, Any], bool | str]
+    """Called with the value so far and the value to be, None where there is none. A text is true, and says what it is
+    in particular."""
+    words: str
+    """``backups are kept for a shorter time``."""
+    loses: bool = False
+    """Whether data or running work is lost, so that somebody must accept it."""
+    new: bool = False
+    """Whether a new resource is asked too; ``when`` gets None for the value so far."""
+    of: Callable[[Graph, Resource], bool] = lambda _graph, _resource: True
+    """Whether it is about this resource of this program, as they are to be; otherwise it explains nothing."""
 
 
 class Free(Enum):
@@ -129,6 +149,9 @@ class RefusesDeletion:
 ALWAYS_DELETABLE: Final = None
 """A type that its provider deletes whoever still names it, or whose users always go first."""
 
+Brief = str | Callable[[Resource], str] | None
+"""What a reviewer must know of a resource that comes or goes: empty for nothing, None when nobody has said."""
+
 Local = Literal["object", "release", "nodes", "addon", "simulated"]
 """How the local cloud makes a type: as an object or a Helm release on the real API server, as simulated nodes, as the
 workloads of an EKS add-on; ``simulated`` exists in name only."""
@@ -156,6 +179,11 @@ class ResourceType:
     holds: Holds | None
     refuses_deletion: RefusesDeletion | None
     local: Local
+    understood: tuple[str | Concern, ...] = ()
+    """The inputs whose change is understood: those that change nothing a reviewer must see, and concerns. A path covers
+    all that is under it. Tags and descriptions need no entry."""
+    creation: Brief = None
+    deletion: Brief = None
 
     def seconds_of(self, resource: Resource) -> float:
         """How long this resource takes to create."""

@@ -2,6 +2,7 @@
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -10,6 +11,8 @@ from trainium_eks.graph.resource_types.resource_type import (
     ONE_CALL,
     REGION,
     BilledElsewhere,
+    Brief,
+    Concern,
     Holds,
     ResourceType,
     Shown,
@@ -52,10 +55,18 @@ BUCKET = ResourceType(
     holds=Holds("its objects", Worth.DATA, when_deleted=_bucket_deleted),
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=(Concern("forceDestroy", concerns.switched_on, "may be deleted with the objects in it"),),
+    creation="",
 )
 
 
-def _setting(token: str, *replaced_by: str) -> ResourceType:
+def _setting(
+    token: str,
+    *replaced_by: str,
+    understood: tuple[str | Concern, ...] = (),
+    creation: Brief = "",
+    deletion: Brief = None,
+) -> ResourceType:
     """A setting of a bucket: one quick call, free, and nothing is lost with it."""
     return ResourceType(
         token=token,
@@ -69,6 +80,9 @@ def _setting(token: str, *replaced_by: str) -> ResourceType:
         holds=NO_DATA,
         refuses_deletion=ALWAYS_DELETABLE,
         local="simulated",
+        understood=understood,
+        creation=creation,
+        deletion=deletion,
     )
 
 
@@ -76,10 +90,27 @@ _OWNER = "expectedBucketOwner"
 
 TYPES = (
     BUCKET,
-    _setting("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", _OWNER),
+    _setting("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", _OWNER, creation="objects expire"),
     _setting("aws:s3/bucketOwnershipControls:BucketOwnershipControls"),
-    _setting("aws:s3/bucketPolicy:BucketPolicy"),
-    _setting("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"),
+    _setting("aws:s3/bucketPolicy:BucketPolicy", understood=access.POLICY, deletion="the bucket's own policy"),
+    _setting(
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        understood=tuple(
+            Concern(each, concerns.switched_off, "the bucket may be opened to everybody")
+            for each in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+        ),
+        deletion="the bucket may be opened to everybody",
+    ),
     _setting("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", _OWNER),
-    _setting("aws:s3/bucketVersioning:BucketVersioning", _OWNER),
+    _setting(
+        "aws:s3/bucketVersioning:BucketVersioning",
+        _OWNER,
+        understood=(
+            Concern(
+                "versioningConfiguration.status",
+                concerns.no_longer("Enabled"),
+                "older versions of objects are not kept",
+            ),
+        ),
+    ),
 )

@@ -1,6 +1,7 @@
 """SQS: queues and who may send to them. A million messages a month are free; interruptions are a handful."""
 
 from trainium_eks.graph.recording.backend import Answer, Call
+from trainium_eks.graph.resource_types import access
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -34,6 +35,7 @@ QUEUE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 QUEUE_POLICY = ResourceType(
@@ -48,6 +50,8 @@ QUEUE_POLICY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=access.POLICY,
+    creation="",
 )
 
 TYPES = (QUEUE, QUEUE_POLICY)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from trainium_eks.graph.graph import Graph, Resource
 from trainium_eks.graph.recording.backend import ACCOUNT, Answer, Answerer, Call
+from trainium_eks.graph.resource_types import access, concerns
 from trainium_eks.graph.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -12,6 +13,7 @@ from trainium_eks.graph.resource_types.resource_type import (
     ONE_CALL,
     REGION,
     BilledElsewhere,
+    Concern,
     Holds,
     RefusesDeletion,
     ResourceType,
@@ -74,6 +76,7 @@ VPC = ResourceType(
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The vpc '{id}' has dependencies and cannot be deleted."),
     local="simulated",
+    creation="",
 )
 
 
@@ -119,6 +122,8 @@ SUBNET = ResourceType(
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The subnet '{id}' has dependencies and cannot be deleted."),
     local="simulated",
+    understood=(Concern("mapPublicIpOnLaunch", concerns.switched_on, "instances get public addresses"),),
+    creation="",
 )
 
 INTERNET_GATEWAY = ResourceType(
@@ -159,6 +164,7 @@ EIP = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 
@@ -182,6 +188,7 @@ NAT_GATEWAY = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="traffic leaves from another address",
 )
 
 ROUTE_TABLE = ResourceType(
@@ -196,6 +203,7 @@ ROUTE_TABLE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 ROUTE = ResourceType(
@@ -230,6 +238,7 @@ ROUTE_TABLE_ASSOCIATION = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
 )
 
 FLOW_LOG = ResourceType(
@@ -256,6 +265,8 @@ FLOW_LOG = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    creation="",
+    deletion="the network's flow logs",
 )
 
 
@@ -304,6 +315,8 @@ VPC_ENDPOINT = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
+    understood=access.POLICY,
+    creation="",
 )
 
 TYPES = (

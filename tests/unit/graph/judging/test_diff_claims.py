@@ -1,17 +1,15 @@
 """Claims that an update takes away, in the difference between two programs."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
-from rich.console import Console
 
 from components import FsxLustre, LustreVolumes, TrainingNamespace
-from trainium_eks.cli import render_changes
 from trainium_eks.graph.graph import Graph
 from trainium_eks.graph.judging.changes import Changes
 from trainium_eks.graph.judging.diff import compare
+from trainium_eks.review.risks import risks
 
 Record = Callable[..., Graph]
 
@@ -78,11 +76,9 @@ def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(record: Record) -
     assert names(found) == []
 
 
-def test_the_difference_says_what_pods_hold_up(record: Record) -> None:
-    console = Console(width=200, record=True, file=io.StringIO())
-    found = changes(record, program("vision"), program("vision", zone="subnet-2"))
-    for line in render_changes._held_claims(found):
-        console.print(line)
-    text = console.export_text()
-    assert "pods that mount vision/fsx-claim must be deleted first, finished ones too" in text
-    assert list(render_changes._held_claims(changes(record, program("vision"), program("vision")))) == []
+def test_a_reviewer_is_told_which_claims_pods_hold_up(record: Record) -> None:
+    before, after = record(program("vision")), record(program("vision", zone="subnet-2"))
+    found = [
+        risk for risk in risks(before, after, compare(before, after), frozenset()) if "pods that mount" in risk.what
+    ]
+    assert [risk.note.partition(";")[0] for risk in found] == ["vision/fsx-claim"]

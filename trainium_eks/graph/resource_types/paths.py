@@ -1,0 +1,25 @@
+"""Paths of inputs, as the rows spell them: ``launchTemplate.id``, ``subnetIds[0]``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def value_at(inputs: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path without list indices, None where there is none. A key may hold dots itself, as labels'
+    do."""
+    for key, value in inputs.items():
+        if path == key:
+            return value
+        if path.startswith(f"{key}.") and isinstance(value, Mapping):
+            return value_at(value, path[len(key) + 1 :])
+    return None
+
+
+def within(under: str, path: str) -> bool:
+    """Whether ``path`` is ``under`` or inside it."""
+    return path == under or path.startswith((f"{under}.", f"{under}["))
+
+
+def covers(under: str, path: str) -> bool:
+    """Whether ``path`` is ``under`` or inside it, or is an object that holds it and changes as a whole."""
+    return within(under, path) or under.startswith(f"{path}.")
