@@ -10,7 +10,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions
+from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions, researchers
 from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.problems import Problem
@@ -183,7 +183,7 @@ class TrainingNamespace(pulumi.ComponentResource):
 
     def _quota(self) -> dict[str, str]:
         args = self._args
-        return {**quotas.default(args.queue_capability, args.room, claimed_gib=args.volume_gib), **args.resource_quota}
+        return quotas.hard(args.queue_capability, args.room, args.resource_quota, claimed_gib=args.volume_gib)
 
     def _limit_network(self) -> None:
         etcd = ETCD_NAMESPACE if self._args.rendezvous == "etcd" else None
@@ -236,15 +236,26 @@ class TrainingNamespace(pulumi.ComponentResource):
     def _admission_specs(
         self, queues: tuple[str, ...]
     ) -> dict[str, k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]:
-        closed = quotas.closed_storage_classes(self._quota())
-        policies = admission.policies(admission.Limits(queues, self._args.priority_classes, closed))
+        hard = self._quota()
+        limits = admission.Limits(
+            queues,
+            self._args.priority_classes,
+            pods=quotas.counted(hard, "pods"),
+            finished_pods=quotas.counted(hard, "count/pods"),
+            jobs=quotas.counted(hard, quotas.VOLCANO_JOBS),
+            counted_requests=quotas.counted_requests(hard),
+            closed_storage_classes=quotas.closed_storage_classes(hard),
+            researchers=self.group,
+            reserved_names=tuple(_team_policies.network_policies(ETCD_NAMESPACE)),
+        )
+        policies = admission.policies(limits, researchers.written())
         return {name: _team_policies.admission_policy(policy) for name, policy in policies.items()}
 
     def _let_researchers_in(self, guards: Sequence[pulumi.Resource]) -> None:
         role = k8s.rbac.v1.Role(
             f"{self._name}-researcher",
             metadata=self._metadata("researcher"),
-            rules=_team_policies.role_rules(_team_policies.RESEARCHER_RULES),
+            rules=_team_policies.role_rules(researchers.RESEARCHER_RULES),
             opts=self._within(),
         )
         subject = k8s.rbac.v1.SubjectArgs(kind="Group", name=self.group, api_group="rbac.authorization.k8s.io")
@@ -259,7 +270,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         viewer = k8s.rbac.v1.ClusterRole(
             f"{self._name}-viewer",
             metadata=viewer_metadata,
-            rules=_team_policies.role_rules(_team_policies.VIEWER_RULES),
+            rules=_team_policies.role_rules(researchers.VIEWER_RULES),
             opts=pulumi.ResourceOptions(parent=self),
         )
         k8s.rbac.v1.ClusterRoleBinding(

@@ -13,7 +13,7 @@ from running_pods import Pods, await_right, cpu_nodes, failures_of, team_objects
 from typer.testing import CliRunner
 from waiting import until
 
-from components import _team_policies
+from trainium_eks.model import researchers
 from trainium_eks.cli.app import app
 from trainium_eks.local.objects.api import Api, ObjectReference
 from trainium_eks.local.paths import Paths
@@ -24,7 +24,7 @@ TEAM, JOB = "serving-runs", "polarity-abcde"
 SERVICE = f"serve-{JOB}"
 RULES = [
     {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-    for group, resources, verbs in _team_policies.RESEARCHER_RULES
+    for group, resources, verbs in researchers.RESEARCHER_RULES
 ]
 GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."
 
