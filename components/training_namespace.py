@@ -80,6 +80,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     (``{ops: role.arn}``)."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags of its AWS resources, beside those of the provider."""
+    volcano: pulumi.Resource | None = None
+    """What installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for it: while a
+    quota counts a kind that Kubernetes has not noticed yet, the API server refuses its objects, for up to 5 minutes."""
 
 
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:
@@ -169,7 +172,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             f"{self._name}-quota",
             metadata=self._metadata("team"),
             spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=self._quota()),
-            opts=self._within(),
+            opts=self._within(*([] if self._args.volcano is None else [self._args.volcano])),
         )
         k8s.core.v1.LimitRange(
             f"{self._name}-limits",

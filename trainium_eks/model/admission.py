@@ -69,6 +69,12 @@ FINALIZERS = ("foregroundDeletion", "orphan")
 UNCOUNTED_PODS = 8
 """Pods of a Volcano job that may be asked for without the scheduler knowing whether the quota has room for them."""
 
+MOST_TASK_CONTAINERS = 128
+"""Tasks of a Volcano job, times the containers of one of its pods."""
+
+MOST_NAMED_PODS = 512
+"""Pods of a Volcano job, times the containers of one of them, where each container is told all pods."""
+
 _PRIORITY = "priorityClassName"
 
 
@@ -211,6 +217,7 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
         f"!(object.metadata.name in {names(limits.reserved_names)})",
         f"a job must have another name than the namespace's network policies: {', '.join(limits.reserved_names)}",
     )
+    yield from _amplified()
     claim, most = "volume.volumeClaim", admission_pods.MOST["volumes"]
     claimed = admission_pods.claim_message("a job's volumeClaim", limits)
     yield Validation(
@@ -227,6 +234,40 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
     yield Validation(
         f"{others} || {text(job, _PRIORITY)} == '' || {text(job, _PRIORITY)} in {names(limits.priority_classes)}",
         admission_pods.priority_message("the job's priorityClassName", limits),
+    )
+
+
+def _amplified() -> Iterator[Validation]:
+    """What makes Volcano's controllers do a job's work once more for each of its pods."""
+    job = "variables.job"
+
+    def has(plugin: str) -> str:
+        return f'(has({job}.plugins) && "{plugin}" in {job}.plugins)'
+
+    # A variable for each task in each container of each pod (`svc`), or one with the names of all pods.
+    containers = f"size({admission_pods.CONTAINERS})"
+    yield Validation(
+        f"variables.specs.all(spec, size(variables.tasks) * {containers} <= {MOST_TASK_CONTAINERS})",
+        f"the tasks of a job times the containers of a pod must be at most {MOST_TASK_CONTAINERS}, init containers "
+        "included: each container gets variables for every task; use one task with more replicas",
+    )
+    yield Validation(
+        f"!({has('tensorflow')} || {has('mpi')}) || "
+        f"variables.specs.all(spec, variables.count0 * {containers} <= {MOST_NAMED_PODS})",
+        f"with the plugins tensorflow and mpi the pods of a job times the containers of a pod must be at most "
+        f"{MOST_NAMED_PODS}: each container gets a variable with the names of all pods",
+    )
+    given = 'one.matches("^--ssh-private-key=.")'
+    yield Validation(
+        f'!{has("ssh")} || ({job}.plugins["ssh"].exists(one, {given}) && '
+        f'{job}.plugins["ssh"].all(one, !one.contains("ssh-private-key") || {given}))',
+        "the plugin ssh, which mpi brings along, must be given a key (ssh: [--ssh-private-key=..., "
+        "--ssh-public-key=...]): it makes one of its own for each try to start the job",
+    )
+    yield Validation(
+        f"!{listed(job, 'policies')}.exists(policy, has(policy.timeout)) && "
+        "variables.tasks.all(task, !has(task.policies) || !task.policies.exists(policy, has(policy.timeout)))",
+        "policies must have no timeout: when it is over for many pods, the whole job is ended once for each of them",
     )
 
 

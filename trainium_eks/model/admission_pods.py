@@ -130,6 +130,7 @@ def validations(workload: Workload, limits: Limits) -> Iterator[Validation]:
     yield from _volumes(limits)
     yield from _metadata(workload, limits)
     yield _grace()
+    yield _amounts()
     yield from _size()
 
 
@@ -336,6 +337,27 @@ def _grace() -> Validation:
     return Validation(
         f"variables.specs.all(spec, !has(spec.{field}) || spec.{field} <= {MOST_GRACE_SECONDS})",
         f"{field} must be at most {MOST_GRACE_SECONDS}: a node that is drained waits so long for the pod",
+    )
+
+
+def _amounts() -> Validation:
+    """Amounts that Volcano's scheduler can add and subtract: it counts in floating point, in thousandths of all but
+    memory, and ends with a panic where a difference is negative (1.15, ``Resource.Sub``)."""
+    amount = "quantity(string(AMOUNTS[name]))"
+    most = 'quantity(name == "memory" ? "32Ti" : "4Ti")'
+    exact = f"{amount}.isInteger() && {amount}.asInteger() % 64 == 0 && !{amount}.isGreaterThan({most})"
+    small = f'!{amount}.isGreaterThan(quantity("100M"))'
+
+    def within(resources: str) -> str:
+        maps = (f"{resources}.limits", f"{resources}.requests")
+        each = (f"(!has({one}) || {one}.all(name, {small} || ({exact})))".replace("AMOUNTS", one) for one in maps)
+        return " && ".join(each)
+
+    return Validation(
+        f"variables.specs.all(spec, (!has(spec.resources) || ({within('spec.resources')})) && "
+        f"{CONTAINERS}.all(container, !has(container.resources) || ({within('container.resources')})))",
+        "amounts of resources must be at most 32Ti of memory and 4Ti of anything else, and above 100M a multiple of 64 "
+        "(write Mi or Gi)",
     )
 
 

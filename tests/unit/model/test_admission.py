@@ -35,6 +35,8 @@ Json = dict[str, Any]
 
 FUNCTIONS = {
     "quantity": lambda text: celpy.celtypes.DoubleType(float(quantity(str(text)) or 0)),
+    "isInteger": lambda one: celpy.celtypes.BoolType(float(one).is_integer()),
+    "asInteger": lambda one: celpy.celtypes.IntType(int(one)),
     "isGreaterThan": lambda one, other: celpy.celtypes.BoolType(one > other),
     "sum": lambda numbers: celpy.celtypes.IntType(sum(numbers)),
 }
@@ -453,6 +455,44 @@ def test_what_the_quota_counts_stands_under_the_requests_of_large_volcano_jobs()
     assert refusals("volcano-jobs", made_by("volcano-jobs", 8, unstated)) == []
     (message,) = refusals("volcano-jobs", made_by("volcano-jobs", 9, unstated))
     assert "quota counts: cpu" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "passes"),
+    [
+        ("memory", "2Ti", True),
+        ("memory", "500001M", True),
+        ("memory", "33Ti", False),
+        ("ephemeral-storage", "8E", False),
+        ("ephemeral-storage", "999999999999", False),
+        ("example.com/x", "9223372036854775807", False),
+        ("example.com/x", 100_000_000, True),
+        ("cpu", "1500m", True),
+    ],
+)
+def test_amounts_are_those_that_volcanos_scheduler_adds_without_a_rest(name: str, amount: str, passes: bool) -> None:
+    for kind in ("limits", "requests"):
+        asked = pod({"resources": {kind: {name: amount}}}, schedulerName="default-scheduler")
+        assert (refusals("pods", asked) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("tasks", "containers", "more", "passes"),
+    [
+        (100, 1, {}, True),
+        (65, 2, {}, False),
+        (2, 1, {"plugins": {"tensorflow": []}}, True),
+        (1, 1, {"policies": [{"event": "PodPending", "action": "RestartJob", "timeout": "1s"}]}, False),
+        (1, 1, {"plugins": {"ssh": []}}, False),
+        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a"]}}, True),
+        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a", "--ssh-private-key="]}}, False),
+    ],
+)
+def test_no_job_multiplies_the_work_of_volcanos_controllers(
+    tasks: int, containers: int, more: Json, passes: bool
+) -> None:
+    job = vcjob(*[spec(*[{**PLAIN, "name": f"c{index}"} for index in range(containers)])] * tasks, **more)
+    assert (refusals("volcano-jobs", job) == []) is passes
 
 
 @pytest.mark.parametrize("name", ["jobs", "volcano-jobs"])
