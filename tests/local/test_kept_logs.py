@@ -9,10 +9,10 @@ from running_pods import Pods, await_right, cpu_nodes, team_objects
 from typer.testing import CliRunner
 from waiting import until
 
-from trainium_eks.model import researchers
 from trainium_eks.cli.app import app
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
+from trainium_eks.model import researchers
 
 TEAM = "kept-logs"
 RULES = [

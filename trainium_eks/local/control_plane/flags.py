@@ -129,7 +129,7 @@ def _controller_manager(paths: Paths, server: str) -> list[str]:
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         # Until a quota is looked at again, objects of kinds that are new and that it counts are refused.
-        "--resource-quota-sync-period=5s",
+        "--resource-quota-sync-period=10s",
         "--profiling=false",
     ]
 

@@ -37,7 +37,7 @@ SCHEDULER = "vc-scheduler"
 DEPLOYMENTS: Mapping[str, str] = {
     WEBHOOK_MANAGER: "admission",
     SCHEDULER: "scheduler",
-    "vc-controller-manager": "controllers",
+    pki.VOLCANO_CONTROLLERS: "controllers",
 }
 """Each program, and how the chart names its Deployment after the release's name; in the order they are started: the
 others' own queues go through the webhooks."""
@@ -208,7 +208,8 @@ class Volcano:
         return processes.start(self._paths, process.name, command, environment)
 
     def _own_arguments(self, name: str, ports: Mapping[str, int]) -> list[str]:
-        arguments = [f"--kubeconfig={self._paths.kubeconfig}", "--enable-healthz=true"]
+        identity = name if name == pki.VOLCANO_CONTROLLERS else pki.ADMINISTRATOR
+        arguments = [f"--kubeconfig={pki.kubeconfig(self._paths, identity)}", "--enable-healthz=true"]
         arguments.append(f"--healthz-address={HOST}:{ports[f'{name}.healthz']}")
         if name != WEBHOOK_MANAGER:
             metrics = f"--listen-address={HOST}:{ports[f'{name}.metrics']}"
