@@ -717,7 +717,11 @@ SCHEDULING = [
         "R60",
         "enqueue",
         "enqueue",
-        values("volcano", "custom.scheduler_config_override", 'actions: "enqueue, allocate, backfill"'),
+        values(
+            "volcano",
+            "custom.scheduler_config_override",
+            "actions: enqueue, allocate\ntiers: [{plugins: [{name: overcommit}]}]",
+        ),
     ),
     fault("R60", "the chart's own configuration", "unset", values("volcano", "custom.scheduler_config_override", DROP)),
     fault("R61", "outside the cluster", "LoadBalancer", values("torchx-etcd", "service", {"type": "LoadBalancer"})),

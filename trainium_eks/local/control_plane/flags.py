@@ -128,8 +128,6 @@ def _controller_manager(paths: Paths, server: str) -> list[str]:
         # 1,000 nodes' DaemonSet pods at the default of 20 a second would take minutes.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
-        # Until a quota is looked at again, objects of kinds that are new and that it counts are refused.
-        "--resource-quota-sync-period=10s",
         "--profiling=false",
     ]
 

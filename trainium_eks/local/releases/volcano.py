@@ -176,6 +176,10 @@ class Volcano:
         now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
         started = [name for name, each in now.items() if before.get(name) is not each]
         self._await(now, ports, bool(started))
+        if started:
+            # It looks for new kinds each 30 s, and at quotas that count them each 5 minutes. Until then the API server
+            # refuses all objects of these kinds. In EKS the quota is made after them, and a minute passes in between.
+            processes.restart(self._paths, "kube-controller-manager")
         verb = "runs for real" if not started else f"runs for real (started {', '.join(started)})"
         return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports['webhook']}"]
 
