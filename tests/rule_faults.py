@@ -9,6 +9,7 @@ from typing import Any
 from rule_programs import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
 
 from trainium_eks.graph.judging.rules.isolation import BOUNDED, POD_FIELDS
+from trainium_eks.graph.judging.rules.load import COUNTED
 
 Change = Callable[[Program], Any]
 
@@ -720,10 +721,16 @@ SCHEDULING = [
         values(
             "volcano",
             "custom.scheduler_config_override",
-            "actions: enqueue, allocate\ntiers: [{plugins: [{name: overcommit}]}]",
+            "actions: enqueue, allocate\ntiers: [{plugins: [{name: overcommit}, {name: resourcequota}]}]",
         ),
     ),
-    fault("R60", "the chart's own configuration", "unset", values("volcano", "custom.scheduler_config_override", DROP)),
+    fault(
+        "R60",
+        "the chart's own configuration",
+        "unset",
+        values("volcano", "custom.scheduler_config_override", DROP),
+        "R89",
+    ),
     fault("R61", "outside the cluster", "LoadBalancer", values("torchx-etcd", "service", {"type": "LoadBalancer"})),
     fault("R61", "no policy", "networkPolicy", values("torchx-etcd", "networkPolicy", OFF)),
     fault("R61", "a bare etcd", "NodePort", tokens),
@@ -771,6 +778,8 @@ def asked_when(expression: str) -> Change:
     return put("guard-pods", "spec.matchConditions", [{"name": "judged", "expression": expression}])
 
 
+BOUNDS = {"requests.cpu": "500", "requests.memory": "1Ti", "requests.storage": "1Ti"}
+
 ISOLATION = [
     fault("R70", "two config maps of one name", "ConfigMap training/team is mine", two_of_one_kind),
     fault("R70", "two releases of one name", "Release", second_of("volcano", "again", name="volcano")),
@@ -816,7 +825,7 @@ ISOLATION = [
             "R71",
             f"{name} has no bound",
             name,
-            put("quota", "spec.hard", {each: "1" for each in BOUNDED if each != name}),
+            put("quota", "spec.hard", {each: "1" for each in (*BOUNDED, COUNTED) if each != name}),
         )
         for name in BOUNDED
     ),
@@ -865,6 +874,18 @@ ISOLATION = [
         "a policy that allows all",
         "guard-services: spec.validations refuses nothing",
         put("guard-services", "spec.validations", [{"expression": "true"}]),
+    ),
+    fault(
+        "R89",
+        "pods for all that wait",
+        "the action enqueue",
+        values("volcano", "custom.scheduler_config_override", "actions: allocate\ntiers: []"),
+    ),
+    fault("R89", "uncounted jobs", "count/jobs.batch.volcano.sh", put("quota", "spec.hard", {"pods": "500", **BOUNDS})),
+    fault("R90", "one queue for all", "by namespace", put("flows", "spec.distinguisherMethod", {"type": "ByUser"})),
+    fault("R90", "no level", "type Queue", drop("level")),
+    fault(
+        "R90", "requests refused at once", "type Queue", put("level", "spec.limited.limitResponse", {"type": "Reject"})
     ),
 ]
 
@@ -983,6 +1004,7 @@ REACH = [
         both(level("lustre-setup", "privileged"), put("volcano", "namespace", "lustre-setup")),
         "R51",
         "R58",
+        "R90",
     ),
     fault(
         "R77", "aws-auth", "API_AND_CONFIG_MAP", put("cluster", "accessConfig.authenticationMode", "API_AND_CONFIG_MAP")

@@ -634,7 +634,13 @@ def _isolation(program: Program) -> None:
         binding = {"policyName": f"guard-{name}", "validationActions": ["Deny"], "matchResources": selector}
         bound = program.add(f"bound-{name}", f"{kind}Binding", {**metadata, "spec": binding})
         program["researchers-binding"].dependencies.append(bound.urn)
-    hard = {"pods": "500", "requests.cpu": "500", "requests.memory": "1Ti", "requests.storage": "1Ti"}
+    hard = {
+        "pods": "500",
+        "count/jobs.batch.volcano.sh": "500",
+        "requests.cpu": "500",
+        "requests.memory": "1Ti",
+        "requests.storage": "1Ti",
+    }
     program.add(
         "quota",
         "kubernetes:core/v1:ResourceQuota",
@@ -651,7 +657,8 @@ def _scheduling(program: Program) -> None:
     amounts = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
     custom: dict[str, Any] = {
         "leader_elect_enable": True,
-        "scheduler_config_override": 'actions: "allocate, backfill"\ntiers:\n- plugins:\n  - name: gang\n',
+        "scheduler_config_override": 'actions: "enqueue, allocate, backfill"\n'
+        "tiers: [{plugins: [{name: gang}, {name: resourcequota}]}]\n",
     }
     for component in ("scheduler", "controller", "admission"):
         custom[f"{component}_replicas"] = 2
@@ -665,6 +672,25 @@ def _scheduling(program: Program) -> None:
             },
         )
     release(program, "volcano", "volcano-system", {"basic": {"image_tag_version": "v1.15.0"}, "custom": custom})
+    flows = "kubernetes:flowcontrol.apiserver.k8s.io/v1"
+    account = {"name": "volcano-controllers", "namespace": "volcano-system"}
+    program.add(
+        "level",
+        f"{flows}:PriorityLevelConfiguration",
+        {"metadata": {"name": "fair"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue"}}}},
+    )
+    program.add(
+        "flows",
+        f"{flows}:FlowSchema",
+        {
+            "metadata": {"name": "fair"},
+            "spec": {
+                "priorityLevelConfiguration": {"name": "fair"},
+                "distinguisherMethod": {"type": "ByNamespace"},
+                "rules": [{"subjects": [{"kind": "ServiceAccount", "serviceAccount": account}]}],
+            },
+        },
+    )
     for name, guarantee in (("a", 32), ("b", 16)):
         program.add(
             f"queue-{name}",
