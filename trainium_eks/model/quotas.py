@@ -41,7 +41,7 @@ OBJECTS: Mapping[str, int] = {
     # Of the 10 revisions that Kubernetes keeps of each Deployment.
     "count/replicasets.apps": 1000,
     "count/cronjobs.batch.volcano.sh": 50,
-    "count/commands.bus.volcano.sh": 100,
+    "count/commands.bus.volcano.sh": 10,
 }
 """How many of each a team may have by default. They stay until somebody deletes them, all teams share one etcd of 8 GiB
 on EKS, and each may have 1.5 MiB."""
