@@ -31,9 +31,6 @@ COMPONENTS: Mapping[str, str] = {
 }
 """The chart's key of each component, and the ``app`` label of its pods."""
 
-CONTROLLERS = "volcano-controllers"
-"""Service account of the controllers, and name of what their requests go by."""
-
 ETCD_NAMESPACE = namespaces.ETCD
 ETCD_REASON = "etcd needs no privilege"
 ETCD_ENDPOINT = f"etcd-server.{ETCD_NAMESPACE}.svc.cluster.local:2379"
@@ -86,7 +83,6 @@ class VolcanoStack(pulumi.ComponentResource):
         self._make_disruption_budgets()
         self._release = self._make_release()
         self._make_priority_classes()
-        self._share_api_server()
         made = self._make_queues()
         etcd = self._make_etcd() if args.rendezvous == "etcd" else None
 
@@ -162,47 +158,6 @@ class VolcanoStack(pulumi.ComponentResource):
                 description=level.description,
                 opts=pulumi.ResourceOptions(parent=self),
             )
-
-    def _share_api_server(self) -> None:
-        """One team's jobs do not keep the controllers' requests for another's waiting (decision 77)."""
-        level = k8s.flowcontrol.v1.PriorityLevelConfiguration(
-            f"{self._name}-priority-level",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=CONTROLLERS),
-            spec=k8s.flowcontrol.v1.PriorityLevelConfigurationSpecArgs(
-                type="Limited",
-                limited=k8s.flowcontrol.v1.LimitedPriorityLevelConfigurationArgs(
-                    nominal_concurrency_shares=volcano_config.CONCURRENCY_SHARES,
-                    borrowing_limit_percent=0,
-                    limit_response=k8s.flowcontrol.v1.LimitResponseArgs(
-                        type="Queue",
-                        queuing=k8s.flowcontrol.v1.QueuingConfigurationArgs(**volcano_config.REQUEST_QUEUES),
-                    ),
-                ),
-            ),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        everything = k8s.flowcontrol.v1.ResourcePolicyRuleArgs(
-            verbs=["*"], api_groups=["*"], resources=["*"], namespaces=["*"]
-        )
-        account = k8s.flowcontrol.v1.ServiceAccountSubjectArgs(name=CONTROLLERS, namespace=NAMESPACE)
-        k8s.flowcontrol.v1.FlowSchema(
-            f"{self._name}-flow-schema",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=CONTROLLERS),
-            spec=k8s.flowcontrol.v1.FlowSchemaSpecArgs(
-                priority_level_configuration=k8s.flowcontrol.v1.PriorityLevelConfigurationReferenceArgs(
-                    name=CONTROLLERS
-                ),
-                matching_precedence=volcano_config.FLOW_PRECEDENCE,
-                distinguisher_method=k8s.flowcontrol.v1.FlowDistinguisherMethodArgs(type="ByNamespace"),
-                rules=[
-                    k8s.flowcontrol.v1.PolicyRulesWithSubjectsArgs(
-                        subjects=[k8s.flowcontrol.v1.SubjectArgs(kind="ServiceAccount", service_account=account)],
-                        resource_rules=[everything],
-                    )
-                ],
-            ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[level]),
-        )
 
     def _make_queues(self) -> list[k8s.apiextensions.CustomResource]:
         """The queues, each after its parent, so that a destroy removes children first; the webhook wants it so."""

@@ -882,11 +882,6 @@ ISOLATION = [
         values("volcano", "custom.scheduler_config_override", "actions: allocate\ntiers: []"),
     ),
     fault("R89", "uncounted jobs", "count/jobs.batch.volcano.sh", put("quota", "spec.hard", {"pods": "500", **BOUNDS})),
-    fault("R90", "one queue for all", "by namespace", put("flows", "spec.distinguisherMethod", {"type": "ByUser"})),
-    fault("R90", "no level", "type Queue", drop("level")),
-    fault(
-        "R90", "requests refused at once", "type Queue", put("level", "spec.limited.limitResponse", {"type": "Reject"})
-    ),
 ]
 
 HYGIENE = [
@@ -1004,7 +999,6 @@ REACH = [
         both(level("lustre-setup", "privileged"), put("volcano", "namespace", "lustre-setup")),
         "R51",
         "R58",
-        "R90",
     ),
     fault(
         "R77", "aws-auth", "API_AND_CONFIG_MAP", put("cluster", "accessConfig.authenticationMode", "API_AND_CONFIG_MAP")

@@ -672,25 +672,6 @@ def _scheduling(program: Program) -> None:
             },
         )
     release(program, "volcano", "volcano-system", {"basic": {"image_tag_version": "v1.15.0"}, "custom": custom})
-    flows = "kubernetes:flowcontrol.apiserver.k8s.io/v1"
-    account = {"name": "volcano-controllers", "namespace": "volcano-system"}
-    program.add(
-        "level",
-        f"{flows}:PriorityLevelConfiguration",
-        {"metadata": {"name": "fair"}, "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue"}}}},
-    )
-    program.add(
-        "flows",
-        f"{flows}:FlowSchema",
-        {
-            "metadata": {"name": "fair"},
-            "spec": {
-                "priorityLevelConfiguration": {"name": "fair"},
-                "distinguisherMethod": {"type": "ByNamespace"},
-                "rules": [{"subjects": [{"kind": "ServiceAccount", "serviceAccount": account}]}],
-            },
-        },
-    )
     for name, guarantee in (("a", 32), ("b", 16)):
         program.add(
             f"queue-{name}",

@@ -42,18 +42,6 @@ a gang of 1,000 wait for its pods to be made one after another; these are ceilin
 SCHEDULER_RATES: Mapping[str, int] = {"scheduler_kube_api_qps": 2000, "scheduler_kube_api_burst": 2000}
 """The chart's own numbers, held here so that no upgrade lowers them unseen: a gang is bound pod by pod."""
 
-CONCURRENCY_SHARES = 10
-"""Shares of the API server's requests at one time that the controllers have, of about 250 that Kubernetes' own levels
-have together: 4 %, 24 of the 600 of an API server with its default. They start a goroutine for each pod that a job
-lacks, so without a limit one job's requests are as many as its pods (decision 77)."""
-
-REQUEST_QUEUES: Mapping[str, int] = {"queues": 64, "hand_size": 6, "queue_length_limit": 200}
-"""Where their requests wait, those of each namespace in up to 6 queues. A request that finds its queue full is refused,
-and sent again by the client, up to 10 times."""
-
-FLOW_PRECEDENCE = 1000
-"""Before Kubernetes' schema for all service accounts (9000), after those of its own components (up to 900)."""
-
 LOG_LEVELS: Mapping[str, int] = {"scheduler_log_level": 2, "controller_log_level": 2, "admission_log_level": 2}
 """What went wrong, and what was decided for whole jobs. The chart's 3 and 4 write several lines for each pod in each
 round: 27 MB for one gang of 1,000."""

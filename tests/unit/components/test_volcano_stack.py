@@ -232,21 +232,6 @@ def test_priorities_order_what_waits_and_stop_nothing_that_runs(record: Record) 
     assert {(each.inputs["preemptionPolicy"], each.inputs["globalDefault"]) for each in levels} == {("Never", False)}
 
 
-def test_requests_for_one_namespace_wait_behind_none_for_another(record: Record) -> None:
-    graph = built(record)
-    kind = "kubernetes:flowcontrol.apiserver.k8s.io/v1:{}"
-    (level,) = graph.of_type(kind.format("PriorityLevelConfiguration"))
-    (schema,) = graph.of_type(kind.format("FlowSchema"))
-    limited = level.inputs["spec"]["limited"]
-    assert (limited["borrowingLimitPercent"], limited["limitResponse"]["type"]) == (0, "Queue")
-    spec = schema.inputs["spec"]
-    assert spec["priorityLevelConfiguration"]["name"] == level.inputs["metadata"]["name"]
-    assert spec["distinguisherMethod"] == {"type": "ByNamespace"}
-    (subject,) = spec["rules"][0]["subjects"]
-    assert subject["serviceAccount"] == {"name": "volcano-controllers", "namespace": "volcano-system"}
-    assert level.urn in schema.dependencies
-
-
 def test_only_webhook_and_metrics_ports_are_open(record: Record) -> None:
     (policy,) = built(record).of_type(NETWORK_POLICY)
     assert policy.inputs["spec"]["podSelector"] == {}

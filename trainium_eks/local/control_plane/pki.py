@@ -69,7 +69,7 @@ IDENTITIES = (
     Identity("trn-pod-agent", "system:trn-pod-agent", "system:masters"),
     # No group: it may do nothing at the API server. It is the API server's own, for the kubelet's port.
     Identity(kubelet.CLIENT, kubelet.CLIENT_USER),
-    # As in EKS: the chart's own roles say what it may do, and the stack's priority level how much of it at once.
+    # As in EKS: the chart's own roles say what it may do, and its requests wait like those of other service accounts.
     Identity(VOLCANO_CONTROLLERS, "system:serviceaccount:volcano-system:volcano-controllers", "system:serviceaccounts"),
     Identity("etcd-client", "kube-apiserver", authority="etcd-ca"),
 )

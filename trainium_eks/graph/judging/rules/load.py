@@ -1,4 +1,4 @@
-"""R89 and R90: how much of the control plane one team's jobs take from all others (decision 77)."""
+"""R89: how much of the control plane one team's jobs take from all others (decision 77)."""
 
 import re
 from collections.abc import Iterator
@@ -6,13 +6,11 @@ from collections.abc import Iterator
 import yaml
 
 from trainium_eks.graph.judging.rules._objects import NAMESPACE, is_tenant, namespace, object_name, releases
-from trainium_eks.graph.judging.rules._read import Json, at, given, items, mapping, text
+from trainium_eks.graph.judging.rules._read import Json, at, items, mapping, text
 from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 
 QUOTA = "kubernetes:core/v1:ResourceQuota"
-FLOW_SCHEMA = "kubernetes:flowcontrol.apiserver.k8s.io/v1:FlowSchema"
-PRIORITY_LEVEL = "kubernetes:flowcontrol.apiserver.k8s.io/v1:PriorityLevelConfiguration"
 COUNTED = "count/jobs.batch.volcano.sh"
 CONFIGURATION = "values.custom.scheduler_config_override"
 
@@ -37,30 +35,6 @@ def held_back(view: View) -> Iterator[Finding]:
             yield from judged(home, faults, f"{COUNTED} is counted")
 
 
-@rule("R90", "Queue the requests of Volcano's controllers by namespace", "medium", "API priority and fairness, own")
-def fair_requests(view: View) -> Iterator[Finding]:
-    """The controllers send a request for each pod that a job lacks, all at once. In one queue with those for other
-    teams, a job of a thousand pods delays everybody's. A FlowSchema of their service account with the distinguisher
-    ByNamespace, at a level of its own whose requests wait in queues, keeps them apart."""
-    levels = {
-        object_name(each)
-        for each in view.of(PRIORITY_LEVEL)
-        if text(at(each.inputs, "spec.limited.limitResponse.type")) == "Queue"
-    }
-    for release in releases(view, "volcano"):
-        account = {"name": "volcano-controllers", "namespace": namespace(release)}
-        fair = [
-            each
-            for each in view.of(FLOW_SCHEMA)
-            if text(at(each.inputs, "spec.distinguisherMethod.type")) == "ByNamespace"
-            and text(at(each.inputs, "spec.priorityLevelConfiguration.name")) in levels
-            and account in list(_accounts(at(each.inputs, "spec.rules")))
-        ]
-        wanted = f"no FlowSchema queues the requests of {account['namespace']}/{account['name']} by namespace"
-        faults = [] if fair else [f"{wanted}, wanted one with a priority level of type Queue"]
-        yield from judged(release, faults, "the controllers' requests wait by namespace")
-
-
 def _lacking(found: Json) -> list[str]:
     if isinstance(found, str):
         try:
@@ -79,12 +53,4 @@ def _lacking(found: Json) -> list[str]:
     return lacking if "resourcequota" in plugins else [*lacking, "the plugin resourcequota"]
 
 
-def _accounts(rules: Json) -> Iterator[Json]:
-    for each in items(rules):
-        for subject in items(mapping(each).get("subjects")):
-            account = at(mapping(subject), "serviceAccount")
-            if given(account):
-                yield dict(mapping(account))
-
-
-RULES: tuple[Rule, ...] = (held_back, fair_requests)
+RULES: tuple[Rule, ...] = (held_back,)
