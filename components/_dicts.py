@@ -462,6 +462,7 @@ class TrainingNamespaceArgsDict(TypedDict):
     rendezvous: NotRequired[Literal["c10d", "etcd"]]
     principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    volcano: NotRequired[pulumi.Resource | None]
 
 
 class EndpointConfigDict(TypedDict):

@@ -8,10 +8,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from trainium_eks.model import namespaces
+from trainium_eks.model.researchers import READ
 from trainium_eks.model.workloads import HYPERNODES
 
 from ._pods import Program, grant, unprivileged
-from ._team_policies import READ
 
 NAME = HYPERNODES.name
 """Of the Deployment, its service account and its ConfigMap."""

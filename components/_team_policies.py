@@ -7,44 +7,6 @@ import pulumi_kubernetes as k8s
 from trainium_eks.model import scraping
 from trainium_eks.model.admission import Match, Policy
 
-READ = ("get", "list", "watch")
-WRITE = (*READ, "create", "update", "patch", "delete")
-
-RESEARCHER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("batch.volcano.sh", ("jobs", "cronjobs"), WRITE),
-    # TorchX asks for the status alone.
-    ("batch.volcano.sh", ("jobs/status",), ("get",)),
-    # What `vcctl` suspends and resumes a job by.
-    ("bus.volcano.sh", ("commands",), (*READ, "create", "delete")),
-    ("scheduling.volcano.sh", ("podgroups",), READ),
-    ("kubeflow.org", ("pytorchjobs",), WRITE),
-    # A runtime says which gang scheduler and queue a TrainJob goes by; those of the chart name none.
-    ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), WRITE),
-    # Staging and other work without accelerators.
-    ("batch", ("jobs",), WRITE),
-    # What serves a trained model. Whoever makes its pods, they are judged like all others.
-    ("apps", ("deployments",), WRITE),
-    ("apps", ("replicasets",), READ),
-    ("", ("services",), WRITE),
-    ("", ("pods",), WRITE),
-    ("", ("pods/log",), ("get",)),
-    ("", ("pods/exec", "pods/portforward"), ("get", "create")),
-    ("", ("configmaps",), WRITE),
-    # A model's access token is put in and taken away, not read back by a person.
-    ("", ("secrets",), ("create", "delete")),
-    ("", ("events",), READ),
-    ("events.k8s.io", ("events",), READ),
-    ("", ("persistentvolumeclaims", "serviceaccounts", "resourcequotas", "limitranges"), READ),
-)
-"""API group, resources and verbs of researchers in their own namespace."""
-
-VIEWER_RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("scheduling.volcano.sh", ("queues",), READ),
-    ("topology.volcano.sh", ("hypernodes",), READ),
-    ("", ("nodes",), READ),
-)
-"""What researchers read in the whole cluster: why a gang is pending shows in queues and nodes."""
-
 METADATA_SERVICE = "169.254.169.254/32"
 POD_IDENTITY_ADDRESS = "169.254.170.23/32"
 """Where the Pod Identity agent of a node answers its pods, port 80 (EKS user guide, Pod Identity)."""
@@ -125,7 +87,7 @@ def admission_policy(policy: Policy) -> k8s.admissionregistration.v1.ValidatingA
     return k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
         failure_policy="Fail",
         match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
-            match_policy="Equivalent", resource_rules=[_matching(each) for each in policy.matches]
+            match_policy="Equivalent", resource_rules=[_matching(each, policy.operations) for each in policy.matches]
         ),
         match_conditions=conditions if policy.condition else None,
         variables=[
@@ -134,7 +96,10 @@ def admission_policy(policy: Policy) -> k8s.admissionregistration.v1.ValidatingA
         ],
         validations=[
             k8s.admissionregistration.v1.ValidationArgs(
-                expression=each.expression, message=each.message, reason="Forbidden"
+                expression=each.expression,
+                message=each.message,
+                message_expression=each.details or None,
+                reason="Forbidden",
             )
             for each in policy.validations
         ],
@@ -162,11 +127,11 @@ def _egress(
     )
 
 
-def _matching(match: Match) -> k8s.admissionregistration.v1.NamedRuleWithOperationsArgs:
+def _matching(match: Match, operations: Sequence[str]) -> k8s.admissionregistration.v1.NamedRuleWithOperationsArgs:
     return k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
         api_groups=[match.group],
         api_versions=[match.version],
         resources=[match.resource],
-        operations=["CREATE", "UPDATE"],
+        operations=list(operations),
         scope="Namespaced",
     )

@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 from trainium_eks.model import formats, idle, namespaces, regions, versions
 from trainium_eks.model.idle import IdleGuardConfig
 from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.researchers import READ
 from trainium_eks.model.shape import Flag, Shape, Whole
 
 from . import _iam, _pod_identity
@@ -16,7 +17,7 @@ from ._args import AwsCallerArgs, Text, accept
 from ._charts import namespace
 from ._dicts import IdleGuardArgsDict
 from ._pods import Program, container, grant, unprivileged
-from ._team_policies import READ, role_rules
+from ._team_policies import role_rules
 
 NAMESPACE = namespaces.IDLE_GUARD
 NAMESPACE_REASON = "the guard needs no privilege"

@@ -10,7 +10,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions
+from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions, researchers
 from trainium_eks.model.addon_policies import Statement
 from trainium_eks.model.namespaces import NamespaceConfig
 from trainium_eks.model.problems import Problem
@@ -80,6 +80,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     (``{ops: role.arn}``)."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags of its AWS resources, beside those of the provider."""
+    volcano: pulumi.Resource | None = None
+    """What installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for it: while a
+    quota counts a kind that Kubernetes has not noticed yet, the API server refuses its objects, for up to 5 minutes."""
 
 
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:
@@ -169,7 +172,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             f"{self._name}-quota",
             metadata=self._metadata("team"),
             spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=self._quota()),
-            opts=self._within(),
+            opts=self._within(*([] if self._args.volcano is None else [self._args.volcano])),
         )
         k8s.core.v1.LimitRange(
             f"{self._name}-limits",
@@ -183,7 +186,7 @@ class TrainingNamespace(pulumi.ComponentResource):
 
     def _quota(self) -> dict[str, str]:
         args = self._args
-        return {**quotas.default(args.queue_capability, args.room, claimed_gib=args.volume_gib), **args.resource_quota}
+        return quotas.hard(args.queue_capability, args.room, args.resource_quota, claimed_gib=args.volume_gib)
 
     def _limit_network(self) -> None:
         etcd = ETCD_NAMESPACE if self._args.rendezvous == "etcd" else None
@@ -236,15 +239,26 @@ class TrainingNamespace(pulumi.ComponentResource):
     def _admission_specs(
         self, queues: tuple[str, ...]
     ) -> dict[str, k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]:
-        closed = quotas.closed_storage_classes(self._quota())
-        policies = admission.policies(admission.Limits(queues, self._args.priority_classes, closed))
+        hard = self._quota()
+        limits = admission.Limits(
+            queues,
+            self._args.priority_classes,
+            pods=quotas.counted(hard, "pods"),
+            finished_pods=quotas.counted(hard, "count/pods"),
+            jobs=quotas.counted(hard, quotas.VOLCANO_JOBS),
+            counted_requests=quotas.counted_requests(hard),
+            closed_storage_classes=quotas.closed_storage_classes(hard),
+            researchers=self.group,
+            reserved_names=tuple(_team_policies.network_policies(ETCD_NAMESPACE)),
+        )
+        policies = admission.policies(limits, researchers.written())
         return {name: _team_policies.admission_policy(policy) for name, policy in policies.items()}
 
     def _let_researchers_in(self, guards: Sequence[pulumi.Resource]) -> None:
         role = k8s.rbac.v1.Role(
             f"{self._name}-researcher",
             metadata=self._metadata("researcher"),
-            rules=_team_policies.role_rules(_team_policies.RESEARCHER_RULES),
+            rules=_team_policies.role_rules(researchers.RESEARCHER_RULES),
             opts=self._within(),
         )
         subject = k8s.rbac.v1.SubjectArgs(kind="Group", name=self.group, api_group="rbac.authorization.k8s.io")
@@ -259,7 +273,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         viewer = k8s.rbac.v1.ClusterRole(
             f"{self._name}-viewer",
             metadata=viewer_metadata,
-            rules=_team_policies.role_rules(_team_policies.VIEWER_RULES),
+            rules=_team_policies.role_rules(researchers.VIEWER_RULES),
             opts=pulumi.ResourceOptions(parent=self),
         )
         k8s.rbac.v1.ClusterRoleBinding(

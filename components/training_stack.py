@@ -140,6 +140,7 @@ class TrainingStack(pulumi.ComponentResource):
                 **{"kms_key_arn": base.key.key_arn, **linked},
                 permissions_boundary=config.permissions_boundary,
                 rendezvous=config.volcano.rendezvous,
+                volcano=self._volcano.admission,
             )
             made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", judged(args), base.in_cluster())
         return made

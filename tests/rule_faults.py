@@ -9,6 +9,7 @@ from typing import Any
 from rule_programs import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
 
 from trainium_eks.graph.judging.rules.isolation import BOUNDED, POD_FIELDS
+from trainium_eks.graph.judging.rules.load import COUNTED
 
 Change = Callable[[Program], Any]
 
@@ -209,12 +210,12 @@ CLUSTER = [
     fault("R02", "every IPv6 address does", "::/0", open_endpoint("203.0.113.0/24", "::/0"), "R03"),
     fault("R02", "the endpoint is public and unlimited", "publicAccessCidrs", open_endpoint(), "R03"),
     fault(
-        "R92",
+        "R91",
         "a VPC of its own and no public endpoint",
         "made by this program",
         private_endpoint,
     ),
-    fault("R92", "nobody is let in", "opens port 443", private_endpoint),
+    fault("R91", "nobody is let in", "opens port 443", private_endpoint),
     fault(
         "R03", "the private endpoint is off", "PrivateAccess", put("cluster", "vpcConfig.endpointPrivateAccess", False)
     ),
@@ -412,7 +413,7 @@ EFA = [
         "one subnet",
         put("base", "subnetIds", ["subnet-private-az4", "subnet-private-az1"]),
         "R27",
-        "R93",
+        "R92",
     ),
     fault(
         "R27", "a block in our group", "placement", put("block-template", "placement", {"groupName": "sim-placement"})
@@ -738,11 +739,21 @@ SCHEDULING = [
         "R60",
         "enqueue",
         "enqueue",
-        values("volcano", "custom.scheduler_config_override", 'actions: "enqueue, allocate, backfill"'),
+        values(
+            "volcano",
+            "custom.scheduler_config_override",
+            "actions: enqueue, allocate\ntiers: [{plugins: [{name: overcommit}, {name: resourcequota}]}]",
+        ),
     ),
-    fault("R60", "the chart's own configuration", "unset", values("volcano", "custom.scheduler_config_override", DROP)),
     fault(
-        "R96",
+        "R60",
+        "the chart's own configuration",
+        "unset",
+        values("volcano", "custom.scheduler_config_override", DROP),
+        "R89",
+    ),
+    fault(
+        "R93",
         "discovery by label",
         "networkTopologyDiscovery",
         values(
@@ -752,7 +763,7 @@ SCHEDULING = [
         ),
     ),
     fault(
-        "R96",
+        "R93",
         "discovery by label, as text",
         "networkTopologyDiscovery",
         values("volcano", "custom.controller_config_override", "networkTopologyDiscovery:\n- source: label\n"),
@@ -810,6 +821,8 @@ def asked_when(expression: str) -> Change:
     return put("guard-pods", "spec.matchConditions", [{"name": "judged", "expression": expression}])
 
 
+BOUNDS = {"requests.cpu": "500", "requests.memory": "1Ti", "requests.storage": "1Ti"}
+
 ISOLATION = [
     fault("R70", "two config maps of one name", "ConfigMap training/team is mine", two_of_one_kind),
     fault("R70", "two releases of one name", "Release", second_of("volcano", "again", name="volcano")),
@@ -855,7 +868,7 @@ ISOLATION = [
             "R71",
             f"{name} has no bound",
             name,
-            put("quota", "spec.hard", {each: "1" for each in BOUNDED if each != name}),
+            put("quota", "spec.hard", {each: "1" for each in (*BOUNDED, COUNTED) if each != name}),
         )
         for name in BOUNDED
     ),
@@ -905,6 +918,13 @@ ISOLATION = [
         "guard-services: spec.validations refuses nothing",
         put("guard-services", "spec.validations", [{"expression": "true"}]),
     ),
+    fault(
+        "R89",
+        "pods for all that wait",
+        "the action enqueue",
+        values("volcano", "custom.scheduler_config_override", "actions: allocate\ntiers: []"),
+    ),
+    fault("R89", "uncounted jobs", "count/jobs.batch.volcano.sh", put("quota", "spec.hard", {"pods": "500", **BOUNDS})),
 ]
 
 HYGIENE = [
@@ -1096,9 +1116,9 @@ AUTOSCALING = [
     fault("R82", "any image", "latest", put("class-trn1n", "spec.amiSelectorTerms", [{"alias": "al2023@latest"}])),
     fault("R82", "a public address", "associatePublicIP", put("class-trn1n", "spec.associatePublicIPAddress", DROP)),
     fault("R82", "deaf to interruptions", "interruptionQueue", values("karpenter", "settings", {})),
-    fault("R91", "no tag for the EBS driver", "ebs.csi.aws.com/cluster-name", put("class-small", "spec.tags", DROP)),
+    fault("R90", "no tag for the EBS driver", "ebs.csi.aws.com/cluster-name", put("class-small", "spec.tags", DROP)),
     fault(
-        "R91",
+        "R90",
         "another cluster's tag",
         'wanted "trn-1"',
         put("class-small", "spec.tags", {"ebs.csi.aws.com/cluster-name": "trn-2"}),
@@ -1120,21 +1140,21 @@ def resource_of(name: str, resource: str) -> Change:
 OBSERVABILITY = [
     fault("R83", "AWS' key for metrics", "kmsKeyArn is unset", put("workspace", "kmsKeyArn", DROP)),
     fault("R83", "metrics on a node's disk", "wanted a claim", put(PROMETHEUS, f"{SPEC}.storageSpec", {})),
-    fault("R93", "Prometheus in any zone", "nodeSelector is unset", put(PROMETHEUS, f"{SPEC}.nodeSelector", {})),
+    fault("R92", "Prometheus in any zone", "nodeSelector is unset", put(PROMETHEUS, f"{SPEC}.nodeSelector", {})),
     fault(
-        "R93",
+        "R92",
         "nodes of two zones",
         "wanted one zone",
         put(PROMETHEUS, f"{SPEC}.nodeSelector", {"trainium-eks/pool": "system"}),
     ),
     fault(
-        "R93",
+        "R92",
         "nodes of no group",
         "no managed node group",
         put(PROMETHEUS, f"{SPEC}.nodeSelector", {"trainium-eks/pool": "x"}),
     ),
     fault(
-        "R93",
+        "R92",
         "Grafana in any zone",
         "values.grafana.nodeSelector",
         values(PROMETHEUS, "grafana", {"persistence": {"enabled": True}, "service": {"type": "ClusterIP"}}),

@@ -640,7 +640,13 @@ def _isolation(program: Program) -> None:
         binding = {"policyName": f"guard-{name}", "validationActions": ["Deny"], "matchResources": selector}
         bound = program.add(f"bound-{name}", f"{kind}Binding", {**metadata, "spec": binding})
         program["researchers-binding"].dependencies.append(bound.urn)
-    hard = {"pods": "500", "requests.cpu": "500", "requests.memory": "1Ti", "requests.storage": "1Ti"}
+    hard = {
+        "pods": "500",
+        "count/jobs.batch.volcano.sh": "500",
+        "requests.cpu": "500",
+        "requests.memory": "1Ti",
+        "requests.storage": "1Ti",
+    }
     program.add(
         "quota",
         "kubernetes:core/v1:ResourceQuota",
@@ -657,7 +663,8 @@ def _scheduling(program: Program) -> None:
     amounts = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
     custom: dict[str, Any] = {
         "leader_elect_enable": True,
-        "scheduler_config_override": 'actions: "allocate, backfill"\ntiers:\n- plugins:\n  - name: gang\n',
+        "scheduler_config_override": 'actions: "enqueue, allocate, backfill"\n'
+        "tiers: [{plugins: [{name: gang}, {name: resourcequota}]}]\n",
     }
     for component in ("scheduler", "controller", "admission"):
         custom[f"{component}_replicas"] = 2

@@ -9,15 +9,15 @@ from running_pods import Pods, await_right, cpu_nodes, team_objects
 from typer.testing import CliRunner
 from waiting import until
 
-from components import _team_policies
 from trainium_eks.cli.app import app
 from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
+from trainium_eks.model import researchers
 
 TEAM = "kept-logs"
 RULES = [
     {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-    for group, resources, verbs in _team_policies.RESEARCHER_RULES
+    for group, resources, verbs in researchers.RESEARCHER_RULES
 ]
 
 Trn = Callable[..., tuple[int, str]]

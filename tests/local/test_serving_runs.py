@@ -13,18 +13,18 @@ from running_pods import Pods, await_right, cpu_nodes, failures_of, team_objects
 from typer.testing import CliRunner
 from waiting import until
 
-from components import _team_policies
 from trainium_eks.cli.app import app
 from trainium_eks.local.objects.api import Api, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.pods import images
 from trainium_eks.local.pods.images import LocalImage, workloads
+from trainium_eks.model import researchers
 
 TEAM, JOB = "serving-runs", "polarity-abcde"
 SERVICE = f"serve-{JOB}"
 RULES = [
     {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-    for group, resources, verbs in _team_policies.RESEARCHER_RULES
+    for group, resources, verbs in researchers.RESEARCHER_RULES
 ]
 GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."
 

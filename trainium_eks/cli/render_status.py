@@ -49,7 +49,7 @@ def _state(found: "JobStatus") -> Iterable[RenderableType]:
     else:
         yield from _ended(found, age)
     if found.trouble is not None:
-        yield from _reason("but ", found.trouble)
+        yield from _reason("but " if job.ended is None else "because ", found.trouble)
 
 
 def _reason(start: str, reason: Reason) -> Iterable[RenderableType]:

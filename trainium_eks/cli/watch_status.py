@@ -20,7 +20,7 @@ from trainium_eks.launch.reason import Reason
 from trainium_eks.launch.scene import Scene, is_bound, is_running
 from trainium_eks.launch.steps import Progress
 from trainium_eks.launch.watched import WatchedJob
-from trainium_eks.launch.why_pending import why
+from trainium_eks.launch.why_pending import why, why_ended
 from trainium_eks.local.changes import LocalError
 
 LOOK_SECONDS = 2.0
@@ -43,7 +43,7 @@ class JobStatus:
     waits: Reason | None
     """Why it does not run; None for one that does, or has ended."""
     trouble: Reason | None
-    """What is wrong with one that runs: a node that is lost."""
+    """What is wrong with one that runs, such as a lost node, or why Volcano gave up one that has ended."""
     nodes: tuple[str, ...]
     """Where its pods are, that of rank 0 first."""
     progress: Progress | None
@@ -117,7 +117,9 @@ def look(session: Session, name: str) -> JobStatus:
     scene = watch_read.around(session, job)
     pods = watch_read.in_rank_order(job, scene.pods)
     waits = why(scene)
-    trouble = next(why_not_started.lost_nodes(scene), None) if waits is None and job.ended is None else None
+    trouble = why_ended(scene)
+    if waits is None and job.ended is None:
+        trouble = next(why_not_started.lost_nodes(scene), None)
     return _status(session, job, scene.now, pods, waits, trouble, endings.restarts(scene))
 
 

@@ -1,7 +1,7 @@
 """A token for gated models, as a Secret of the namespace: made and looked for, and never shown.
 
-Researchers may create and delete Secrets, and not read them back (``components/_team_policies.py``). So whether one is
-there is asked by a dry run of its creation, and another token takes the place of an old one by deleting that.
+Researchers may create and delete Secrets, and not read them back (:mod:`trainium_eks.model.researchers`). So whether
+one is there is asked by a dry run of its creation, and another token takes the place of an old one by deleting that.
 """
 
 import base64

@@ -8,15 +8,28 @@ words come last.
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 from trainium_eks.checks.cluster import condition, name_of
 from trainium_eks.launch import why_no_room, why_not_started
 from trainium_eks.launch.reason import Cause, Reason
 from trainium_eks.launch.room import asks
 from trainium_eks.launch.scene import ENDED, Scene, is_bound, is_running, wanted_pods, when
+from trainium_eks.model.quantities import quantity, shown
 
 PATIENCE_SECONDS = 15
 """How long Volcano may take to look at a job: its scheduler does each second."""
+
+_NO_QUOTA = re.compile(r"resource quota insufficient, requested: map\[(.*)\], used: map\[(.*)\], limited: map\[(.*)\]")
+"""What the scheduler's plugin ``resourcequota`` says of a job that it holds back (Volcano 1.15)."""
+
+_AMOUNT = re.compile(r"(?P<name>[^\s:]+):\{\{(?P<value>-?\d+) (?P<scale>-?\d+)\} \{\S+\} (?P<text>\S*) \w+\}")
+"""One amount in it, as Go prints a quantity: digits, power of ten, and its text, which may be missing."""
+
+_GAVE_UP = "retry limit reached"
+"""In the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
+
+_MORE_ROOM = "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised"
 
 _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
@@ -28,6 +41,17 @@ def why(scene: Scene) -> Reason | None:
     return next(_reasons(scene), _unknown(scene))
 
 
+def why_ended(scene: Scene) -> Reason | None:
+    """Return why Volcano has ended a job whose pods it could not make; None for one that ended otherwise."""
+    if scene.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in scene.events):
+        return None
+    reason = next(_refused(scene), None)
+    if reason is None:
+        return None
+    fix = "when the quota has room, submit it anew" if reason.cause is Cause.QUOTA else reason.fix
+    return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix)
+
+
 def _all_run(scene: Scene) -> bool:
     return all(is_running(pod) or (pod.get("status") or {}).get("phase") == "Succeeded" for pod in scene.pods)
 
@@ -37,6 +61,7 @@ def _reasons(scene: Scene) -> Iterator[Reason]:
     yield from _leaving(scene)
     yield from _queue_state(scene)
     yield from _refused(scene)
+    yield from _held_by_quota(scene)
     yield from why_not_started.reasons(scene)
     if all(map(is_bound, scene.pods)) and len(scene.pods) >= wanted_pods(scene.job):
         return
@@ -103,7 +128,7 @@ def _refused(scene: Scene) -> Iterator[Reason]:
             Cause.QUOTA,
             f"the namespace's quota {name} is used up: {made}, the next one needs {requested}, {used} of "
             f"{limited.rpartition('=')[2]} are in use",
-            "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised",
+            _MORE_ROOM,
         )
         return
     yield Reason(
@@ -111,6 +136,38 @@ def _refused(scene: Scene) -> Iterator[Reason]:
         f"the API server refuses its pods: {why_refused or message}",
         f"change what it says and submit anew: trn cancel {scene.name}",
     )
+
+
+def _held_by_quota(scene: Scene) -> Iterator[Reason]:
+    """The scheduler lets no pods be made for it, because the quota would not hold them all."""
+    if not _is_kept_back(scene):
+        return
+    held = [found for event in scene.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
+    if not held:
+        return
+    requested, used, limited = map(_amounts, held[-1].groups())
+    lacking = [
+        f"{shown(amount)} {name}, of which {shown(used.get(name, Decimal(0)))} of {shown(limited[name])} are in use"
+        for name, amount in requested.items()
+        if name in limited
+    ]
+    never = [name for name, amount in requested.items() if name in limited and amount > limited[name]]
+    yield Reason(
+        Cause.QUOTA,
+        f"the namespace's quota has no room for it: it needs {'; '.join(lacking)}",
+        f"it never starts: ask for less {', '.join(never)}, or have `resourceQuota` of the namespace raised"
+        if never
+        else _MORE_ROOM,
+    )
+
+
+def _amounts(text: str) -> dict[str, Decimal]:
+    """Return the amounts of a Go map of quantities, by resource."""
+    return {
+        found["name"]: (quantity(found["text"]) if found["text"] else None)
+        or Decimal(found["value"]).scaleb(int(found["scale"]))
+        for found in _AMOUNT.finditer(text)
+    }
 
 
 def _is_judged(scene: Scene) -> bool:

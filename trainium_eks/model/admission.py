@@ -1,145 +1,274 @@
 """What a team's namespace may ask of the cluster, as CEL for Kubernetes' ValidatingAdmissionPolicy.
 
 Volcano does not ask who submits to a queue, Kubernetes' own scheduler knows no queue at all, and a quota counts what is
-used but not where. So the API server keeps a namespace to its queues, its priorities and its volumes, and keeps nodes
-with accelerators to pods that asked Volcano for some. Pure functions: the policies are data here, and
-:mod:`components.training_namespace` puts them into objects.
+used but not where. So the API server keeps a namespace to its queues, its priorities and its volumes, keeps nodes with
+accelerators to pods that asked Volcano for some, and bounds the pods that one object leads to. Pure functions: the
+policies are data here, and :mod:`components.training_namespace` puts them into objects.
 
 Pods are judged as they are made, whoever makes them. A refusal there is seen only in the controller's events, so the
-templates of jobs are judged by the same expressions when they are submitted.
+templates of all kinds that lead to pods are judged by the same expressions when they are submitted.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-SCHEDULER = "volcano"
-"""Name of Volcano's scheduler."""
+from trainium_eks.model import admission_pods
+from trainium_eks.model.admission_pods import GROUP_ANNOTATION, QUEUE_ANNOTATION
+from trainium_eks.model.admission_terms import (
+    CHANGED,
+    Limits,
+    Match,
+    Policy,
+    Validation,
+    Variable,
+    listed,
+    names,
+    number,
+    text,
+)
+from trainium_eks.model.admission_workloads import (
+    JOB_SETS,
+    JOBS,
+    PODS,
+    PYTORCH_JOBS,
+    SCHEDULER,
+    VOLCANO_JOBS,
+    WORKLOADS,
+    Workload,
+)
+
+__all__ = ["GROUP_ANNOTATION", "QUEUE_ANNOTATION", "SCHEDULER", "Limits", "Match", "Policy", "policies"]
 
 DEFAULT_QUEUE = "default"
 """The queue that Volcano gives to a job that names none."""
 
-GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""The PodGroup that a pod belongs to; Volcano's controllers set it on the pods of a job."""
-
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
-"""The queue of the PodGroup that Volcano makes for a pod that has none."""
-
-ACCELERATOR_PREFIXES = ("aws.amazon.com/neuron", "nvidia.com/", "vpc.amazonaws.com/efa")
-"""How the resources begin that are scarce and that queues count: devices, cores and slices of them, and EFA. The taints
-of their nodes are called the same."""
-
-DEVICE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AWS_NEURON_VISIBLE_DEVICES")
-"""Environment variables by which a container gets devices that it was not allotted: a container's own value wins over
-the device plugin's, and container runtime hooks of NVIDIA and Neuron obey it."""
-
-NO_DEVICES = ("", "none", "void")
-"""Values of those variables that show a container no more than it was allotted."""
-
-VOLUMES = (
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "image",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-)
-"""The volumes of the restricted level of Pod Security, and images. The baseline level allows all but host paths: also
-any EBS volume of the account by its id (``awsElasticBlockStore``), and any NFS server, mounted by the node."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one namespace may use."""
-
-    queues: tuple[str, ...]
-    """Queues of its jobs."""
-    priority_classes: tuple[str, ...]
-    """Priority classes that its pods may name; they need not name one."""
-    closed_storage_classes: tuple[str, ...] = ()
-    """Storage classes of which it may claim no volume."""
-
-
-@dataclass(frozen=True)
-class Match:
-    """Requests that a policy judges."""
-
-    group: str
-    version: str
-    resource: str
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A named expression that validations use as ``variables.<name>``."""
-
-    name: str
-    expression: str
-
-
-@dataclass(frozen=True)
-class Validation:
-    """An expression that must be true, and what is said when it is not."""
-
-    expression: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Policy:
-    """One policy, over the creation and the update of what it matches."""
-
-    matches: tuple[Match, ...]
-    variables: tuple[Variable, ...]
-    validations: tuple[Validation, ...]
-    condition: str = ""
-    """When it is asked at all; empty for always. An update that leaves alone what is judged must pass, so that what was
-    made before the policy was as strict can be finished and deleted."""
-
-
 QUEUED = (Match("batch.volcano.sh", "v1alpha1", "jobs"), Match("scheduling.volcano.sh", "v1beta1", "podgroups"))
-"""What names a queue and a priority class in its ``spec``. Volcano's cron jobs and job flows make jobs, and are judged
-by them; its controllers make the PodGroup of a pod that has none."""
+"""What names a queue and a priority class in its ``spec``. Controllers make the PodGroup of a pod that has none."""
 
+JOB_FLOWS = Match("flow.volcano.sh", "v1alpha1", "jobflows")
+"""What makes a Volcano job of each of its flows."""
 
-@dataclass(frozen=True)
-class _Source:
-    """Where the specs of pods stand in a kind."""
+OWNERS = (
+    "ConfigMap",
+    "CronJob",
+    "Deployment",
+    "Job",
+    "Pod",
+    "PyTorchJob",
+    "ReplicaSet",
+    "Secret",
+    "Service",
+    "TrainJob",
+    "TrainingRuntime",
+)
+"""Kinds that a researcher may name as the owner of an object: those of a namespace."""
 
-    match: Match
-    specs: str
-    """Expression for the list of specs."""
-    scheduler: str
-    """Expression for the scheduler of a spec that names none."""
+FINALIZERS = ("foregroundDeletion", "orphan")
+"""Finalizers that a researcher may set: Kubernetes' garbage collector removes them."""
 
+UNCOUNTED_PODS = 8
+"""Pods of a Volcano job that may be asked for without the scheduler knowing whether the quota has room for them."""
+
+MOST_TASK_CONTAINERS = 128
+"""Tasks of a Volcano job, times the containers of one of its pods."""
+
+MOST_NAMED_PODS = 512
+"""Pods of a Volcano job, times the containers of one of them, where each container is told all pods."""
 
 _PRIORITY = "priorityClassName"
 
-_PODS = _Source(Match("", "v1", "pods"), "[object.spec]", '"default-scheduler"')
-_JOBS = _Source(Match("batch", "v1", "jobs"), "[object.spec.template.spec]", '"default-scheduler"')
-_DEPLOYMENTS = _Source(Match("apps", "v1", "deployments"), "[object.spec.template.spec]", '"default-scheduler"')
-_VOLCANO_JOBS = _Source(
-    QUEUED[0],
-    "(has(object.spec.tasks) ? object.spec.tasks : [])"
-    ".filter(task, has(task.template) && has(task.template.spec)).map(task, task.template.spec)",
-    f'has(object.spec.schedulerName) && object.spec.schedulerName != "" ? object.spec.schedulerName : "{SCHEDULER}"',
-)
 
+def policies(limits: Limits, written: Sequence[Match]) -> dict[str, Policy]:
+    """Return the policies of one namespace, by name.
 
-def policies(limits: Limits) -> dict[str, Policy]:
-    """The policies of one namespace, by name."""
+    Args:
+        limits: what it may use.
+        written: all that its researchers create or change.
+    """
     return {
         "queues": _queue_policy(limits),
-        "pods": _pod_policy(limits),
-        "jobs": _template_policy(_JOBS, limits),
-        "deployments": _template_policy(_DEPLOYMENTS, limits),
-        "volcano-jobs": _template_policy(_VOLCANO_JOBS, limits, also=(_volcano_volumes(limits),)),
+        "pods": _workload_policy(PODS, limits),
+        **{each.name: _workload_policy(each, limits) for each in WORKLOADS},
+        "job-flows": _flow_policy(limits),
+        "scale": _scale_policy(limits),
         "commands": _command_policy(),
         "services": _service_policy(),
+        "metadata": _metadata_policy(limits, written),
+        "deletions": _deletion_policy(),
     }
+
+
+def _workload_policy(workload: Workload, limits: Limits) -> Policy:
+    unchanged = "object.spec != oldObject.spec || " if workload is not PODS else f"{_tolerations_changed()} || "
+    metadata = " != ".join(map(admission_pods.judged_metadata, ("object", "oldObject")))
+    return Policy(
+        workload.matches,
+        (
+            *admission_pods.variables(workload),
+            *(Variable(f"count{index}", each.expression) for index, each in enumerate(workload.counts)),
+        ),
+        (
+            *_counts(workload, limits),
+            *admission_pods.validations(workload, limits),
+            *_particular(workload, limits),
+        ),
+        f"{CHANGED}{unchanged}{metadata}",
+    )
+
+
+def _tolerations_changed() -> str:
+    """Tolerations are all of a pod's spec that can be added when it is there, and matters."""
+    return " != ".join(listed(f"{subject}.spec", "tolerations") for subject in ("object", "oldObject"))
+
+
+def _counts(workload: Workload, limits: Limits) -> Iterator[Validation]:
+    for index, count in enumerate(workload.counts):
+        yield _bounded(f"variables.count{index}", count.field, limits.pods)
+
+
+def _bounded(expression: str, field: str, most: int, quota: str = "pods") -> Validation:
+    ends = (
+        f"and this namespace's quota has {most} ({quota}): ask for fewer, or have resourceQuota of the namespace raised"
+    )
+    return Validation(
+        f"{expression} <= {most}",
+        f"{field} must be at most {most}, {ends}",
+        f'"{field}: " + string({expression}) + " is more than {most}, {ends}"',
+    )
+
+
+def _particular(workload: Workload, limits: Limits) -> Iterator[Validation]:
+    """What only one kind of workload can ask for."""
+    if workload is JOBS:
+        yield _bounded(
+            number("variables.job", "completions", 1), "spec.completions", limits.finished_pods, "count/pods"
+        )
+        yield from _cron()
+    elif workload is VOLCANO_JOBS:
+        yield from _cron()
+        yield from _volcano(limits)
+    elif workload is PYTORCH_JOBS:
+        policy = "object.spec.runPolicy.schedulingPolicy"
+        yield Validation(
+            f"has(object.spec.runPolicy) && has({policy}) && {text(policy, 'queue')} in {names(limits.queues)}",
+            f"spec.runPolicy.schedulingPolicy.queue must be one of this namespace's queues: {', '.join(limits.queues)}",
+        )
+        priority = f"(has(object.spec.runPolicy) && has({policy}) ? {text(policy, 'priorityClass')} : '')"
+        yield Validation(
+            f"{priority} == '' || {priority} in {names(limits.priority_classes)}",
+            admission_pods.priority_message("spec.runPolicy.schedulingPolicy.priorityClass", limits),
+        )
+    elif workload is JOB_SETS:
+        template = "object.spec.template.metadata.annotations"
+        yield Validation(
+            "!has(object.spec.podGroupPolicy) || !has(object.spec.podGroupPolicy.volcano) || "
+            "(has(object.spec.template) && has(object.spec.template.metadata) && "
+            f'has({template}) && "{QUEUE_ANNOTATION}" in {template} && '
+            f'{template}["{QUEUE_ANNOTATION}"] in {names(limits.queues)})',
+            f"a runtime with podGroupPolicy.volcano must name its queue: annotation {QUEUE_ANNOTATION} of "
+            f"spec.template.metadata, one of {', '.join(limits.queues)}",
+        )
+    if workload.name == "deployments":
+        claim = "claim.spec"
+        yield Validation(
+            "!has(object.spec.volumeClaimTemplates) || object.spec.volumeClaimTemplates.all(claim, "
+            f"{admission_pods.claim_is_own(claim, limits)})",
+            admission_pods.claim_message("a volumeClaimTemplate", limits),
+        )
+
+
+def _cron() -> Iterator[Validation]:
+    is_cron = "!has(object.spec.jobTemplate)"
+    yield Validation(
+        f'{is_cron} || {text("object.spec", "concurrencyPolicy")} in ["Forbid", "Replace"]',
+        "spec.concurrencyPolicy must be Forbid or Replace: with Allow, the default, each run is added to those that "
+        "have not ended",
+    )
+    yield Validation(
+        f'{is_cron} || !{text("object.spec", "schedule")}.startsWith("@every")',
+        "spec.schedule must not be an interval, which can be a second: name minutes and hours, as in */10 * * * *",
+    )
+
+
+def _volcano(limits: Limits) -> Iterator[Validation]:
+    job = "variables.job"
+    yield _bounded(f"size({listed(job, 'tasks')})", "number of tasks", limits.pods)
+    # The scheduler lets a job have its pods when the quota has room for what `minAvailable` of them request; the
+    # controllers then ask for all of them, again with every event of a pod, whatever the quota.
+    yield Validation(
+        f"!has({job}.minAvailable) || int({job}.minAvailable) >= variables.count0 - {UNCOUNTED_PODS}",
+        f"spec.minAvailable must be at most {UNCOUNTED_PODS} less than the pods: the others are made even where the "
+        "quota has no room for them",
+    )
+    lacking = " || ".join(
+        f"!has(container.resources) || !has(container.resources.requests) || "
+        f"!({json.dumps(each)} in container.resources.requests)"
+        for each in limits.counted_requests
+    )
+    if lacking:
+        yield Validation(
+            f"variables.count0 <= {UNCOUNTED_PODS} || "
+            f"!variables.specs.exists(spec, {admission_pods.CONTAINERS}.exists(container, {lacking}))",
+            f"each container of a job of more than {UNCOUNTED_PODS} pods must state in resources.requests what the "
+            f"namespace's quota counts: {', '.join(limits.counted_requests)}",
+        )
+    # Volcano's plugin `svc` makes a network policy of the job's name, and deletes it with the job, whoever made it.
+    yield Validation(
+        f"!(object.metadata.name in {names(limits.reserved_names)})",
+        f"a job must have another name than the namespace's network policies: {', '.join(limits.reserved_names)}",
+    )
+    yield from _amplified()
+    claim, most = "volume.volumeClaim", admission_pods.MOST["volumes"]
+    claimed = admission_pods.claim_message("a job's volumeClaim", limits)
+    yield Validation(
+        f"!has({job}.volumes) || (size({job}.volumes) <= {most} && "
+        f"{job}.volumes.all(volume, !has({claim}) || ({admission_pods.claim_is_own(claim, limits)})))",
+        f"{claimed}; a job must have at most {most} volumes",
+    )
+    # Of jobs themselves the policy "queues" judges that.
+    others = 'object.kind == "Job"'
+    yield Validation(
+        f"{others} || ({_queue_of(job)}) in {names(limits.queues)}",
+        f"the job's queue must be one of this namespace's queues: {', '.join(limits.queues)}",
+    )
+    yield Validation(
+        f"{others} || {text(job, _PRIORITY)} == '' || {text(job, _PRIORITY)} in {names(limits.priority_classes)}",
+        admission_pods.priority_message("the job's priorityClassName", limits),
+    )
+
+
+def _amplified() -> Iterator[Validation]:
+    """What makes Volcano's controllers do a job's work once more for each of its pods."""
+    job = "variables.job"
+
+    def has(plugin: str) -> str:
+        return f'(has({job}.plugins) && "{plugin}" in {job}.plugins)'
+
+    # A variable for each task in each container of each pod (`svc`), or one with the names of all pods.
+    containers = f"size({admission_pods.CONTAINERS})"
+    yield Validation(
+        f"variables.specs.all(spec, size(variables.tasks) * {containers} <= {MOST_TASK_CONTAINERS})",
+        f"the tasks of a job times the containers of a pod must be at most {MOST_TASK_CONTAINERS}, init containers "
+        "included: each container gets variables for every task; use one task with more replicas",
+    )
+    yield Validation(
+        f"!({has('tensorflow')} || {has('mpi')}) || "
+        f"variables.specs.all(spec, variables.count0 * {containers} <= {MOST_NAMED_PODS})",
+        f"with the plugins tensorflow and mpi the pods of a job times the containers of a pod must be at most "
+        f"{MOST_NAMED_PODS}: each container gets a variable with the names of all pods",
+    )
+    given = 'one.matches("^--ssh-private-key=.")'
+    yield Validation(
+        f'!{has("ssh")} || ({job}.plugins["ssh"].exists(one, {given}) && '
+        f'{job}.plugins["ssh"].all(one, !one.contains("ssh-private-key") || {given}))',
+        "the plugin ssh, which mpi brings along, must be given a key (ssh: [--ssh-private-key=..., "
+        "--ssh-public-key=...]): it makes one of its own for each try to start the job",
+    )
+    yield Validation(
+        f"!{listed(job, 'policies')}.exists(policy, has(policy.timeout)) && "
+        "variables.tasks.all(task, !has(task.policies) || !task.policies.exists(policy, has(policy.timeout)))",
+        "policies must have no timeout: when it is over for many pods, the whole job is ended once for each of them",
+    )
 
 
 def _queue_policy(limits: Limits) -> Policy:
@@ -148,25 +277,38 @@ def _queue_policy(limits: Limits) -> Policy:
     return Policy(
         QUEUED,
         (
-            Variable("queue", _queue_of("object")),
-            Variable("queueUnchanged", f"{updated} && ({_queue_of('oldObject')}) == variables.queue"),
-            Variable("priority", _text("object.spec", _PRIORITY)),
+            Variable("queue", _queue_of("object.spec")),
+            Variable("queueUnchanged", f"{updated} && ({_queue_of('oldObject.spec')}) == variables.queue"),
+            Variable("priority", text("object.spec", _PRIORITY)),
             Variable(
                 "priorityUnchanged",
-                f"{updated} && {_text('oldObject.spec', 'priorityClassName')} == variables.priority",
+                f"{updated} && {text('oldObject.spec', _PRIORITY)} == variables.priority",
             ),
         ),
         (
             Validation(
-                f"variables.queueUnchanged || variables.queue in {_list(limits.queues)}",
+                f"variables.queueUnchanged || variables.queue in {names(limits.queues)}",
                 f"spec.queue must be one of this namespace's queues: {', '.join(limits.queues)}",
             ),
             Validation(
                 'variables.priorityUnchanged || variables.priority == "" || '
-                f"variables.priority in {_list(limits.priority_classes)}",
-                _priority_message("spec.priorityClassName", limits),
+                f"variables.priority in {names(limits.priority_classes)}",
+                admission_pods.priority_message("spec.priorityClassName", limits),
             ),
         ),
+    )
+
+
+def _flow_policy(limits: Limits) -> Policy:
+    """Jobs of a flow are judged when Volcano makes them."""
+    flows = f"size({listed('object.spec', 'flows')})"
+    return Policy((JOB_FLOWS,), (), (_bounded(flows, "number of flows", limits.jobs, "count/jobs.batch.volcano.sh"),))
+
+
+def _scale_policy(limits: Limits) -> Policy:
+    """The number of pods of any kind, changed by its subresource ``scale``."""
+    return Policy(
+        (Match("*", "*", "*/scale"),), (), (_bounded(number("object.spec", "replicas", 0), "replicas", limits.pods),)
     )
 
 
@@ -201,208 +343,49 @@ def _service_policy() -> Policy:
                 "a service must not have externalIPs: what the whole cluster sends to these addresses would end here",
             ),
         ),
-        'request.operation == "CREATE" || object.spec != oldObject.spec',
+        f"{CHANGED}object.spec != oldObject.spec",
     )
 
 
-def _pod_policy(limits: Limits) -> Policy:
-    """Pods, and what can be changed of one that is there: tolerations are added, annotations are free."""
-    shared = _template_policy(_PODS, limits)
-    group, queue = json.dumps(GROUP_ANNOTATION), json.dumps(QUEUE_ANNOTATION)
-    names = ", ".join(limits.queues)
-    changed = " || ".join(
-        f"{judged('object')} != {judged('oldObject')}" for judged in (_tolerations, _queue_annotation)
-    )
+def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
+    """What keeps an object from being deleted is for controllers to set."""
+    others = f'!("{limits.researchers}" in request.userInfo.groups)'
+    updated = 'request.operation == "UPDATE"'
+    known = f"({updated} && has(oldObject.metadata.FIELD) && one in oldObject.metadata.FIELD)"
+    every = f"{others} || !has(object.metadata.FIELD) || object.metadata.FIELD.all(one, {{}} || {known})"
     return Policy(
-        shared.matches,
+        tuple(written),
+        (),
         (
-            *shared.variables,
-            Variable("annotated", "has(object.metadata.annotations)"),
-            Variable("grouped", f"variables.annotated && {group} in object.metadata.annotations"),
-            Variable("queued", f"variables.annotated && {queue} in object.metadata.annotations"),
-        ),
-        (
-            *shared.validations,
             Validation(
-                f'{_text("object.spec", "schedulerName")} != "{SCHEDULER}" || variables.grouped || variables.queued',
-                f"a pod that Volcano schedules outside a job must name its queue: annotation {QUEUE_ANNOTATION}, "
-                f"one of {names}",
+                every.replace("FIELD", "finalizers").format(f"one in {names(FINALIZERS)}"),
+                f"metadata.finalizers must be {' or '.join(FINALIZERS)}: no controller removes others, and the object "
+                "and its namespace could not be deleted",
             ),
             Validation(
-                f"!variables.queued || object.metadata.annotations[{queue}] in {_list(limits.queues)}",
-                f"annotation {QUEUE_ANNOTATION} must be one of this namespace's queues: {names}",
+                every.replace("FIELD", "ownerReferences").format(f"one.kind in {names(OWNERS)}"),
+                f"metadata.ownerReferences must name objects of this namespace: {', '.join(OWNERS)}",
             ),
         ),
-        f'request.operation == "CREATE" || {changed}',
     )
 
 
-def _template_policy(source: _Source, limits: Limits, also: Sequence[Validation] = ()) -> Policy:
+def _deletion_policy() -> Policy:
+    """A pod that is deleted ends within the longest grace period, whatever the request asks for."""
+    most = admission_pods.MOST_GRACE_SECONDS
+    asked = "request.options.gracePeriodSeconds"
     return Policy(
-        (source.match,),
-        _spec_variables(source),
-        (*_device_validations(), *_place_validations(limits), *_volume_validations(limits), *also),
-        'request.operation == "CREATE" || object.spec != oldObject.spec',
+        PODS.matches,
+        (),
+        (
+            Validation(
+                f"!has(request.options) || !has({asked}) || {asked} <= {most}",
+                f"gracePeriodSeconds must be at most {most}: a node that is drained waits so long for the pod",
+            ),
+        ),
+        operations=("DELETE",),
     )
-
-
-def _spec_variables(source: _Source) -> tuple[Variable, ...]:
-    """The specs, and among them those that name accelerators (``naming``), those that ask for one or more of them
-    (``accelerated``), and those that do neither (``plain``)."""
-    naming = _has_resource(_SCARCE)
-    # The amounts in a job's template may be numbers.
-    asking = _has_resource(_SCARCE, 'quantity(string(AMOUNTS[name])).isGreaterThan(quantity("0"))')
-    return (
-        Variable("specs", source.specs),
-        Variable("scheduler", source.scheduler),
-        Variable("naming", f"variables.specs.filter(spec, {naming})"),
-        Variable("accelerated", f"variables.naming.filter(spec, {asking})"),
-        Variable("plain", f"variables.specs.filter(spec, !({naming}))"),
-    )
-
-
-_SCARCE = " || ".join(f"name.startsWith({json.dumps(prefix)})" for prefix in ACCELERATOR_PREFIXES)
-"""Of a resource's ``name``."""
-
-
-def _has_resource(name_condition: str, amount_condition: str = "true") -> str:
-    """True of a ``spec`` with a container that has such a resource.
-
-    Args:
-        name_condition: on its ``name``.
-        amount_condition: on its amount, ``AMOUNTS[name]``.
-    """
-    found = " || ".join(
-        f"(has({amounts}) && {amounts}.exists(name, ({name_condition}) && {amount_condition}))".replace(
-            "AMOUNTS", amounts
-        )
-        for amounts in ("container.resources.limits", "container.resources.requests")
-    )
-    return f"{_containers('spec')}.exists(container, has(container.resources) && ({found}))"
-
-
-def _device_validations() -> tuple[Validation, ...]:
-    """Accelerators by Volcano, by amounts that queues count, and by nothing else."""
-    scheduler = '(has(spec.schedulerName) && spec.schedulerName != "" ? spec.schedulerName : variables.scheduler)'
-    hidden = f"variable.name in {_list(DEVICE_VARIABLES)}"
-    harmless = f"has(variable.value) && variable.value in {_list(NO_DEVICES)}"
-    variables = f"!has(container.env) || container.env.all(variable, !({hidden}) || ({harmless}))"
-    keys = [f"toleration.key.startsWith({json.dumps(prefix)})" for prefix in ACCELERATOR_PREFIXES]
-    open_key = " || ".join(["!has(toleration.key)", 'toleration.key == ""', *keys])
-    return (
-        Validation(
-            f'variables.accelerated.all(spec, {scheduler} == "{SCHEDULER}")',
-            f"a pod with accelerators must be scheduled by Volcano: schedulerName {SCHEDULER}",
-        ),
-        # The API server lets a pod that names the resource onto the tainted nodes whatever the amount.
-        Validation(
-            "size(variables.naming) == size(variables.accelerated)",
-            "a pod must not ask for 0 accelerators: leave the resource out, or ask for 1 or more",
-        ),
-        Validation(
-            f"variables.plain.all(spec, !has(spec.tolerations) || !spec.tolerations.exists(toleration, {open_key}))",
-            "a pod without accelerators must not tolerate the taints of accelerator nodes, nor all taints: "
-            "tolerations must each name another key",
-        ),
-        Validation(
-            "variables.specs.all(spec, !has(spec.resourceClaims) || size(spec.resourceClaims) == 0)",
-            "a pod must not claim devices by resourceClaims, which queues do not count: ask for them in resources",
-        ),
-        Validation(
-            f"variables.specs.all(spec, {_containers('spec')}.all(container, {variables}))",
-            f"a container must not set {' or '.join(DEVICE_VARIABLES)}: its devices come from resources",
-        ),
-    )
-
-
-def _place_validations(limits: Limits) -> tuple[Validation, ...]:
-    """Where a pod runs, and before whom."""
-    return (
-        # A pod that names its node is taken by the kubelet without any scheduler. Schedulers bind by another request.
-        Validation(
-            'request.operation == "UPDATE" || variables.specs.all(spec, !has(spec.nodeName) || spec.nodeName == "")',
-            "a pod must not name its node: nodeName bypasses every scheduler and queue; use nodeSelector",
-        ),
-        # A pod of a higher priority ends others, of any namespace, to make room for itself.
-        Validation(
-            'variables.specs.all(spec, !has(spec.priorityClassName) || spec.priorityClassName == "" || '
-            f"spec.priorityClassName in {_list(limits.priority_classes)})",
-            _priority_message("priorityClassName", limits),
-        ),
-    )
-
-
-def _volume_validations(limits: Limits) -> tuple[Validation, ...]:
-    """Volumes that are the team's own, and cost what it may spend."""
-    volumes = "!has(spec.volumes) || spec.volumes.all(volume, {})"
-    kinds = " || ".join(f"has(volume.{kind})" for kind in VOLUMES)
-    template = "volume.ephemeral.volumeClaimTemplate.spec"
-    return (
-        Validation(
-            f"variables.specs.all(spec, {volumes.format(kinds)})",
-            f"volumes must be of these kinds: {', '.join(VOLUMES)}",
-        ),
-        Validation(
-            "variables.specs.all(spec, "
-            + volumes.format(f"!has(volume.ephemeral) || ({_claim_is_own(template, limits)})")
-            + ")",
-            _claim_message("an ephemeral volume", limits),
-        ),
-    )
-
-
-def _volcano_volumes(limits: Limits) -> Validation:
-    claim = "volume.volumeClaim"
-    return Validation(
-        "!has(object.spec.volumes) || "
-        f"object.spec.volumes.all(volume, !has({claim}) || ({_claim_is_own(claim, limits)}))",
-        _claim_message("a job's volumeClaim", limits),
-    )
-
-
-def _claim_is_own(claim: str, limits: Limits) -> str:
-    """Of a claim that a controller makes for the team: it takes no volume that is there, and of no closed class."""
-    return (
-        f"{_text(claim, 'volumeName')} == '' && "
-        f"!({_text(claim, 'storageClassName')} in {_list(limits.closed_storage_classes)})"
-    )
-
-
-def _claim_message(what: str, limits: Limits) -> str:
-    closed = " or ".join(limits.closed_storage_classes)
-    also = f", nor be of the storage class {closed}, of which the quota allows none" if closed else ""
-    return f"{what} must not name an existing volume{also}: mount the namespace's own claim"
-
-
-def _priority_message(field: str, limits: Limits) -> str:
-    names = ", ".join(limits.priority_classes)
-    return f"{field} must be one of this namespace's: {names}" if names else f"{field} must be unset in this namespace"
-
-
-def _containers(spec: str) -> str:
-    found = (f"(has({spec}.{kind}) ? {spec}.{kind} : [])" for kind in ("containers", "initContainers"))
-    return f"({' + '.join(found)})"
 
 
 def _queue_of(subject: str) -> str:
-    return f"has({subject}.spec.queue) ? {subject}.spec.queue : {json.dumps(DEFAULT_QUEUE)}"
-
-
-def _text(subject: str, field: str) -> str:
-    """The field's value, ``""`` where it is unset."""
-    return f'(has({subject}.{field}) ? {subject}.{field} : "")'
-
-
-def _tolerations(subject: str) -> str:
-    return f"(has({subject}.spec.tolerations) ? {subject}.spec.tolerations : [])"
-
-
-def _queue_annotation(subject: str) -> str:
-    """The annotation in a list, which is empty where it is unset."""
-    annotations, name = f"{subject}.metadata.annotations", json.dumps(QUEUE_ANNOTATION)
-    return f"(has({annotations}) && {name} in {annotations} ? [{annotations}[{name}]] : [])"
-
-
-def _list(names: Iterable[str]) -> str:
-    """The names as a CEL list; JSON text is CEL text for names of letters, digits and dashes."""
-    return json.dumps(list(names))
+    return f'has({subject}.queue) ? {subject}.queue : "{DEFAULT_QUEUE}"'

@@ -231,7 +231,7 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
 
 def first_up_problems(config: "StackConfig") -> list[Problem]:
     """Judge whether `up` reaches the Kubernetes API: a VPC that the stack makes itself holds no machine on the first
-    one, nor is any peer tied to it. Rule R92 judges the same of the recorded program."""
+    one, nor is any peer tied to it. Rule R91 judges the same of the recorded program."""
     endpoint, used = config.cluster.endpoint, config.existing_network or config.network
     found = under("cluster.endpoint", cluster.peer_problems(endpoint, used.peer_cidr_blocks))
     if endpoint.public_access_cidrs or endpoint.private_access_via is None or config.existing_network is not None:
@@ -246,7 +246,7 @@ def first_up_problems(config: "StackConfig") -> list[Problem]:
         "list when a machine is in the VPC"
     )
     path = "cluster.endpoint.public_access_cidrs"
-    return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R92")]
+    return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R91")]
 
 
 def bucket_key_problems(config: "StackConfig") -> list[Problem]:
@@ -265,7 +265,7 @@ def bucket_key_problems(config: "StackConfig") -> list[Problem]:
 
 
 def monitoring_problems(config: "StackConfig") -> list[Problem]:
-    """Judge whether the CPU pool has a node for Prometheus and Grafana, whose volumes are in its zone (rule R93)."""
+    """Judge whether the CPU pool has a node for Prometheus and Grafana, whose volumes are in its zone (rule R92)."""
     cpu, scaling = config.cluster.cpu_nodes, config.autoscaling
     grown = scaling.cluster_autoscaler is not None or bool(scaling.karpenter and scaling.karpenter.cpu_limit)
     if config.observability.metrics is None or cpu.desired_size > 0 or cpu.size_managed_elsewhere or grown:

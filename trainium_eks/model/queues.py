@@ -50,8 +50,8 @@ class VolcanoConfig(Shape):
     replicas: Whole = 2
     """Copies of scheduler, controller and admission; more than one switches leader election on."""
     scale_from_zero: Flag | None = None
-    """Leaves the ``enqueue`` action out, without which no pod is created while a pool has no node
-    (volcano#3910). Unset: on when some group may rest at zero nodes."""
+    """Gives a job its pods while its pool has no node. Otherwise Volcano holds it back until there are nodes for it,
+    and no pod makes one come (volcano#3910). Unset: on when some group may rest at zero nodes."""
     reclaim: Flag = False
     """Lets queues take back what others borrowed. Not gang-aware: it kills single pods of several gangs."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
@@ -155,7 +155,7 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
         found.append(Problem("replicas", "only one is active, the others stand by", value=volcano.replicas, good=3))
     if volcano.scale_from_zero is False and rests_at_zero:
         reason = (
-            "a node group rests at zero nodes, and with the enqueue action no pod is created that an autoscaler "
+            "a node group rests at zero nodes, and Volcano creates no pod that an autoscaler "
             "could see: its nodes never start"
         )
         fix = "or give every group a `min_size` of 1 or more"

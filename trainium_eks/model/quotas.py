@@ -12,19 +12,42 @@ from trainium_eks.model.quantities import quantity, shown
 BACKLOG = 10
 """The default quota of devices, CPU and memory, as a multiple of what may run at once.
 
-Waiting pods count against a quota too, and without the ``enqueue`` action every waiting job has its pods. Volcano
-ends a job whose pods are refused 15 times (``max-requeue-num``). So the queue is the limit, and the quota only a
-bound to a runaway submission."""
+Pods that wait for a node count against a quota, too. A job for which the quota has no room waits without pods: the
+scheduler's plugin ``resourcequota`` holds it back (decision 77)."""
+
+SMALL_PODS = 100
+"""The pods that a team may have at one time by default besides one for each device of its queues: staging, serving,
+and other pods without accelerators."""
 
 FEWEST_PODS = 500
-"""The default quota of pods where all nodes together hold fewer: staging and other small pods wait, too."""
+"""The default quota of pods where the queues name no devices and all nodes together hold fewer."""
 
-OBJECTS = ("configmaps", "secrets", "count/jobs.batch")
-MOST_OBJECTS = 2000
-"""How many of each of those by default. All of them stay until somebody deletes them, and all teams share one etcd.
+FINISHED = 4
+"""The default quota of pods with those that have ended, as a multiple of those at one time. Pods that have ended stay
+until their job is deleted, or until the cluster has 12,500 of them, of all teams."""
 
-Volcano's jobs are not among them: the API server refuses every object of a kind that is counted until the quota
-controller has seen its definition, which takes half a minute after Volcano's chart is new."""
+VOLCANO_JOBS = "count/jobs.batch.volcano.sh"
+"""Quota name of the number of Volcano jobs.
+
+The API server refuses every object of a kind that is counted until the quota controller has seen its definition, which
+takes half a minute after Volcano's chart is new."""
+
+OBJECTS: Mapping[str, int] = {
+    "configmaps": 500,
+    "secrets": 500,
+    "persistentvolumeclaims": 100,
+    "count/jobs.batch": 500,
+    "count/deployments.apps": 100,
+    # Of the 10 revisions that Kubernetes keeps of each Deployment.
+    "count/replicasets.apps": 1000,
+    "count/cronjobs.batch.volcano.sh": 50,
+    "count/commands.bus.volcano.sh": 10,
+}
+"""How many of each a team may have by default. They stay until somebody deletes them, all teams share one etcd of 8 GiB
+on EKS, and each may have 1.5 MiB."""
+
+_PER_POD = (VOLCANO_JOBS, "count/pytorchjobs.kubeflow.org", "count/trainjobs.trainer.kubeflow.org")
+"""Kinds of which a team may have as many as it may have pods: each job that runs has one or more."""
 
 SCRATCH_GIB = 1024
 """Storage that a team may claim by default besides its share of the file system: EBS volumes of the default class."""
@@ -77,24 +100,60 @@ def room(nodes: Iterable[tuple[str, int]], catalogue: Catalogue) -> dict[str, st
     return {name: shown(amount) for name, amount in total.items()}
 
 
-def default(queue_capability: Mapping[str, int], room: Mapping[str, str], *, claimed_gib: int = 0) -> dict[str, str]:
-    """ResourceQuota ``hard`` of a namespace whose config sets none.
+def hard(
+    queue_capability: Mapping[str, int],
+    room: Mapping[str, str],
+    given: Mapping[str, str],
+    *,
+    claimed_gib: int = 0,
+) -> dict[str, str]:
+    """Return the ``hard`` values of a namespace's ResourceQuota.
 
     Args:
         queue_capability: resource to amount that its queues may run at once.
         room: CPU, memory and pods of all its nodes, as quantities; empty when that is not known.
+        given: values that the config sets; the default numbers of objects follow its ``pods``.
         claimed_gib: size of the namespace's claim of the file system, GiB.
     """
     most = {name: quantity(amount) or Decimal(0) for name, amount in room.items()}
-    hard = {f"requests.{resource}": str(BACKLOG * count) for resource, count in queue_capability.items()}
-    hard |= {f"requests.{name}": shown(BACKLOG * most[name]) for name in ("cpu", "memory") if name in most}
-    hard["pods"] = str(max(FEWEST_PODS, int(most.get("pods", 0))))
-    hard["requests.storage"] = f"{claimed_gib + SCRATCH_GIB}Gi"
+    found = {f"requests.{name}": shown(BACKLOG * most[name]) for name in ("cpu", "memory") if name in most}
+    pods = int(quantity(given.get("pods", "")) or 0) or _pods(queue_capability, int(most.get("pods", 0)))
+    counts = {"pods": pods, "count/pods": FINISHED * pods, **OBJECTS, **dict.fromkeys(_PER_POD, pods)}
+    # A TrainJob has a runtime of its own, and each pod of a PyTorchJob a service, as each Volcano job has.
+    counts |= {"count/trainingruntimes.trainer.kubeflow.org": pods, "services": pods + SMALL_PODS}
+    found |= {name: str(amount) for name, amount in counts.items()}
+    found["requests.storage"] = f"{claimed_gib + SCRATCH_GIB}Gi"
     # Each claim of this class is a file system of its own, at hundreds of dollars a month.
-    hard[f"{lustre.STORAGE_CLASS}.{CLAIMS_OF_CLASS}"] = "0"
+    found[f"{lustre.STORAGE_CLASS}.{CLAIMS_OF_CLASS}"] = "0"
     # Models are served to the namespace. What opens them to a network costs money, and is an administrator's matter.
-    hard |= dict.fromkeys(("services.loadbalancers", "services.nodeports"), "0")
-    return hard | dict.fromkeys(OBJECTS, str(MOST_OBJECTS))
+    found |= dict.fromkeys(("services.loadbalancers", "services.nodeports"), "0")
+    return found | dict(given)
+
+
+def _pods(queue_capability: Mapping[str, int], room: int) -> int:
+    """One pod a device is the most that ask for any."""
+    devices = [count for resource, count in queue_capability.items() if "/" in resource]
+    return SMALL_PODS + max(devices) if devices else max(FEWEST_PODS, room)
+
+
+def counted(hard: Mapping[str, str], name: str) -> int:
+    """Return the number of objects that a quota allows; 0 where the amount is no quantity, which :func:`problems` says.
+
+    Args:
+        hard: the ResourceQuota's ``hard``.
+        name: what is counted, one of those that :func:`hard` has.
+    """
+    return int(quantity(hard[name]) or 0)
+
+
+def counted_requests(hard: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the resources whose requests a quota counts: ``cpu``, ``memory``, ``aws.amazon.com/neuron``.
+
+    Args:
+        hard: the ResourceQuota's ``hard``.
+    """
+    found = (name.removeprefix("requests.") for name in hard if name.startswith("requests.") or name in _MEASURED)
+    return tuple(dict.fromkeys(name for name in found if name != "storage"))
 
 
 def closed_storage_classes(hard: Mapping[str, str]) -> tuple[str, ...]:

@@ -62,22 +62,25 @@ def shares(queues: Iterable[QueueConfig]) -> bool:
     return any(queue.deserved or queue.guarantee for queue in queues)
 
 
-def scheduler_actions(volcano: VolcanoConfig, rests_at_zero: bool) -> tuple[str, ...]:
-    """The scheduler's actions, in the order they run.
+def holds_for_nodes(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
+    """Return whether a job gets pods only once the nodes that exist have room for it.
 
-    ``enqueue`` holds a job back, without pods, until the nodes that exist have room for it. So a pool without nodes
-    never gets one (volcano#3910), with any overcommit factor; and ``reclaim`` skips a job that is held back, so a
-    queue would not get back what others borrowed. Gangs stay whole without it: ``allocate`` binds all or none.
-    ``gangreclaim`` takes whole gangs, but some of them never come back (decision 65). ``gangpreempt`` would end
-    jobs for others of a higher priority, although the stack's classes never preempt (the same decision).
+    A pool without nodes never gets one then (volcano#3910), with any overcommit factor; and ``reclaim`` skips a job
+    that is held back, so a queue would not get back what others borrowed. Gangs stay whole without it: ``allocate``
+    binds all or none.
     """
-    held_back = not scales_from_zero(volcano, rests_at_zero) and not volcano.reclaim
-    return (
-        *(("enqueue",) if held_back else ()),
-        "allocate",
-        *(("reclaim",) if volcano.reclaim else ()),
-        "backfill",
-    )
+    return not scales_from_zero(volcano, rests_at_zero) and not volcano.reclaim
+
+
+def scheduler_actions(volcano: VolcanoConfig) -> tuple[str, ...]:
+    """Return the scheduler's actions, in the order they run.
+
+    ``enqueue`` holds a job back, without pods, until its namespace's quota has room for it, and in some stacks until
+    the nodes have (:func:`holds_for_nodes`). ``gangreclaim`` takes whole gangs, but some of them never come back
+    (decision 65). ``gangpreempt`` would end jobs for others of a higher priority, although the stack's classes never
+    preempt (the same decision).
+    """
+    return ("enqueue", "allocate", *(("reclaim",) if volcano.reclaim else ()), "backfill")
 
 
 def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> dict[str, Any]:
@@ -88,7 +91,9 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
         queues: all queues of the stack.
         rests_at_zero: whether some accelerator group may have no node.
     """
-    actions = scheduler_actions(volcano, rests_at_zero)
+    holds = holds_for_nodes(volcano, rests_at_zero)
+    # Exactly one of the two: ``capacity`` goes by what queues deserve, ``proportion`` by their weights.
+    shares_plugin: dict[str, Any] = {"name": "capacity" if shares(queues) else "proportion"}
     within_queues: list[dict[str, Any]] = [
         {"name": "priority"},
         # A gang's pods are not victims of preemption: losing one restarts all.
@@ -97,17 +102,22 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
     ]
     between_queues: list[dict[str, Any]] = [
         # Its only say is in ``enqueue``.
-        *([{"name": "overcommit"}] if "enqueue" in actions else []),
+        *([{"name": "overcommit"}] if holds else []),
         {"name": "drf", "enablePreemptable": False},
         {"name": "predicates"},
-        # Exactly one of the two: ``capacity`` goes by what queues deserve, ``proportion`` by their weights.
-        {"name": "capacity" if shares(queues) else "proportion"},
+        shares_plugin | ({} if holds else {"enableJobEnqueued": False}),
         {"name": "nodeorder", "arguments": dict(PLACEMENT_WEIGHTS)},
         {"name": "binpack"},
         # Without it a job's hard topology is ignored, and nothing says so. The chart's default leaves it out.
         {"name": "network-topology-aware"},
+        # In ``enqueue``, too. Without it the controllers make pods for every waiting job, and the API server refuses
+        # them again and again (decision 77). Last, so that it counts no job that another plugin holds back.
+        {"name": "resourcequota"},
     ]
-    return {"actions": ", ".join(actions), "tiers": [{"plugins": within_queues}, {"plugins": between_queues}]}
+    return {
+        "actions": ", ".join(scheduler_actions(volcano)),
+        "tiers": [{"plugins": within_queues}, {"plugins": between_queues}],
+    }
 
 
 def scheduler_yaml(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> str:

@@ -12,7 +12,8 @@ from kubernetes_schemas import schema_faults
 from components import ArgumentError, TrainingNamespace
 from components.training_namespace import data_policy
 from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import admission, priorities, quotas
+from trainium_eks.model import admission, priorities, quotas, researchers
+from trainium_eks.model.admission_workloads import WORKLOADS
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
@@ -54,7 +55,19 @@ FULL: dict[str, Any] = {
     "rendezvous": "etcd",
 }
 
-ALLOWED = admission.Limits(FULL["queues"], priorities.NAMES, ("fsx",))
+HARD = quotas.hard(FULL["queue_capability"], FULL["room"], {}, claimed_gib=FULL["volume_gib"])
+ALLOWED = admission.Limits(
+    FULL["queues"],
+    priorities.NAMES,
+    pods=164,
+    finished_pods=656,
+    jobs=164,
+    counted_requests=("cpu", "memory"),
+    closed_storage_classes=("fsx",),
+    researchers="trainium-eks:training:researchers",
+    reserved_names=("default-deny", "same-namespace", "dns", "https", "pod-identity", "metrics", "rendezvous"),
+)
+POLICIES = admission.policies(ALLOWED, researchers.written())
 
 Record = Callable[..., Graph]
 
@@ -83,12 +96,10 @@ def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record: Record) 
 def test_quota_given_is_laid_over_the_default(record: Record) -> None:
     quota = one(team(record), QUOTA).inputs
     assert quota["metadata"] == {"name": "team", "namespace": "training"}
-    default = quotas.default(FULL["queue_capability"], FULL["room"], claimed_gib=1200)
-    assert quota["spec"] == {"hard": default}
-    assert default["requests.vpc.amazonaws.com/efa"] == "320"
+    assert quota["spec"] == {"hard": HARD}
     given = {"requests.aws.amazon.com/neuron": "16", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"}
     hard = one(team(record, resource_quota=given), QUOTA).inputs["spec"]["hard"]
-    assert hard == {**default, **given}
+    assert hard == {**HARD, **given}
 
 
 def test_a_storage_class_is_closed_to_jobs_as_long_as_its_quota_is_zero(record: Record) -> None:
@@ -206,7 +217,7 @@ def test_principals_of_two_accounts_paths_and_kinds_have_an_entry_each(record: R
 def test_nobody_gets_in_before_the_admission_policies_stand(record: Record) -> None:
     graph = team(record)
     bindings = {each.urn for each in graph.of_type(BINDING)}
-    assert len(bindings) == len(admission.policies(ALLOWED))
+    assert len(bindings) == len(POLICIES)
     assert bindings <= set(one(graph, ROLE_BINDING).dependencies)
 
 
@@ -347,7 +358,7 @@ def test_etcd_is_reached_only_where_it_is_the_rendezvous(record: Record) -> None
 def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record: Record) -> None:
     graph = team(record)
     policies = named(graph, POLICY)
-    assert set(policies) == {f"trainium-eks-training-{name}" for name in admission.policies(ALLOWED)}
+    assert set(policies) == {f"trainium-eks-training-{name}" for name in POLICIES}
     assert {inputs["spec"]["failurePolicy"] for inputs in policies.values()} == {"Fail"}
     for name, inputs in named(graph, BINDING).items():
         assert inputs["spec"] == {
@@ -367,24 +378,27 @@ def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -
         for resource in rule["resources"]
         for operation in rule["operations"]
     }
-    assert matched == {
-        (*kind, operation)
-        for kind in (
-            ("", "v1", "pods"),
-            ("", "v1", "services"),
-            ("apps", "v1", "deployments"),
-            ("batch", "v1", "jobs"),
-            ("batch.volcano.sh", "v1alpha1", "jobs"),
-            ("bus.volcano.sh", "v1alpha1", "commands"),
-            ("scheduling.volcano.sh", "v1beta1", "podgroups"),
-        )
-        for operation in ("CREATE", "UPDATE")
+    kinds = {
+        ("", "v1", "pods"),
+        ("", "v1", "services"),
+        ("apps", "v1", "deployments"),
+        ("batch", "v1", "jobs"),
+        ("batch.volcano.sh", "v1alpha1", "jobs"),
+        ("bus.volcano.sh", "v1alpha1", "commands"),
+        ("scheduling.volcano.sh", "v1beta1", "podgroups"),
+        ("flow.volcano.sh", "v1alpha1", "jobflows"),
+        ("*", "*", "*/scale"),
+        *((match.group, match.version, match.resource) for each in WORKLOADS for match in each.matches),
+        *((match.group, match.version, match.resource) for match in researchers.written()),
     }
+    assert kinds == {each[:3] for each in matched}
+    assert {(*kind, operation) for kind in kinds for operation in ("CREATE", "UPDATE")} <= matched
+    assert {each for each in matched if each[3] == "DELETE"} == {("", "v1", "pods", "DELETE")}
 
 
 def test_admission_policies_carry_the_models_expressions(record: Record) -> None:
     policies = named(team(record), POLICY)
-    for name, policy in admission.policies(ALLOWED).items():
+    for name, policy in POLICIES.items():
         spec = policies[f"trainium-eks-training-{name}"]["spec"]
         assert [(each["name"], each["expression"]) for each in spec.get("variables", [])] == [
             (each.name, each.expression) for each in policy.variables

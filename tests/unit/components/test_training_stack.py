@@ -253,7 +253,7 @@ def test_what_holds_data_is_protected_in_production_and_so_is_the_control_plane(
 
 def test_a_private_api_is_reached_from_the_vpc(record: Record) -> None:
     """In a VPC of its own only after the first `up`, which a waiver says."""
-    waived = {"R92": {"reason": "the runner i-0123 is in the VPC", "expires": "2027-10-31"}}
+    waived = {"R91": {"reason": "the runner i-0123 is in the VPC", "expires": "2027-10-31"}}
     private = {"cluster": {"endpoint": {"private_access_via": "vpc"}}, "waivers": waived}
     graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, **private}))
     rules = graph.of_type("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule")

@@ -1,6 +1,6 @@
 """Why a job waits, by what a real Volcano said of jobs (``scenes``), and by what kubelets say."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import yaml
 from recorded_scenes import GROUPS, Change, Snapshot, of
 
 from trainium_eks.launch.reason import Cause
-from trainium_eks.launch.why_pending import why
+from trainium_eks.launch.why_pending import why, why_ended
 
 RECORDED = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
 
@@ -135,6 +135,66 @@ def test_a_type_that_no_group_has_is_said() -> None:
     reason = why(of("no_nodes", "zeta", groups=GROUPS[:1]))
     assert reason is not None
     assert reason.fix.startswith("no node group of the stack has trn1n.32xlarge")
+
+
+# --- Quotas -----------------------------------------------------------------------------------------------------------
+
+
+def held_by_quota(requested: str, used: str, limited: str) -> Change:
+    """As the scheduler's plugin ``resourcequota`` writes it (Volcano 1.15.0)."""
+
+    def change(found: Snapshot) -> None:
+        [group] = found["PodGroup"]
+        maps = f"requested: map[{requested}], used: map[{used}], limited: map[{limited}]"
+        about = {"kind": "PodGroup", "uid": group["metadata"]["uid"]}
+        event = {"metadata": {"name": "held"}, "involvedObject": about, "lastTimestamp": found["now"]}
+        found["Event"].append(event | {"message": f"resource quota insufficient, {maps}", "reason": "Unschedulable"})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("amounts", "sentence", "fix"),
+    [
+        (
+            [f"pods:{{{{{count} 0}} {{<nil>}} {count} DecimalSI}}" for count in (4, 162, 164)],
+            "the namespace's quota has no room for it: it needs 4 pods, of which 162 of 164 are in use",
+            "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised",
+        ),
+        (
+            [
+                "requests.cpu:{{16400 -3} {<nil>}  DecimalSI}",
+                "requests.cpu:{{0 0} {<nil>} 0 DecimalSI}",
+                "requests.cpu:{{8 0} {<nil>} 8 DecimalSI}",
+            ],
+            "the namespace's quota has no room for it: it needs 16400m requests.cpu, of which 0 of 8 are in use",
+            "it never starts: ask for less requests.cpu, or have `resourceQuota` of the namespace raised",
+        ),
+    ],
+)
+def test_a_job_that_is_held_back_for_the_quota_says_what_it_lacks(
+    amounts: Sequence[str], sentence: str, fix: str
+) -> None:
+    reason = why(of("kept_back_by_queue", "upsilon", held_by_quota(*amounts)))
+    assert reason is not None
+    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix}
+
+
+def test_a_job_that_volcano_ended_for_the_quota_says_so() -> None:
+    def given_up(found: Snapshot) -> None:
+        [job] = found["Job"]
+        job["status"]["state"]["phase"] = "Terminated"
+        about = {"kind": "Job", "uid": job["metadata"]["uid"]}
+        event = {"metadata": {"name": "end"}, "involvedObject": about, "lastTimestamp": found["now"]}
+        found["Event"].append(event | {"message": "Job failed on action SyncJob for retry limit reached"})
+
+    ended = of("quota", "nu", given_up)
+    assert why(ended) is None
+    reason = why_ended(ended)
+    assert reason is not None
+    assert reason.cause is Cause.QUOTA
+    assert "gave up making its pods: the namespace's quota team is used up" in reason.sentence
+    assert why_ended(of("failed", "run")) is None
 
 
 # --- Volcano itself ---------------------------------------------------------------------------------------------------

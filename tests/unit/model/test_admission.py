@@ -1,18 +1,32 @@
 """The admission expressions, evaluated: who gets past, and who does not. ``tests/local/test_teams.py`` asks a real API
 server the same."""
 
+import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import celpy
 import pytest
 
-from trainium_eks.model import admission
+from trainium_eks.model import admission, quotas, researchers
 from trainium_eks.model.admission import Limits
+from trainium_eks.model.admission_workloads import PODS, WORKLOADS
 from trainium_eks.model.quantities import quantity
 
-LIMITS = Limits(("test", "big"), ("training-low", "training-high"), ("fsx",))
+GROUP = "trainium-eks:team:researchers"
+LIMITS = Limits(
+    ("test", "big"),
+    ("training-low", "training-high"),
+    pods=100,
+    finished_pods=400,
+    jobs=50,
+    counted_requests=("cpu",),
+    closed_storage_classes=("fsx",),
+    researchers=GROUP,
+    reserved_names=("default-deny",),
+)
+POLICIES = admission.policies(LIMITS, researchers.written())
 NEURON = {"resources": {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}}
 IN_GROUP = {"scheduling.k8s.io/group-name": "podgroup-1"}
 ON_TRAINIUM = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
@@ -21,7 +35,10 @@ Json = dict[str, Any]
 
 FUNCTIONS = {
     "quantity": lambda text: celpy.celtypes.DoubleType(float(quantity(str(text)) or 0)),
+    "isInteger": lambda one: celpy.celtypes.BoolType(float(one).is_integer()),
+    "asInteger": lambda one: celpy.celtypes.IntType(int(one)),
     "isGreaterThan": lambda one, other: celpy.celtypes.BoolType(one > other),
+    "sum": lambda numbers: celpy.celtypes.IntType(sum(numbers)),
 }
 """Of Kubernetes' own CEL library."""
 
@@ -34,13 +51,17 @@ def program(expression: str) -> celpy.Runner:
     return ENVIRONMENT.program(ENVIRONMENT.compile(expression), functions=FUNCTIONS)
 
 
-def refusals(name: str, asked: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
-    """Messages of the validations of a policy that an object fails."""
-    policy = admission.policies(LIMITS)[name]
+def refusals(
+    name: str, asked: Mapping[str, Any], old: Mapping[str, Any] | None = None, groups: Sequence[str] = (GROUP,)
+) -> list[str]:
+    """Return the messages of the validations of a policy that an object fails."""
+    policy = POLICIES[name]
+    operation = policy.operations[0] if old is None else "UPDATE"
+    request = {"operation": operation, "userInfo": {"groups": list(groups)}, "options": asked.get("options", {})}
     context: dict[str, Any] = {
-        "object": celpy.json_to_cel(asked),
-        "oldObject": None if old is None else celpy.json_to_cel(old),
-        "request": celpy.json_to_cel({"operation": "CREATE" if old is None else "UPDATE"}),
+        "object": celpy.json_to_cel({"metadata": {"name": "name"}, **asked}),
+        "oldObject": None if old is None else celpy.json_to_cel({"metadata": {"name": "name"}, **old}),
+        "request": celpy.json_to_cel(request),
     }
     known = celpy.celtypes.MapType()
 
@@ -51,7 +72,11 @@ def refusals(name: str, asked: Mapping[str, Any], old: Mapping[str, Any] | None 
         return []
     for variable in policy.variables:
         known[celpy.celtypes.StringType(variable.name)] = value(variable.expression)
-    return [each.message for each in policy.validations if not value(each.expression)]
+    return [
+        str(value(each.details)) if each.details else each.message
+        for each in policy.validations
+        if not value(each.expression)
+    ]
 
 
 def spec(*containers: Json, **more: Any) -> Json:
@@ -65,7 +90,7 @@ def pod(*containers: Json, annotations: Mapping[str, str] | None = None, **more:
 
 def vcjob(*specs: Json, **more: Any) -> Json:
     tasks = [{"name": f"task-{index}", "template": {"spec": each}} for index, each in enumerate(specs)]
-    return {"spec": {"tasks": tasks, "schedulerName": "volcano", "queue": "test", **more}}
+    return {"kind": "Job", "spec": {"tasks": tasks, "schedulerName": "volcano", "queue": "test", **more}}
 
 
 def queued(queue: str | None, **more: Any) -> Json:
@@ -116,7 +141,7 @@ def test_priorities_of_the_namespace_and_none_pass(named: Json) -> None:
 
 
 def test_a_namespace_without_priorities_says_so() -> None:
-    policy = admission.policies(Limits(("test",), ()))["queues"]
+    policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
     assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 
 
@@ -186,7 +211,7 @@ def test_pods_without_accelerators_stay_off_accelerator_nodes(toleration: Json) 
         ("volcano-jobs", vcjob(spec(NEURON, tolerations=[ON_TRAINIUM]), spec(tolerations=[toleration]))),
     ):
         (message,) = refusals(policy, asked)
-        assert message.startswith("a pod without accelerators must not tolerate")
+        assert "must not tolerate" in message
 
 
 def test_a_toleration_is_not_added_later() -> None:
@@ -237,8 +262,8 @@ def test_the_scheduler_of_a_task_wins_over_the_jobs() -> None:
     assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName=""))) == []
     assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName="default-scheduler"))) != []
     assert refusals("volcano-jobs", vcjob(spec(NEURON), schedulerName="default-scheduler")) != []
-    assert refusals("volcano-jobs", {"spec": {"tasks": [{"template": {"spec": spec(NEURON)}}]}}) == []
-    assert refusals("volcano-jobs", {"spec": {}}) == []
+    assert refusals("volcano-jobs", {"kind": "Job", "spec": {"tasks": [{"template": {"spec": spec(NEURON)}}]}}) == []
+    assert refusals("volcano-jobs", {"kind": "Job", "spec": {}}) == []
 
 
 def test_devices_come_by_resources_alone() -> None:
@@ -308,7 +333,10 @@ def test_a_deployment_goes_through_the_queue_like_a_job() -> None:
         return {"spec": {"replicas": 2, "template": {"spec": spec(*containers, **more)}}}
 
     assert refusals("deployments", deployment()) == []
-    assert refusals("deployments", deployment(NEURON, schedulerName="volcano")) == []
+    queued = deployment(NEURON, schedulerName="volcano")
+    assert len(refusals("deployments", queued)) == 1
+    queued["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": "big"}}
+    assert refusals("deployments", queued) == []
     assert refusals("deployments", deployment(NEURON)) == [
         "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
     ]
@@ -322,3 +350,221 @@ def test_a_service_takes_no_address_of_others() -> None:
     assert refusals("services", {"spec": {"clusterIP": "None", "externalIPs": []}}) == []
     (message,) = refusals("services", {"spec": {"externalIPs": ["10.0.0.1"]}})
     assert "must not have externalIPs" in message
+
+
+PLAIN = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+QUEUE_OF_ROLES = {"schedulingPolicy": {"queue": "test"}}
+
+
+def made_by(name: str, pods: int, template: Json | None = None) -> Json:
+    """Return an object of a kind that leads to so many pods, or one of its templates."""
+    template = template or {"spec": spec(PLAIN)}
+    job = {"parallelism": pods, "template": template}
+    tasks = [{"name": "a", "replicas": pods - 1, "template": template}, {"name": "b", "template": template}]
+    runtime = {"replicatedJobs": [{"name": "node", "replicas": pods, "template": {"spec": {"template": template}}}]}
+    roles = {"Master": {"template": template}, "Worker": {"replicas": pods - 1, "template": template}}
+    specs: dict[str, Json] = {
+        "jobs": job,
+        "deployments": {"replicas": pods, "template": template},
+        "volcano-jobs": {"queue": "test", "tasks": tasks},
+        "pytorch-jobs": {"pytorchReplicaSpecs": roles, "runPolicy": QUEUE_OF_ROLES},
+        "train-jobs": {"trainer": {"numNodes": pods}, "podTemplateOverrides": [template]},
+        "job-sets": {"template": {"spec": runtime}},
+    }
+    return {"kind": "Job", "spec": specs[name]}
+
+
+EVERY_WORKLOAD = pytest.mark.parametrize("name", [each.name for each in WORKLOADS])
+PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.sh", "commands")}
+
+
+def test_every_kind_that_researchers_write_is_bounded_and_counted() -> None:
+    judged = {(match.group, match.resource) for each in (PODS, *WORKLOADS) for match in each.matches}
+    hard = quotas.hard({}, {}, {})
+    for match in researchers.written():
+        kind = (match.group, match.resource)
+        assert kind in judged | PODLESS, f"{kind}: no policy judges its templates and its number of pods"
+        name = f"count/{match.resource}.{match.group}" if match.group else match.resource
+        assert name in hard, f"{kind}: no quota counts its objects"
+    assert {policy.name for policy in WORKLOADS if not policy.counts} == set()
+
+
+@EVERY_WORKLOAD
+def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
+    assert refusals(name, made_by(name, 100)) == []
+    (message, *_) = refusals(name, made_by(name, 101))
+    assert "101 is more than 100" in message
+    assert "quota has 100 (pods)" in message
+    # Nor does an update make one of it, by the object itself or by its scale.
+    assert refusals(name, made_by(name, 101), made_by(name, 1)) != []
+    assert refusals("scale", {"spec": {"replicas": 101}}, {"spec": {"replicas": 1}}) != []
+
+
+@EVERY_WORKLOAD
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        ({"spec": spec(nodeName="n")}, "must not name its node"),
+        ({"spec": spec(volumes=[{"name": "v", "hostPath": {"path": "/"}}])}, "volumes must be"),
+        ({"spec": spec(volumes=[{"name": "v", "csi": {"driver": "fsx.csi.aws.com"}}])}, "must be claimed"),
+        ({"spec": spec(hostNetwork=True)}, "Pod Security"),
+        ({"spec": spec({"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "securityContext": {"privileged": True}})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})}, "Pod Security"),
+        ({"spec": spec(terminationGracePeriodSeconds=3601)}, "at most 3600"),
+        ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])}, "drained"),
+        ({"spec": spec(tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])}, "drained"),
+        ({"spec": spec(tolerations=[{"operator": "Exists"}])}, "all taints"),
+        ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}])}, "drained"),
+        ({"metadata": {"finalizers": ["a/b"]}, "spec": spec()}, "no finalizers"),
+        ({"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}, "spec": spec()}, "queues"),
+        ({"metadata": {"labels": {"volcano.sh/preemptable": "false"}}, "spec": spec()}, "take"),
+        ({"spec": spec(*({"name": f"c{index}"} for index in range(17)))}, "at most 16 containers"),
+    ],
+)
+def test_templates_of_all_kinds_are_judged_like_pods(name: str, pod: Json, said: str) -> None:
+    found = refusals(name, made_by(name, 2, pod))
+    assert any(said in message for message in found), found
+
+
+def test_pods_that_others_namespaces_see_are_not_kept_away_from() -> None:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for where in ({"namespaceSelector": {}}, {"namespaces": ["other"]}):
+            term = {"topologyKey": "kubernetes.io/hostname", **where}
+            for terms in (
+                {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+                {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
+            ):
+                (message,) = refusals("pods", pod(schedulerName="default-scheduler", affinity={kind: terms}))
+                assert "this namespace alone" in message
+    own = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}
+    assert refusals("pods", pod(schedulerName="default-scheduler", affinity={"podAntiAffinity": own})) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "passes"),
+    [
+        ({"minAvailable": 92}, True),
+        ({"minAvailable": 91}, False),
+        ({"volumes": [{"mountPath": f"/{index}"} for index in range(33)]}, False),
+    ],
+)
+def test_a_volcano_job_asks_for_no_pods_that_the_scheduler_has_not_counted(more: Json, passes: bool) -> None:
+    job = made_by("volcano-jobs", 100)
+    job["spec"] |= more
+    assert (refusals("volcano-jobs", job) == []) is passes
+
+
+def test_what_the_quota_counts_stands_under_the_requests_of_large_volcano_jobs() -> None:
+    unstated = {"spec": spec({"name": "c", "resources": {"limits": {"cpu": "1"}}})}
+    assert refusals("volcano-jobs", made_by("volcano-jobs", 8, unstated)) == []
+    (message,) = refusals("volcano-jobs", made_by("volcano-jobs", 9, unstated))
+    assert "quota counts: cpu" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "passes"),
+    [
+        ("memory", "2Ti", True),
+        ("memory", "500001M", True),
+        ("memory", "33Ti", False),
+        ("ephemeral-storage", "8E", False),
+        ("ephemeral-storage", "999999999999", False),
+        ("example.com/x", "9223372036854775807", False),
+        ("example.com/x", 100_000_000, True),
+        ("cpu", "1500m", True),
+    ],
+)
+def test_amounts_are_those_that_volcanos_scheduler_adds_without_a_rest(name: str, amount: str, passes: bool) -> None:
+    for kind in ("limits", "requests"):
+        asked = pod({"resources": {kind: {name: amount}}}, schedulerName="default-scheduler")
+        assert (refusals("pods", asked) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("tasks", "containers", "more", "passes"),
+    [
+        (100, 1, {}, True),
+        (65, 2, {}, False),
+        (2, 1, {"plugins": {"tensorflow": []}}, True),
+        (1, 1, {"policies": [{"event": "PodPending", "action": "RestartJob", "timeout": "1s"}]}, False),
+        (1, 1, {"plugins": {"ssh": []}}, False),
+        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a"]}}, True),
+        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a", "--ssh-private-key="]}}, False),
+    ],
+)
+def test_no_job_multiplies_the_work_of_volcanos_controllers(
+    tasks: int, containers: int, more: Json, passes: bool
+) -> None:
+    job = vcjob(*[spec(*[{**PLAIN, "name": f"c{index}"} for index in range(containers)])] * tasks, **more)
+    assert (refusals("volcano-jobs", job) == []) is passes
+
+
+@pytest.mark.parametrize("name", ["jobs", "volcano-jobs"])
+def test_runs_of_a_cron_job_do_not_add_up(name: str) -> None:
+    def cron(policy: str, schedule: str = "0 * * * *") -> Json:
+        job = made_by(name, 2)
+        spec = {"concurrencyPolicy": policy, "schedule": schedule, "jobTemplate": {"spec": job["spec"]}}
+        return {"kind": "CronJob", "spec": spec}
+
+    assert refusals(name, cron("Forbid")) == []
+    assert len(refusals(name, cron("Allow"))) == 1
+    assert len(refusals(name, cron("Replace", "@every 1s"))) == 1
+
+
+def test_pods_that_a_gang_can_do_without_may_be_moved() -> None:
+    held = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    for annotation, value in held.items():
+        template = {"metadata": {"annotations": {annotation: value}}, "spec": spec()}
+        (message,) = refusals("jobs", made_by("jobs", 2, template))
+        assert annotation in message
+        job = vcjob(spec(NEURON), spec())
+        job["spec"]["tasks"][1]["template"]["metadata"] = template["metadata"]
+        assert refusals("volcano-jobs", job) == []
+        plain = {"schedulerName": "default-scheduler", "annotations": {annotation: value, **IN_GROUP}}
+        assert len(refusals("pods", pod(**plain))) == 1
+        assert refusals("pods", pod(annotations={annotation: value, **IN_GROUP})) == []
+
+
+def test_researchers_leave_finalizers_and_owners_to_controllers() -> None:
+    mine, queue = {"kind": "Job", "name": "j"}, {"kind": "Queue", "name": "q"}
+    for field, allowed, refused in (
+        ("finalizers", "orphan", "batch.kubernetes.io/job-tracking"),
+        ("ownerReferences", mine, queue),
+    ):
+        assert refusals("metadata", {"metadata": {field: [allowed]}}) == []
+        assert len(refusals("metadata", {"metadata": {field: [refused]}})) == 1
+        assert refusals("metadata", {"metadata": {field: [refused]}}, groups=["system:serviceaccounts"]) == []
+        old = {"metadata": {field: [refused]}}
+        assert refusals("metadata", {"metadata": {field: [refused, allowed]}}, old) == []
+        assert len(refusals("metadata", old, {"metadata": {}})) == 1
+
+
+def test_a_job_has_no_name_of_a_network_policy_which_would_go_with_it() -> None:
+    job = {**made_by("volcano-jobs", 2), "metadata": {"name": "default-deny"}}
+    assert len(refusals("volcano-jobs", job)) == 1
+
+
+@pytest.mark.parametrize(("members", "passes"), [("100", True), ("101", False), ("2000000000", False), ("x", False)])
+def test_the_size_of_a_pod_group_is_bounded(members: str, passes: bool) -> None:
+    asked = {"metadata": {"annotations": {"scheduling.volcano.sh/group-min-member": members}}}
+    assert (refusals("deployments", {**made_by("deployments", 2), **asked}) == []) is passes
+    assert (refusals("deployments", {**made_by("deployments", 2), **asked}, made_by("deployments", 2)) == []) is passes
+
+
+def test_a_pod_that_is_deleted_ends_within_an_hour() -> None:
+    assert refusals("deletions", {"options": {"gracePeriodSeconds": 3600}}) == []
+    assert len(refusals("deletions", {"options": {"gracePeriodSeconds": 3601}})) == 1
+
+
+@pytest.mark.parametrize("queue", ["other", ""])
+def test_queues_of_kubeflows_kinds_are_the_namespaces_own(queue: str) -> None:
+    job = made_by("pytorch-jobs", 2)
+    job["spec"] |= {"runPolicy": {"schedulingPolicy": {"queue": queue}}}
+    assert len(refusals("pytorch-jobs", job)) == 1
+    runtime = made_by("job-sets", 2)
+    runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
+    runtime["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": queue}}
+    assert len(refusals("job-sets", runtime)) == 1
+    cron = {"concurrencyPolicy": "Forbid", "jobTemplate": {"spec": {"queue": queue}}}
+    assert len(refusals("volcano-jobs", {"kind": "CronJob", "spec": cron})) == 1

@@ -32,35 +32,38 @@ def test_an_extended_resource_is_named_by_its_requests() -> None:
 
 def test_the_default_bounds_a_backlog_and_not_the_queue_itself() -> None:
     room = {"cpu": "508", "memory": "1800Gi", "pods": "1000"}
-    assert quotas.default({"aws.amazon.com/neuron": 64}, room, claimed_gib=1200) == {
-        "requests.aws.amazon.com/neuron": "640",
+    assert quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200) == {
         "requests.cpu": "5080",
         "requests.memory": str(18_000 * 1024**3),
-        "pods": "1000",
+        "pods": "164",
+        "count/pods": "656",
+        "count/jobs.batch.volcano.sh": "164",
+        "count/pytorchjobs.kubeflow.org": "164",
+        "count/trainjobs.trainer.kubeflow.org": "164",
+        "count/trainingruntimes.trainer.kubeflow.org": "164",
+        "services": "264",
         "requests.storage": "2224Gi",
         "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
         "services.loadbalancers": "0",
         "services.nodeports": "0",
-        "configmaps": "2000",
-        "secrets": "2000",
-        "count/jobs.batch": "2000",
+        **{name: str(most) for name, most in quotas.OBJECTS.items()},
     }
 
 
 def test_what_is_not_known_of_the_nodes_is_not_bounded() -> None:
-    hard = quotas.default({}, {})
+    hard = quotas.hard({}, {}, {})
     assert hard["pods"] == "500"
     assert not {"requests.cpu", "requests.memory"} & set(hard)
 
 
 def test_the_default_is_a_good_quota() -> None:
     room = quotas.room([("trn1.32xlarge", 4), ("m6i.xlarge", 2)], CATALOGUE)
-    assert quotas.problems(quotas.default({"aws.amazon.com/neuron": 64}, room, claimed_gib=1200), "quota") == []
+    assert quotas.problems(quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200), "quota") == []
 
 
 def test_a_gang_of_the_whole_pool_has_its_pods() -> None:
     room = quotas.room([("trn1.32xlarge", 1000)], CATALOGUE)
-    hard = quotas.default({"aws.amazon.com/neuron": 16_000}, room)
+    hard = quotas.hard({"aws.amazon.com/neuron": 16_000}, room, {})
     # One pod a device is the most that ask for any.
     assert int(hard["pods"]) >= 16_000
 

@@ -56,6 +56,7 @@ class Identity:
 
 
 ADMINISTRATOR = "admin"
+VOLCANO_CONTROLLERS = "vc-controller-manager"
 
 # The controller manager stands in for the controllers' many service accounts and kwok for all kubelets, so both are
 # administrators; that also keeps 1,000 nodes' heartbeats out of the queues for users (priority and fairness).
@@ -68,6 +69,8 @@ IDENTITIES = (
     Identity("trn-pod-agent", "system:trn-pod-agent", "system:masters"),
     # No group: it may do nothing at the API server. It is the API server's own, for the kubelet's port.
     Identity(kubelet.CLIENT, kubelet.CLIENT_USER),
+    # As in EKS: the chart's own roles say what it may do, and its requests wait like those of other service accounts.
+    Identity(VOLCANO_CONTROLLERS, "system:serviceaccount:volcano-system:volcano-controllers", "system:serviceaccounts"),
     Identity("etcd-client", "kube-apiserver", authority="etcd-ca"),
 )
 """The clients of the API server and of etcd."""

@@ -170,6 +170,18 @@ def stop_these(processes: Iterable[Running], timeout_seconds: float = 10) -> Non
             continue
 
 
+def restart(paths: Paths, name: str) -> None:
+    """End a process that runs and start it anew with the same command; nothing where none runs.
+
+    Raises:
+        LocalError: it does not end or cannot be executed.
+    """
+    for each in running(paths):
+        if each.name == name:
+            stop_these([each])
+            start(paths, name, each.command)
+
+
 def exit_code(process: Running) -> int | None:
     """How a process that this one started has ended: its code, or the negative number of the signal that ended it.
 

@@ -38,7 +38,7 @@ SCHEDULER = "vc-scheduler"
 DEPLOYMENTS: Mapping[str, str] = {
     WEBHOOK_MANAGER: "admission",
     SCHEDULER: "scheduler",
-    "vc-controller-manager": "controllers",
+    pki.VOLCANO_CONTROLLERS: "controllers",
 }
 """Each program, and how the chart names its Deployment after the release's name; in the order they are started: the
 others' own queues go through the webhooks."""
@@ -177,6 +177,10 @@ class Volcano:
         now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
         started = [name for name, each in now.items() if before.get(name) is not each]
         self._await(now, ports, bool(started))
+        if started:
+            # It looks for new kinds each 30 s, and at quotas that count them each 5 minutes. Until then the API server
+            # refuses all objects of these kinds. In EKS the quota is made after them, and a minute passes in between.
+            processes.restart(self._paths, "kube-controller-manager")
         verb = "runs for real" if not started else f"runs for real (started {', '.join(started)})"
         return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports['webhook']}"]
 
@@ -209,7 +213,8 @@ class Volcano:
         return processes.start(self._paths, process.name, command, environment)
 
     def _own_arguments(self, name: str, ports: Mapping[str, int]) -> list[str]:
-        arguments = [f"--kubeconfig={self._paths.kubeconfig}", "--enable-healthz=true"]
+        identity = name if name == pki.VOLCANO_CONTROLLERS else pki.ADMINISTRATOR
+        arguments = [f"--kubeconfig={pki.kubeconfig(self._paths, identity)}", "--enable-healthz=true"]
         arguments.append(f"--healthz-address={HOST}:{ports[f'{name}.healthz']}")
         if name != WEBHOOK_MANAGER:
             metrics = f"--listen-address={HOST}:{ports[f'{name}.metrics']}"

@@ -1,4 +1,4 @@
-"""R79-R82, R91: what autoscalers may change, and what they must know of the nodes that they buy."""
+"""R79-R82, R90: what autoscalers may change, and what they must know of the nodes that they buy."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -171,7 +171,7 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
 
 
 @rule(
-    "R91",
+    "R90",
     "Let EBS volumes attach to Karpenter's nodes",
     "high",
     "AmazonEBSCSIDriverEKSClusterScopedPolicy",

@@ -1,4 +1,4 @@
-"""R01-R11, R92: the control plane, its logs and its key, and from where it is reached."""
+"""R01-R11, R91: the control plane, its logs and its key, and from where it is reached."""
 
 import re
 from collections.abc import Iterator
@@ -218,7 +218,7 @@ def keys(view: View) -> Iterator[Finding]:
 
 
 @rule(
-    "R92",
+    "R91",
     "Let the first update reach a private endpoint",
     "high",
     "EKS cluster endpoint, terraform-aws-eks#1863",

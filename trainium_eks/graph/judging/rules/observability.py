@@ -1,4 +1,4 @@
-"""R83-R88, R93: where metrics and logs are kept, who gets at them, and what their agents may do."""
+"""R83-R88, R92: where metrics and logs are kept, who gets at them, and what their agents may do."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -149,7 +149,7 @@ def named_resources(view: View) -> Iterator[Finding]:
 
 
 @rule(
-    "R93",
+    "R92",
     "Keep pods with a zonal volume in one zone",
     "high",
     "EBS CSI driver, Kubernetes storage topology; own",

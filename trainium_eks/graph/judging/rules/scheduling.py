@@ -1,9 +1,11 @@
-"""R58-R63 and R96: Volcano, its queues and HyperNodes, etcd, device plugins, and who repairs a node."""
+"""R58-R63 and R93: Volcano, its queues and HyperNodes, etcd, device plugins, and who repairs a node."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+
+import yaml
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._autoscaled import Supply, supplies
@@ -25,6 +27,9 @@ from trainium_eks.graph.judging.rules._rule import Finding, Rule, judged, rule
 from trainium_eks.graph.judging.rules._view import View
 from trainium_eks.model.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.quantities import quantity
+
+HOLDING = ("overcommit", "proportion", "capacity")
+"""Plugins of Volcano's scheduler that compare a waiting job with the nodes that exist (1.15, ``JobEnqueueableFn``)."""
 
 COMPONENTS = ("scheduler", "controller", "admission")
 MOUNTS_ACCEPTED = re.compile(r"accept-nvidia-visible-devices-as-volume-mounts\s*=\s*true")
@@ -112,20 +117,24 @@ def queue_amounts(view: View) -> Iterator[Finding]:
 
 @rule("R60", "Let jobs create pods while a pool has no nodes", "high", "volcano#3910, volcano#2558")
 def scale_from_zero(view: View) -> Iterator[Finding]:
-    """With the enqueue action, a job gets no pods until nodes exist; an autoscaler then sees no demand. Judged when an
-    accelerator group has minSize 0, or Karpenter has a pool of accelerators; the chart's default configuration has the
-    action. Independent of `model/queues.py`, which judges the config."""
+    """With the enqueue action and a plugin that looks at nodes, a job gets no pods until nodes exist; an autoscaler
+    then sees no demand. Judged when an accelerator group has minSize 0, or Karpenter has a pool of accelerators; the
+    chart's default configuration is such. Independent of `model/queues.py`, which judges the config."""
     resting = [each.resource.name for each in supplies(view) if each.accelerated and not each.fewest]
     if not resting:
         return
     for release in releases(view, "volcano"):
         path = "values.custom.scheduler_config_override"
         found = at(release.inputs, path)
-        actions = at(found, "actions") if not isinstance(found, str) else _actions(found)
+        configuration = _scheduler_configuration(found)
+        actions = configuration.get("actions")
+        holding = sorted(_holding(configuration))
+        ends = f"{', '.join(resting)} may have no node"
         if not known(actions) or not given(actions):
-            faults = [f"{path} is {show(found)}, wanted actions without enqueue: {', '.join(resting)} may have no node"]
-        elif "enqueue" in re.split(r"[\s,]+", str(actions)):
-            faults = [f"{path}: actions is {show(actions)}, wanted no enqueue: {', '.join(resting)} may have no node"]
+            faults = [f"{path} is {show(found)}, wanted actions without enqueue: {ends}"]
+        elif "enqueue" in re.split(r"[\s,]+", str(actions)) and holding:
+            wanted = "wanted no enqueue, or none of its plugins that look at nodes"
+            faults = [f"{path}: actions is {show(actions)} with {', '.join(holding)}, {wanted}: {ends}"]
         else:
             faults = []
         yield from judged(release, faults, f"actions are {actions}")
@@ -192,7 +201,7 @@ def one_recovery(view: View) -> Iterator[Finding]:
         yield from judged(group.resource, faults, "repaired by EKS" if repair else "repaired by Neuron's recovery")
 
 
-@rule("R96", "Let Volcano discover no HyperNodes by label", "high", "volcano#5877, own")
+@rule("R93", "Let Volcano discover no HyperNodes by label", "high", "volcano#5877, own")
 def discovery(view: View) -> Iterator[Finding]:
     """Volcano 1.15 names a HyperNode at random when its cache shows none for the switch, and the cache lags while nodes
     join together: one switch gets two, and no job with a topology is placed any more. VolcanoStack's own controller
@@ -264,10 +273,23 @@ def _guarantees(queues: tuple[Resource, ...]) -> dict[str, dict[str, Decimal]]:
     return total
 
 
-def _actions(configuration: str) -> Json:
-    """The actions of a scheduler configuration in YAML (one line, quoted or not), or None."""
-    match = re.search(r"^\s*actions:\s*[\"']?([^\"'\n#]*)", configuration, re.MULTILINE)
-    return match.group(1).strip() if match else None
+def _scheduler_configuration(found: Json) -> Mapping[str, Json]:
+    """Return the scheduler's configuration, given as YAML or as an object; empty where it is neither."""
+    if isinstance(found, str):
+        try:
+            found = yaml.safe_load(found)
+        except yaml.YAMLError:
+            return {}
+    return mapping(found)
+
+
+def _holding(configuration: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the plugins by which the action enqueue holds a job back until the nodes that exist have room for it."""
+    for tier in items(configuration.get("tiers")):
+        for plugin in items(mapping(tier).get("plugins")):
+            name = text(mapping(plugin).get("name"))
+            if name in HOLDING and mapping(plugin).get("enableJobEnqueued") is not False:
+                yield name
 
 
 def _served(supply: Supply, plugin: Plugin) -> bool:

@@ -328,6 +328,10 @@ def subnets_by_their_tags(program: Program) -> None:
     program.drop(*[name for name in program.entries if name.startswith("association-")])
 
 
+HELD_FOR_THE_QUOTA = """actions: enqueue, allocate
+tiers: [{plugins: [{name: capacity, enableJobEnqueued: false}, {name: resourcequota}]}]"""
+
+
 def npd_recovery_alone(program: Program) -> None:
     program["neuron-helm-chart"].inputs["values"]["npd"] = {"nodeRecovery": {"enabled": True}}
     for group in ("base", "block"):
@@ -394,6 +398,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
         (karpenter_outside_production_with_the_accounts_key, "R82"),
         (put("team-policy", "policy", policy({"Effect": "Deny", "Action": "*", "Resource": "*"})), "R18"),
         (values("volcano", "custom.scheduler_config_override", "actions: allocate, backfill # enqueue"), "R60"),
+        (values("volcano", "custom.scheduler_config_override", HELD_FOR_THE_QUOTA), "R60"),
     ],
     ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", "change"),
 )

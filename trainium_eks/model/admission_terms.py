@@ -1,0 +1,105 @@
+"""Terms of Kubernetes' admission policies: the parts of a policy, and CEL expressions that several policies share.
+
+CEL as the API server has it, with its own libraries (quantities, lists): Kubernetes documentation, "Common Expression
+Language in Kubernetes". Its budget is a cost of 1,000,000 for an expression and 10,000,000 for a policy, and a policy
+that exceeds it refuses (``k8s.io/apiserver/pkg/apis/cel``).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+WRITTEN = ("CREATE", "UPDATE")
+CHANGED = 'request.operation == "CREATE" || '
+"""How the condition of a policy begins that leaves out some updates."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one namespace may use."""
+
+    queues: tuple[str, ...]
+    """Queues of its jobs."""
+    priority_classes: tuple[str, ...]
+    """Priority classes that its pods may name; they need not name one."""
+    pods: int
+    """Pods at one time, as its quota has it (``pods``). One object must not lead to more."""
+    finished_pods: int
+    """Pods with those that have ended (``count/pods``). One object must not make more in its life."""
+    jobs: int
+    """Volcano jobs, with those that have ended (``count/jobs.batch.volcano.sh``)."""
+    counted_requests: tuple[str, ...] = ()
+    """Resources whose requests the quota counts."""
+    closed_storage_classes: tuple[str, ...] = ()
+    """Storage classes of which it may claim no volume."""
+    researchers: str = ""
+    """Kubernetes group of its researchers."""
+    reserved_names: tuple[str, ...] = ()
+    """Names of the stack's own network policies in it."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Requests that a policy judges."""
+
+    group: str
+    version: str
+    resource: str
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A named expression that later variables and validations use as ``variables.<name>``."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """An expression that must be true."""
+
+    expression: str
+    message: str
+    """What the refusal says."""
+    details: str = ""
+    """Expression for a message with the object's own numbers, in place of ``message``; empty for none."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One policy over requests of some operations."""
+
+    matches: tuple[Match, ...]
+    variables: tuple[Variable, ...]
+    validations: tuple[Validation, ...]
+    condition: str = ""
+    """Expression for whether the policy judges a request at all; empty for always. An update that leaves alone what is
+    judged must pass, so that what was made before the policy was as strict can be finished and deleted."""
+    operations: tuple[str, ...] = WRITTEN
+
+
+def text(subject: str, field: str) -> str:
+    """Return the expression for a field's text, ``""`` where it is unset."""
+    return f'(has({subject}.{field}) ? {subject}.{field} : "")'
+
+
+def listed(subject: str, field: str) -> str:
+    """Return the expression for a field's list, empty where it is unset."""
+    return f"(has({subject}.{field}) ? {subject}.{field} : [])"
+
+
+def number(subject: str, field: str, default: int) -> str:
+    """Return the expression for a field's whole number."""
+    return f"(has({subject}.{field}) ? int({subject}.{field}) : {default})"
+
+
+def entry(subject: str, field: str, key: str) -> str:
+    """Return the expression for a list with the value of a map's key, empty where the map or the key is missing."""
+    quoted = json.dumps(key)
+    return f"(has({subject}.{field}) && {quoted} in {subject}.{field} ? [{subject}.{field}[{quoted}]] : [])"
+
+
+def names(values: Iterable[str]) -> str:
+    """Return a list of names; JSON text is CEL text for names of letters, digits and dashes."""
+    return json.dumps(list(values))
