@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants format docs golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ test-engine-full: $(VENV)/.dev ## The same, with one failure of each resource ty
 test-upgrade: $(VENV)/.dev ## Upgrade the local cloud by a minor version under a running gang (builds the older one first)
 	@$(BIN)/python -m trainium_eks.local.toolchain --kubernetes 1.34
 	@$(BIN)/pytest -n 0 -rsP tests/local/test_upgrade.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## Give each reader of files, answers and logs 10,000 damaged inputs, new ones each time (most of an hour)
+	@TRN_FUZZ=$${TRN_FUZZ:-10000} $(BIN)/pytest -n 2 tests/unit/fuzz $(ARGS)
 
 mutants: $(VENV)/.dev ## Check that the tests notice each fault of tests/mutants (almost half an hour)
 	@$(BIN)/python tests/mutate.py $(ARGS)
