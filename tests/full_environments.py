@@ -20,6 +20,7 @@ _TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
 _METRICS = {"managedPrometheus": True, "alerts": {"topicArn": _TOPIC, "topicKeyArn": TOPIC_KEY}}
 
 EVERYWHERE: Mapping[str, Any] = {
+    "allowedAccountIds": ["123456789012"],
     "permissionsBoundary": BOUNDARY,
     "observability": {"metrics": _METRICS, "grafana": {"managed": {}}, "logs": {"system": True}},
     "idleGuard": {},

@@ -12,7 +12,9 @@ from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.instances import CATALOGUE
 from trainium_eks.model.karpenter import KarpenterConfig, KarpenterPoolConfig
 
-SETTING = objects.NodeSetting("1.35", "trn-node", "arn:aws:kms:us-west-2:111122223333:key/abc", {"Owner": "ml"})
+SETTING = objects.NodeSetting(
+    "trn-1", "1.35", "trn-node", "arn:aws:kms:us-west-2:111122223333:key/abc", {"Owner": "ml"}
+)
 TRN1 = KarpenterPoolConfig(
     name="trn1",
     instance_type="trn1.32xlarge",

@@ -136,8 +136,9 @@ def of_places(places: Iterable[Place]) -> list[Problem]:
 
 
 def walk(data: Shape, path: str = "") -> Iterator[Place]:
-    """Yield every value that the models declare, outer ones first. Free-form mappings (chart values) are left out."""
-    for name in type(data).model_fields:
+    """Yield every value that the models declare, outer ones first. Free-form mappings (chart values) are left out, and
+    so are fields without a value (a model has none for a field whose shape was refused)."""
+    for name in (each for each in type(data).model_fields if each in vars(data)):
         yield from walk_field(type(data), name, getattr(data, name), path)
 
 

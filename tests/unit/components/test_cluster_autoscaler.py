@@ -42,8 +42,13 @@ def tags(graph: Graph, group: str) -> dict[str, str]:
     return {
         each.inputs["tag"]["key"]: each.inputs["tag"]["value"]
         for each in graph.of_type(TAG)
-        if each.inputs["autoscalingGroupName"] == group
+        if each.inputs["autoscalingGroupName"] == group and _is_autoscalers(each)
     }
+
+
+def _is_autoscalers(tag: Resource) -> bool:
+    """Return whether Cluster Autoscaler reads a tag; others have the environment's tags."""
+    return "cluster-autoscaler" in tag.inputs["tag"]["key"]
 
 
 def test_it_finds_groups_by_a_tag_of_its_own_with_this_clusters_name(record: Record) -> None:
@@ -203,7 +208,8 @@ def test_image_builds_find_disk_on_a_cpu_node_that_is_not_there_yet(stack: Graph
 
 def test_nothing_is_installed_unless_it_is_asked_for(record: Record) -> None:
     graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "autoscaling": {}}))
-    assert graph.of_type(TAG, "trainium-eks:index:ClusterAutoscaler") == ()
+    assert graph.of_type("trainium-eks:index:ClusterAutoscaler") == ()
+    assert [each for each in graph.of_type(TAG) if _is_autoscalers(each)] == []
 
 
 # --- the real program -------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from trainium_eks.cli.app import app
 from trainium_eks.cli.failure import TRACEBACK, Failure
 from trainium_eks.graph.recording import assumptions
 from trainium_eks.graph.recording.project import ProjectError, load_project
+from trainium_eks.graph.resource_types import access
 from trainium_eks.launch.aws import AwsError
 from trainium_eks.local import deployment, ledger, lock
 from trainium_eks.local.changes import LocalError
@@ -42,7 +43,7 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.monitoring import firing
 from trainium_eks.preflight import price_list
 from trainium_eks.preflight.account import NotChecked
-from trainium_eks.review import access, preflight, preview
+from trainium_eks.review import preflight, preview
 from trainium_eks.security import waivers
 
 SAID = (Failure, LocalError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
