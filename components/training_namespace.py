@@ -82,8 +82,8 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """Tags of its AWS resources, beside those of the provider."""
     volcano: pulumi.Resource | None = None
     """What installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for it:
-    Kubernetes notices a new kind within 30 s, and a quota that is older than that counts it within 5 minutes more. Until
-    then the API server refuses objects of the kind."""
+    Kubernetes notices a new kind within 30 s, and an older quota counts it within 5 minutes more. Until then the API
+    server refuses objects of the kind."""
 
 
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:
