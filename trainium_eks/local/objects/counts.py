@@ -8,7 +8,7 @@ kind is new, the API server refuses all objects of the kind in the quota's names
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.local.objects.api import Api, ObjectReference
+from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 
 COUNT = "count/"
 """Prefix of a limit of a quota, before the resource and its group: the name of a kind's definition."""
@@ -32,9 +32,13 @@ def unknown_counts(api: Api, quota: Mapping[str, Any]) -> list[str]:
 
 
 def count_again(api: Api, quota: Mapping[str, Any]) -> None:
-    """Have Kubernetes count the objects of a quota now, instead of within 5 minutes."""
+    """Have Kubernetes count the objects of a quota now, instead of within 5 minutes. A quota that is gone is fine."""
     metadata = quota["metadata"]
     path = api.kind("v1", "ResourceQuota").path(metadata["namespace"], metadata["name"])
     for amount in ("0", None):
         patch = {"spec": {"hard": {_PASSING: amount}}}
-        api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+        try:
+            api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+        except ApiError as error:
+            if error.status != 404:
+                raise
