@@ -81,8 +81,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags of its AWS resources, beside those of the provider."""
     volcano: pulumi.Resource | None = None
-    """What installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for it: while a
-    quota counts a kind that Kubernetes has not noticed yet, the API server refuses its objects, for up to 5 minutes."""
+    """What installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for it:
+    Kubernetes notices a new kind within 30 s, and an older quota counts it within 5 minutes more. Until then the API
+    server refuses objects of the kind."""
 
 
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:

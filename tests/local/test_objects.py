@@ -568,6 +568,33 @@ def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: A
     objects.delete(ObjectReference(f"{group}/v1", "Queue", "", "q"), timeout_seconds=SECONDS)  # gone with its kind
 
 
+def test_a_quota_counts_a_kind_that_is_newer_at_once(objects: Objects, api: Api, namespace: str) -> None:
+    """Kubernetes by itself would refuse the kind's objects for up to 5 minutes."""
+    group = f"{namespace}.example.org"
+    limits = {"hard": {f"count/gears.{group}": "1", f"count/none.{group}": "1"}}
+    metadata = {"name": "team", "namespace": namespace}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": limits}
+    objects.apply(quota, timeout_seconds=SECONDS)
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "Gear", "plural": "gears", "singular": "gear"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"gears.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+    try:
+        objects.apply(definition, timeout_seconds=SECONDS)
+        gear = {"apiVersion": f"{group}/v1", "kind": "Gear", "metadata": {"name": "a", "namespace": namespace}}
+        api.create(gear)
+        with pytest.raises(ApiError, match="exceeded quota"):
+            api.create({**gear, "metadata": {**gear["metadata"], "name": "b"}})  # type: ignore[dict-item]
+        assert objects.apply(quota, timeout_seconds=SECONDS).change is Change.SAME
+    finally:
+        api.delete(api.reference(definition), propagation="Background")
+
+
 def test_a_wait_ends_when_all_is_stopped(api: Api, namespace: str) -> None:
     stopping = threading.Event()
     threading.Timer(0.5, stopping.set).start()

@@ -14,6 +14,7 @@ from components.volcano_stack import VolcanoStack
 from trainium_eks.graph.graph import Graph
 from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.objects.apply import Objects
+from trainium_eks.model.admission import MOST_TASK_CONTAINERS
 
 TEAM, OTHER = "vision", "speech"
 QUEUES = {TEAM: "eyes", OTHER: "ears"}
@@ -41,6 +42,7 @@ MADE = (
 NEURON = {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}
 ON_TRAINIUM = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
 IN_GROUP = {"scheduling.k8s.io/group-name": "group"}
+IN_QUEUE = {"scheduling.volcano.sh/queue-name": QUEUES[TEAM]}
 
 
 class Impersonating(ApiClient):  # type: ignore[misc]  # the client has no types
@@ -217,10 +219,6 @@ SPECS: dict[str, tuple[Json, str]] = {
     ),
     "a toleration of everything": ({"tolerations": [{"operator": "Exists"}]}, "must not tolerate"),
     "a node": ({"nodeName": "ip-10-0-0-1"}, "must not name its node"),
-    "a node with accelerators": (
-        {"resources": NEURON, "schedulerName": "volcano", "nodeName": "ip-10-0-0-1"},
-        "must not name its node",
-    ),
     "the system's priority over nodes": ({"priorityClassName": "system-node-critical"}, "training-low"),
     "the system's priority over the cluster": ({"priorityClassName": "system-cluster-critical"}, "training-low"),
     "a device claim": ({"resourceClaims": [{"name": "d", "resourceClaimTemplateName": "t"}]}, "resourceClaims"),
@@ -253,6 +251,14 @@ def test_a_job_is_refused_at_once(researcher: Api, spec: Json, said: str) -> Non
     assert said in refusal(researcher, _deployment(**spec))
 
 
+def test_a_pod_of_a_job_does_not_name_its_node(researcher: Api) -> None:
+    on_node = {"resources": NEURON, "schedulerName": "volcano", "nodeName": "ip-10-0-0-1"}
+    assert "must not name its node" in refusal(researcher, _pod(annotations=IN_GROUP, **on_node))
+    for made in (_batch_job(**on_node), _deployment(**on_node)):
+        made["spec"]["template"].setdefault("metadata", {})["annotations"] = IN_QUEUE
+        assert "must not name its node" in refusal(researcher, made)
+
+
 def test_devices_are_not_taken_by_an_environment_variable(researcher: Api) -> None:
     for variable in ("NVIDIA_VISIBLE_DEVICES", "AWS_NEURON_VISIBLE_DEVICES"):
         pod = _pod()
@@ -277,7 +283,9 @@ def test_what_teams_do_every_day_passes(researcher: Api) -> None:
     researcher.create(_job({"limits": {"aws.amazon.com/neuron": 16}}, schedulerName="volcano"), dry_run=True)
     researcher.create(_job(job={"priorityClassName": "training-normal"}), dry_run=True)
     researcher.create(_batch_job(), dry_run=True)
-    researcher.create(_deployment(NEURON, schedulerName="volcano"), dry_run=True)
+    server = _deployment(NEURON, schedulerName="volcano")
+    server["spec"]["template"]["metadata"]["annotations"] = IN_QUEUE
+    researcher.create(server, dry_run=True)
     researcher.create(_service(selector={"app": "a"}), dry_run=True)
     researcher.create(_command("Job", "job", "batch.volcano.sh/v1alpha1"), dry_run=True)
 
@@ -418,13 +426,17 @@ def test_all_that_torchx_asks_is_allowed(
     assert administrator.request("POST", path, review)["status"]["allowed"] is False
 
 
-def test_a_gang_of_a_thousand_tasks_is_judged_within_the_servers_limits(researcher: Api) -> None:
-    job = _job(NEURON)
+def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher: Api) -> None:
+    """What a policy costs to judge grows with tasks; the API server refuses what costs too much."""
+    job = _job(NEURON, job={"minAvailable": MOST_TASK_CONTAINERS})
     (task, _) = job["spec"]["tasks"]
-    job["spec"]["tasks"] = [{**task, "name": f"trainer-{index}"} for index in range(1000)]
+    tasks = [{**task, "name": f"trainer-{index}"} for index in range(MOST_TASK_CONTAINERS)]
+    job["spec"]["tasks"] = tasks
     researcher.create(job, dry_run=True)
-    job["spec"]["tasks"][-1] = {"name": "last", "template": {"spec": _spec(nodeName="node")}}
+    job["spec"]["tasks"] = [*tasks[:-1], {"name": "last", "template": {"spec": _spec(nodeName="node")}}]
     assert "must not name its node" in refusal(researcher, job)
+    job["spec"]["tasks"] = [*tasks, {**task, "name": "one-more"}]
+    assert f"must be at most {MOST_TASK_CONTAINERS}" in refusal(researcher, job)
 
 
 def _quota(name: str, amount: str) -> Json:

@@ -129,7 +129,7 @@ def _show(prepared: Prepared, seat: Seat) -> int:
 def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> int:
     job = prepared.job
     try:
-        submission.validate(session.api, prepared.objects)
+        submission.validate(session.api, prepared.objects, _say)
     except NoSuchKind:
         raise Failure(FAILED, _nobody(job.form, session)) from None
     if asked.scale:
@@ -138,7 +138,7 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
         job = replace(job, name=submit_by_torchx(job, session))
     else:
         archive = prepared.workspace.archive if prepared.workspace else ""
-        submission.submit(session.api, job, prepared.objects, archive)
+        submission.submit(session.api, job, prepared.objects, archive, _say)
     follows = not (asked.detach or asked.wait or seat.as_json)
     waits = asked.wait and not asked.detach
     if not seat.as_json:

@@ -7,6 +7,7 @@ exists already is taken over instead of refused, and readiness is awaited also w
 """
 
 import base64
+import math
 import re
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainium_eks.local.changes import Applied, Change, LocalError
-from trainium_eks.local.objects import awaits
+from trainium_eks.local.objects import awaits, counts
 from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, ObjectReference
 from trainium_eks.local.objects.awaits import Failed, Readiness, Ready, Related, Waiting
 from trainium_eks.local.objects.holders import holding
@@ -24,6 +25,8 @@ __all__ = ["ObjectReference", "Objects"]
 SHORTEST_SECONDS = 0.05
 """Between two looks at an object that is awaited; grows."""
 LONGEST_SECONDS = 0.5
+COUNTING_SECONDS = 5.0
+"""Between two requests to count a quota's objects again."""
 QUIET_SECONDS = 2.0
 """What takes less is not announced as awaited."""
 
@@ -86,7 +89,20 @@ class Objects:
             raise _about(reference, error) from error
         if wait:
             live = self._await_ready(reference, live, patience)
+            # A quota may be there before the kinds that it counts, or after.
+            if reference.kind == "ResourceQuota":
+                self._await_counts(reference, patience)
+            elif reference.kind == "CustomResourceDefinition":
+                self._await_counts(None, patience)
         return Applied(change, _without_managed_fields(live))
+
+    def await_counts(self, *, timeout_seconds: float) -> None:
+        """Wait until the quotas of all namespaces count the custom kinds that they limit.
+
+        Raises:
+            LocalError: Kubernetes does not count them in time; until it does, it refuses their objects.
+        """
+        self._await_counts(None, _Patience(timeout_seconds, self._stopping, self._waiting))
 
     def delete(self, reference: ObjectReference, *, timeout_seconds: float) -> None:
         """Deletes an object and what it owns, and waits until it is gone. One that is absent is fine.
@@ -199,6 +215,23 @@ class Objects:
             if found is None:
                 raise LocalError(f"{reference} was deleted by somebody else while it was awaited")
             live = found
+
+    def _await_counts(self, quota: ObjectReference | None, patience: "_Patience") -> None:
+        """As :meth:`await_counts`; of one quota, or of all."""
+        asked = -math.inf
+        while True:
+            found = self._api.list("v1", "ResourceQuota") if quota is None else [self._api.get(quota)]
+            behind = [(each, missing) for each in found if each and (missing := counts.unknown_counts(self._api, each))]
+            if not behind:
+                return
+            [(first, missing), *_] = behind
+            place = f"ResourceQuota {first['metadata']['namespace']}/{first['metadata']['name']}"
+            if not patience.goes_on(f"{place}: Kubernetes has not counted {', '.join(missing)} yet"):
+                raise LocalError(f"{place} {patience.ended('was not counted')}: {', '.join(missing)}")
+            if time.monotonic() - asked > COUNTING_SECONDS:
+                asked = time.monotonic()
+                for each, _ in behind:
+                    counts.count_again(self._api, each)
 
     def _readiness(self, live: Mapping[str, Any]) -> Readiness:
         relation = awaits.relates_to(live)

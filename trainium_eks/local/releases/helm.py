@@ -126,6 +126,9 @@ class Releases:
             notes.append(f"{len(left_out)} left out, because simulated pods cannot answer: {', '.join(left_out)}")
         if volcano:
             notes += self._volcano.run(release.name, status.manifest)
+        if change is not Change.SAME:
+            # Quotas that are there may count the chart's kinds.
+            self._objects.await_counts(timeout_seconds=timeout_seconds)
         outputs = _outputs(release, status, chart.name, chart.version)
         return Applied(change, outputs, _about(release, notes))
 

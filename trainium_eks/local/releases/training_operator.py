@@ -62,9 +62,6 @@ class TrainingOperator(PartOfStack):
             self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
         process = before or self._start(found.program, webhook, health)
         parts.await_ready(self._paths, process, lambda: self._not_ready(health), self._waiting)
-        if before is None:
-            # As after Volcano: quotas count its jobs.
-            processes.restart(self._paths, "kube-controller-manager")
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:

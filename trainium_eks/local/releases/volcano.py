@@ -178,8 +178,8 @@ class Volcano:
         started = [name for name, each in now.items() if before.get(name) is not each]
         self._await(now, ports, bool(started))
         if started:
-            # It looks for new kinds each 30 s, and at quotas that count them each 5 minutes. Until then the API server
-            # refuses all objects of these kinds. In EKS the quota is made after them, and a minute passes in between.
+            # It looks for new kinds when it starts, otherwise each 30 s, and the quotas that follow would wait for that
+            # (`trainium_eks.local.objects.counts`). In EKS a minute passes before the quotas are made.
             processes.restart(self._paths, "kube-controller-manager")
         verb = "runs for real" if not started else f"runs for real (started {', '.join(started)})"
         return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports['webhook']}"]
