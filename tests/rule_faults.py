@@ -828,7 +828,7 @@ ISOLATION = [
     fault("R70", "two releases of one name", "Release", second_of("volcano", "again", name="volcano")),
     fault("R71", "no policy of pods", "CREATE and UPDATE of pods", drop("guard-pods")),
     fault("R71", "no binding of commands", "commands.bus.volcano.sh", drop("bound-commands")),
-    fault("R71", "a policy that warns", "jobs.batch.volcano.sh", put("bound-jobs", "spec.validationActions", ["Warn"])),
+    fault("R71", "a policy that warns", "volumeClaim of jobs", put("bound-jobs", "spec.validationActions", ["Warn"])),
     fault("R71", "a policy that fails open", "podgroups", put("guard-groups", "spec.failurePolicy", "Ignore")),
     fault("R71", "new pods alone", "UPDATE of pods", on_creation_alone),
     fault(
@@ -888,6 +888,7 @@ ISOLATION = [
             "rules",
             [{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "create"]}],
         ),
+        "R78",
     ),
     fault("R71", "a class that preempts", "preemptionPolicy", put("high", "preemptionPolicy", DROP)),
     fault("R71", "a class for all", "globalDefault", put("high", "globalDefault", True)),
@@ -904,6 +905,26 @@ ISOLATION = [
     fault(
         "R78", "a policy for no namespace", "deployments.apps", put("bound-deployments", "spec.matchResources", NOBODY)
     ),
+    *(
+        fault("R78", f"no policy of {name}", f"CREATE and UPDATE of {resource}", drop(f"guard-{name}"))
+        for name, resource in (
+            ("cron", "cronjobs.batch"),
+            ("volcano-cron", "cronjobs.batch.volcano.sh"),
+            ("flows", "jobflows.flow.volcano.sh"),
+            ("pytorch", "pytorchjobs.kubeflow.org"),
+            ("train-jobs", "trainjobs.trainer.kubeflow.org"),
+            ("runtimes", "trainingruntimes.trainer.kubeflow.org"),
+            ("scale", "*/scale"),
+        )
+    ),
+    fault("R78", "no policy of metadata", "finalizers, ownerReferences of jobs", drop("guard-metadata")),
+    fault(
+        "R78",
+        "a kind that a role writes, with any metadata",
+        "CREATE and UPDATE of configmaps",
+        put("researchers", "rules", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]),
+    ),
+    fault("R78", "pods that stay for long", "denies DELETE of pods", drop("guard-deletions")),
     fault("R78", "a condition that is never met", 'is "false"', asked_when("false")),
     fault("R78", "creations that pass", "every creation", asked_when('request.operation == "UPDATE"')),
     fault(
@@ -1014,7 +1035,7 @@ REACH = [
     fault("R73", "everybody", "trusts *", team_trusts("*"), "R57"),
     fault("R74", "another's identity", "impersonate", team_rule("users", "impersonate"), "R71"),
     fault("R74", "tokens", "serviceaccounts/token", team_rule("serviceaccounts/token", "create"), "R71"),
-    fault("R74", "any directory of a node", "create on persistentvolumes", team_rule("persistentvolumes", "create")),
+    fault("R74", "any directory of a node", "create on persistentvolumes", team_rule("persistentvolumes", "create"), "R78"),
     fault("R74", "the kubelets", "nodes/proxy", team_rule("nodes/proxy", "get")),
     fault(
         "R74",

@@ -617,16 +617,27 @@ def _kubernetes(program: Program) -> None:
 
 def _isolation(program: Program) -> None:
     pod_fields = "schedulerName nodeName tolerations priorityClassName resourceClaims volumes ephemeral"
+    held_by = "finalizers ownerReferences"
     for name, group, resource, fields in (
         ("pods", "", "pods", pod_fields),
-        ("jobs", "batch.volcano.sh", "jobs", f"{pod_fields} queue volumeClaim"),
+        ("jobs", "batch.volcano.sh", "jobs", f"{pod_fields} object.spec.queue volumeClaim"),
         ("groups", "scheduling.volcano.sh", "podgroups", "queue priorityClassName"),
         ("commands", "bus.volcano.sh", "commands", "target"),
-        ("batch", "batch", "jobs", pod_fields),
-        ("deployments", "apps", "deployments", pod_fields),
+        ("batch", "batch", "jobs", f"{pod_fields} parallelism"),
+        ("cron", "batch", "cronjobs", f"{pod_fields} parallelism"),
+        ("deployments", "apps", "deployments", f"{pod_fields} replicas"),
+        ("volcano-cron", "batch.volcano.sh", "cronjobs", f"{pod_fields} queue"),
+        ("flows", "flow.volcano.sh", "jobflows", "flows"),
+        ("pytorch", "kubeflow.org", "pytorchjobs", f"{pod_fields} queue"),
+        ("train-jobs", "trainer.kubeflow.org", "trainjobs", pod_fields),
+        ("runtimes", "trainer.kubeflow.org", "trainingruntimes", f"{pod_fields} podGroupPolicy"),
+        ("scale", "*", "*/scale", "replicas"),
         ("services", "", "services", "externalIPs"),
+        ("metadata", "batch.volcano.sh", "jobs", held_by),
+        ("deletions", "", "pods", "gracePeriodSeconds"),
     ):
-        matched = {"apiGroups": [group], "resources": [resource], "operations": ["CREATE", "UPDATE"]}
+        operations = ["DELETE"] if name == "deletions" else ["CREATE", "UPDATE"]
+        matched = {"apiGroups": [group], "resources": [resource], "operations": operations}
         spec = {
             "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": [matched]},

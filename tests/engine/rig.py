@@ -118,10 +118,7 @@ class Rig:
 
     def preview(self, stack: str, *arguments: str, forgetful: bool = False) -> Run:
         """What an update would do."""
-        done = self._run("preview", "--json", "--stack", stack, *arguments, forgetful=forgetful)
-        # Without an answer, what it says on stderr is why.
-        _, brace, rest = done.stdout.partition("{")
-        answer = json.loads(brace + rest or "{}")
+        code, answer, said = self.preview_document(stack, *arguments, forgetful=forgetful)
         steps = tuple(
             Step(
                 step["op"],
@@ -131,7 +128,14 @@ class Rig:
             )
             for step in answer.get("steps", ())
         )
-        return Run(done.returncode, steps, f"{_said(answer.get('diagnostics', ()))}\n{done.stderr}")
+        return Run(code, steps, f"{_said(answer.get('diagnostics', ()))}\n{said}")
+
+    def preview_document(self, stack: str, *arguments: str, forgetful: bool = False) -> tuple[int, dict[str, Any], str]:
+        """The exit code of a preview, its document as the CLI prints it, and its stderr."""
+        done = self._run("preview", "--json", "--stack", stack, *arguments, forgetful=forgetful)
+        # Without an answer, what it says on stderr is why.
+        _, brace, rest = done.stdout.partition("{")
+        return done.returncode, json.loads(brace + rest or "{}"), done.stderr
 
     def preview_with_policies(self, stack: str, pack: Path) -> tuple[int, str]:
         """What the CLI says of an update under a policy pack: exit code and text."""

@@ -39,13 +39,19 @@ def paths(row: ResourceType) -> list[str]:
 # --- whole --------------------------------------------------------------------------------------------------------
 
 
-def test_no_column_of_a_row_has_a_default() -> None:
+NOT_UNDERSTOOD = {"understood": (), "creation": None, "deletion": None}
+"""Columns with a default: a change of a type whose author forgot them is not understood, and goes to a reviewer."""
+
+
+def test_a_column_has_no_default_but_the_cautious_one() -> None:
     """Whoever adds a type decides each: a forgotten one must not count as "free", "1 s" or "updated in place"."""
     columns = dataclasses.fields(ResourceType)
-    assert all(each.default is each.default_factory is dataclasses.MISSING for each in columns)
+    assert all(each.default_factory is dataclasses.MISSING for each in columns)
+    defaults = {each.name: each.default for each in columns if each.default is not dataclasses.MISSING}
+    assert defaults == NOT_UNDERSTOOD
     values = {each.name: getattr(fsx.FILE_SYSTEM, each.name) for each in columns}
     assert ResourceType(**values) == fsx.FILE_SYSTEM
-    for name in values:
+    for name in values.keys() - defaults:
         with pytest.raises(TypeError, match=name):
             ResourceType(**{key: value for key, value in values.items() if key != name})
 

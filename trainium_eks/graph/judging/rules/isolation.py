@@ -4,6 +4,7 @@ An independent check: what must be judged stands here by name, and is not read f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from trainium_eks.graph.graph import Resource
 from trainium_eks.graph.judging.rules._facts import RELEASE
@@ -24,18 +25,29 @@ FSX_DRIVER = "fsx.csi.aws.com"
 POD_FIELDS = ("schedulerName", "nodeName", "tolerations", "priorityClassName", "resourceClaims", "volumes", "ephemeral")
 JUDGED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): POD_FIELDS,
-    ("batch.volcano.sh", "jobs"): (*POD_FIELDS, "queue", "volumeClaim"),
+    ("batch.volcano.sh", "jobs"): (*POD_FIELDS, "object.spec.queue", "volumeClaim"),
     ("scheduling.volcano.sh", "podgroups"): ("queue", "priorityClassName"),
     ("bus.volcano.sh", "commands"): ("target",),
 }
 """API group and resource to the fields by which one team gets what is another's."""
 SUBMITTED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("batch", "jobs"): POD_FIELDS,
-    ("apps", "deployments"): POD_FIELDS,
+    ("batch", "jobs"): (*POD_FIELDS, "parallelism"),
+    ("batch", "cronjobs"): (*POD_FIELDS, "parallelism"),
+    ("apps", "deployments"): (*POD_FIELDS, "replicas"),
+    ("batch.volcano.sh", "cronjobs"): (*POD_FIELDS, "queue"),
+    ("flow.volcano.sh", "jobflows"): ("flows",),
+    ("kubeflow.org", "pytorchjobs"): (*POD_FIELDS, "queue"),
+    ("trainer.kubeflow.org", "trainjobs"): ("nodeName", "tolerations", "priorityClassName", "volumes", "ephemeral"),
+    ("trainer.kubeflow.org", "trainingruntimes"): (*POD_FIELDS, "podGroupPolicy"),
+    ("*", "*/scale"): ("replicas",),
     ("", "services"): ("externalIPs",),
 }
-"""The same for what else a team submits. The pods of jobs and deployments are judged in any case, but only their
-controller would hear of a refusal, and a Service has no pods."""
+"""The same for what else a team submits. The pods of workloads are judged in any case, but only their controller would
+hear of a refusal; one request of a flow or of a scale leads to any number of pods, and a Service has none."""
+DELETED: Mapping[tuple[str, str], tuple[str, ...]] = {("", "pods"): ("gracePeriodSeconds",)}
+"""API group and resource to the options of a deletion by which a pod outlives its node's drain."""
+HELD_BY = ("finalizers", "ownerReferences")
+"""The metadata by which whoever writes an object keeps it, or its namespace, from being deleted."""
 
 ON_EVERY_CREATION = 'request.operation == "CREATE" || '
 """How a policy's condition begins that leaves out updates alone."""
@@ -58,7 +70,8 @@ OUT_OF_HAND = (
     "pods/status",
 )
 """What a team's role must not write: each bypasses the policies or the quota."""
-WRITING = ("create", "update", "patch", "delete", "deletecollection", "*")
+CHANGING = ("create", "update", "patch", "*")
+WRITING = (*CHANGING, "delete", "deletecollection")
 BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
 
 
@@ -100,14 +113,21 @@ def teams_apart(view: View) -> Iterator[Finding]:
 
 @rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554", follows_ids=True)
 def submissions(view: View) -> Iterator[Finding]:
-    """In a team's namespace admission policies also judge Jobs, Deployments and Services: the pods of the first two are
-    judged anyway (R71), but their author would not hear of it; a Service with external addresses takes the traffic of
-    other namespaces. Every policy there refuses something, and none has a condition by which a creation passes
-    unjudged."""
+    """In a team's namespace admission policies also judge all other kinds that lead to pods, changes of a number of
+    pods, and Services: the pods themselves are judged anyway (R71), but the author would not hear of it; a Service with
+    external addresses takes the traffic of other namespaces. They judge the metadata of each kind that a role of the
+    namespace lets somebody write, and how long a deleted pod may stay: with either an object outlives its namespace or
+    its node. Every policy there refuses something, and none has a condition by which a creation passes unjudged."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
-            guards = tuple(_guards(view, object_name(home)))
-            faults = [*_unjudged(guards, object_name(home), SUBMITTED), *_loose(guards)]
+            name = object_name(home)
+            guards = tuple(_guards(view, name))
+            faults = [
+                *_unjudged(guards, name, SUBMITTED),
+                *_unjudged(guards, name, dict.fromkeys(_written(view, name), HELD_BY)),
+                *_unjudged(guards, name, DELETED, ("DELETE",)),
+                *_loose(guards),
+            ]
             yield from judged(home, faults, "all that is submitted is judged")
 
 
@@ -152,12 +172,24 @@ def _policy_faults(view: View, home: str) -> Iterator[str]:
                 yield f"RoleBinding {binding.name} does not wait for {', '.join(sorted(early))}, wanted it to"
 
 
+def _written(view: View, home: str) -> Iterator[tuple[str, str]]:
+    """The API groups and resources of the objects that a role of a namespace lets somebody create or change."""
+    for role in view.of(ROLE):
+        for each in items(role.inputs.get("rules")) if namespace(role) == home else ():
+            if any(verb in CHANGING for verb in items(at(each, "verbs"))):
+                kinds = product(items(at(each, "apiGroups")), items(at(each, "resources")))
+                yield from ((str(group), str(name)) for group, name in kinds if "/" not in str(name))
+
+
 def _unjudged(
-    guards: Sequence[tuple[Resource, Resource]], home: str, wanted: Mapping[tuple[str, str], tuple[str, ...]]
+    guards: Sequence[tuple[Resource, Resource]],
+    home: str,
+    wanted: Mapping[tuple[str, str], tuple[str, ...]],
+    operations: Sequence[str] = ("CREATE", "UPDATE"),
 ) -> Iterator[str]:
     """What no policy judges, by API group and resource."""
     for (group, resource), fields in wanted.items():
-        policies = [policy for _, policy in guards if _covers(policy, group, resource)]
+        policies = [policy for _, policy in guards if _covers(policy, group, resource, operations)]
         said = " ".join(
             text(at(each, "expression"))
             for policy in policies
@@ -166,10 +198,9 @@ def _unjudged(
         )
         lacking = [field for field in fields if field not in said]
         if not policies:
-            where = f"{resource}.{group}" if group else resource
-            yield (
-                f"no admission policy in {home} denies CREATE and UPDATE of {where}, wanted one with failurePolicy Fail"
-            )
+            where = f"{resource}.{group}" if group not in ("", "*") else resource
+            asked = " and ".join(operations)
+            yield f"no admission policy in {home} denies {asked} of {where}, wanted one with failurePolicy Fail"
         elif lacking:
             yield f"no admission policy in {home} judges {', '.join(lacking)} of {resource}, wanted them judged"
 
@@ -188,7 +219,7 @@ def _loose(guards: Sequence[tuple[Resource, Resource]]) -> Iterator[str]:
             yield f"{policy.name}: spec.validations refuses nothing, wanted an expression that can be false"
 
 
-def _covers(policy: Resource, group: str, resource: str) -> bool:
+def _covers(policy: Resource, group: str, resource: str, operations: Sequence[str]) -> bool:
     spec = mapping(policy.inputs.get("spec"))
     constraints = mapping(spec.get("matchConstraints"))
     if spec.get("failurePolicy", "Fail") != "Fail" or given(constraints.get("excludeResourceRules")):
@@ -198,7 +229,7 @@ def _covers(policy: Resource, group: str, resource: str) -> bool:
     return any(
         _has(each, "apiGroups", group)
         and _has(each, "resources", resource)
-        and (_has(each, "operations", "CREATE") and _has(each, "operations", "UPDATE"))
+        and all(_has(each, "operations", operation) for operation in operations)
         and not given(at(each, "resourceNames"))
         for each in items(constraints.get("resourceRules"))
     )

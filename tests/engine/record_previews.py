@@ -1,0 +1,61 @@
+"""Record the previews of ``tests/unit/review/previews``: ``PYTHONPATH=.:tests python tests/engine/record_previews.py``.
+
+Needs the Pulumi CLI on PATH, and no account. Run it when the dev stack gains what a rule asks of every stack.
+"""
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from engine.rig import REPOSITORY, Config, Rig, succeeded
+
+FOLDER = REPOSITORY / "tests" / "unit" / "review" / "previews"
+STACK = "dev"
+TRACES = ("stackTrace", "sourcePosition")
+
+
+def instance_type(config: Config) -> None:
+    """Another instance type for the group that runs."""
+    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
+
+
+def many_edits(config: Config) -> None:
+    """Edits that meet most parts of a comment."""
+    config["trainium-eks:cluster"]["endpoint"]["publicAccessCidrs"] = ["203.0.113.0/24"]
+    config["trainium-eks:costCenter"] = "research"
+    config["trainium-eks:fileSystem"]["durability"]["retentionDays"] = 3
+    config["trainium-eks:namespaces"].append({"name": "vision", "queues": ["test"], "trainingUserId": 1001})
+    config["trainium-eks:nodeGroups"][0]["maxSize"] = 16
+
+
+def without_traces(value: Any) -> Any:
+    """Return a document without the places in the program that made each resource."""
+    if isinstance(value, dict):
+        return {key: without_traces(below) for key, below in value.items() if key not in TRACES}
+    return [without_traces(below) for below in value] if isinstance(value, list) else value
+
+
+def write(rig: Rig, name: str) -> None:
+    """Write one preview of the stack as it is configured."""
+    code, document, said = rig.preview_document(STACK, "--show-sames")
+    assert code == 0, said
+    text = json.dumps(without_traces(document), sort_keys=True)
+    (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def main() -> None:
+    """Write all previews."""
+    with tempfile.TemporaryDirectory() as directory:
+        rig = Rig(Path(directory))
+        rig.begin(STACK)
+        write(rig, "environment-new")
+        succeeded(rig.up(STACK))
+        for name, edit in (("instance-type", instance_type), ("many-edits", many_edits)):
+            rig.configure(STACK, edit)
+            write(rig, name)
+
+
+if __name__ == "__main__":
+    main()
