@@ -13,7 +13,12 @@ from trainium_eks.review.risks import risks
 
 Record = Callable[..., Graph]
 
-WIRING = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id": "subnet-1", "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k"}
+WIRING = {
+    "region": "us-west-2",
+    "vpc_id": "vpc-1",
+    "subnet_id": "subnet-1",
+    "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
+}
 TEAM = {"queues": ("test",), "region": "us-west-2", "cluster_name": "c", "volume_gib": 1200}
 
 
