@@ -56,7 +56,6 @@ class Identity:
 
 
 ADMINISTRATOR = "admin"
-VOLCANO_CONTROLLERS = "vc-controller-manager"
 
 # The controller manager stands in for the controllers' many service accounts and kwok for all kubelets, so both are
 # administrators; that also keeps 1,000 nodes' heartbeats out of the queues for users (priority and fairness).
@@ -69,8 +68,6 @@ IDENTITIES = (
     Identity("trn-pod-agent", "system:trn-pod-agent", "system:masters"),
     # No group: it may do nothing at the API server. It is the API server's own, for the kubelet's port.
     Identity(kubelet.CLIENT, kubelet.CLIENT_USER),
-    # As in EKS: the chart's own roles say what it may do, and its requests wait like those of other service accounts.
-    Identity(VOLCANO_CONTROLLERS, "system:serviceaccount:volcano-system:volcano-controllers", "system:serviceaccounts"),
     Identity("etcd-client", "kube-apiserver", authority="etcd-ca"),
 )
 """The clients of the API server and of etcd."""
@@ -181,6 +178,33 @@ def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], s
             raise unwritable(error, paths.pki) from error
     file = paths.kubeconfig_of(namespace)
     _keep_kubeconfig(paths, file, server, name, user, namespace)
+    return file
+
+
+def service_account_kubeconfig(paths: Paths, program: str, namespace: str, account: str) -> Path:
+    """Return the kubeconfig with which a program acts as a service account.
+
+    As in EKS, the account's own roles limit the program, and the API server queues its requests with those of other
+    service accounts. The administrator's certificate impersonates the account, because a certificate's common name has
+    at most 64 characters.
+
+    Args:
+        paths: the stack's files; :func:`write_kubeconfigs` has written the administrator's kubeconfig.
+        program: name of the program, and of the file.
+        namespace: of the service account.
+        account: name of the service account.
+
+    Raises:
+        LocalError: the directory cannot be written.
+    """
+    file = paths.pki / f"{program}.kubeconfig"
+    try:
+        made = json.loads(kubeconfig(paths, ADMINISTRATOR).read_text())
+        for each in made["users"]:
+            each["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
+        _write(file, (json.dumps(made, indent=2) + "\n").encode())
+    except OSError as error:
+        raise unwritable(error, file) from error
     return file
 
 

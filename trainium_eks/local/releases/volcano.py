@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,11 +34,12 @@ from trainium_eks.model.queues import QUEUE_API
 CHART = "volcano"
 WEBHOOK_MANAGER = "vc-webhook-manager"
 SCHEDULER = "vc-scheduler"
+CONTROLLERS = "vc-controller-manager"
 
 DEPLOYMENTS: Mapping[str, str] = {
     WEBHOOK_MANAGER: "admission",
     SCHEDULER: "scheduler",
-    pki.VOLCANO_CONTROLLERS: "controllers",
+    CONTROLLERS: "controllers",
 }
 """Each program, and how the chart names its Deployment after the release's name; in the order they are started: the
 others' own queues go through the webhooks."""
@@ -79,6 +80,8 @@ class Process:
     environment: Mapping[str, str]
     files: Mapping[Path, str]
     """What its ConfigMaps bring."""
+    account: tuple[str, str] = ("", "")
+    """Namespace and name of its service account."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +192,11 @@ class Volcano:
         processes.stop(self._paths, list(DEPLOYMENTS))
 
     def _started(self, process: Process, before: Running | None, ports: Mapping[str, int]) -> Running:
-        command = [str(self._programs[process.name]), *process.arguments, *self._own_arguments(process.name, ports)]
+        command = [str(self._programs[process.name]), *process.arguments, *self._own_arguments(process, ports)]
         # A file of the same name may hold something else than before, and a program may be another version's.
         program = self._programs[process.name].stat()
-        told = [command, process.environment, list(process.files.values()), program.st_mtime_ns, program.st_size]
+        files = list(process.files.values())
+        told = [command, process.environment, files, process.account, program.st_mtime_ns, program.st_size]
         fingerprint = hashlib.sha256(json.dumps(told, sort_keys=True, default=dict).encode()).hexdigest()
         if before is not None:
             if _fingerprint(before) == fingerprint:
@@ -212,9 +216,11 @@ class Volcano:
         }
         return processes.start(self._paths, process.name, command, environment)
 
-    def _own_arguments(self, name: str, ports: Mapping[str, int]) -> list[str]:
-        identity = name if name == pki.VOLCANO_CONTROLLERS else pki.ADMINISTRATOR
-        arguments = [f"--kubeconfig={pki.kubeconfig(self._paths, identity)}", "--enable-healthz=true"]
+    def _own_arguments(self, process: Process, ports: Mapping[str, int]) -> list[str]:
+        name, kubeconfig = process.name, pki.kubeconfig(self._paths, pki.ADMINISTRATOR)
+        if name == CONTROLLERS:
+            kubeconfig = pki.service_account_kubeconfig(self._paths, name, *process.account)
+        arguments = [f"--kubeconfig={kubeconfig}", "--enable-healthz=true"]
         arguments.append(f"--healthz-address={HOST}:{ports[f'{name}.healthz']}")
         if name != WEBHOOK_MANAGER:
             metrics = f"--listen-address={HOST}:{ports[f'{name}.metrics']}"
@@ -319,7 +325,12 @@ def described(release: str, manifest: str, directory: Path) -> dict[str, Process
     for program, suffix in DEPLOYMENTS.items():
         deployment = found.get(("Deployment", f"{release}-{suffix}"))
         if deployment is not None:
-            wanted[program] = _process(program, deployment["spec"]["template"]["spec"], maps, directory / program)
+            pod = deployment["spec"]["template"]["spec"]
+            # The chart writes the older of the field's two names.
+            account = pod.get("serviceAccountName") or pod.get("serviceAccount") or "default"
+            namespace = deployment["metadata"].get("namespace", "")
+            process = _process(program, pod, maps, directory / program)
+            wanted[program] = replace(process, account=(namespace, account))
     return wanted
 
 

@@ -226,6 +226,15 @@ def test_the_longest_namespace_has_a_researcher(paths):
     assert pki.researcher_kubeconfig(paths, "n" * 63, [f"trainium-eks:{'n' * 63}:researchers"], SERVER).is_file()
 
 
+def test_a_program_acts_as_its_service_account(paths):
+    pki.write_kubeconfigs(paths, SERVER)
+    file = pki.service_account_kubeconfig(paths, "controllers", "n" * 63, "volcano-controllers")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    made, administrators = json.loads(file.read_text()), json.loads(pki.kubeconfig(paths, "admin").read_text())
+    assert made["users"][0]["user"].pop("as") == f"system:serviceaccount:{'n' * 63}:volcano-controllers"
+    assert made == administrators
+
+
 def test_a_directory_that_cannot_be_written_is_said_with_path_and_reason(tmp_path):
     (tmp_path / ".local").write_text("a file")
     with pytest.raises(LocalError, match=r"cannot be written: .*\.local.*: Not a directory"):

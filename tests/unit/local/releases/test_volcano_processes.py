@@ -44,6 +44,15 @@ def test_a_process_is_told_what_its_container_is_told() -> None:
     assert process.arguments == ("--kube-api-qps=2000", "-v=3", "--logtostderr")
 
 
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_a_process_acts_as_the_service_account_of_its_deployment(field: str) -> None:
+    body = deployment("vol-controllers", [])
+    body["metadata"]["namespace"] = "elsewhere"
+    body["spec"]["template"]["spec"][field] = "vol-controllers"
+    process = described("vol", manifest(body), DIRECTORY)["vc-controller-manager"]
+    assert process.account == ("elsewhere", "vol-controllers")
+
+
 def test_what_is_this_machines_own_is_left_out() -> None:
     args = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
     process = described("vol", manifest(deployment("vol-admission", args)), DIRECTORY)["vc-webhook-manager"]
