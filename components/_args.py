@@ -107,7 +107,7 @@ def accept(
 def _problems_beside(
     spec: type[A], args: A | Mapping[str, Any], faults: Iterable[Problem], judge: Callable[[A], Iterable[Problem]]
 ) -> list[Problem]:
-    """Return what is wrong with the fields that have their shape, when others have not.
+    """Return the problems of the well-formed fields, when other fields are malformed.
 
     A field without its shape is judged as if it had not been given, and a problem that speaks of it is left out. A
     judge that needs a field which must be given and has none is not asked.

@@ -218,7 +218,7 @@ def spread(labels: Mapping[str, str]) -> dict[str, Any]:
 def instance_type_problems(
     instance_types: Sequence[str], family: Literal["neuron", "nvidia"], catalogue: Catalogue
 ) -> list[Problem]:
-    """What is wrong with the types an add-on is for: none, unknown, or of another family.
+    """Return the problems of the types an add-on is for: none, unknown, or of another family.
 
     A device plugin whose list lacks a pool's type starts no pod there, without an error (aws-do-eks#56), so the list is
     the pools' own and is judged here.
@@ -237,7 +237,7 @@ def instance_type_problems(
 
 
 def unknown_type(path: str, name: str, catalogue: Catalogue) -> Problem:
-    """Return that the catalogue does not have a type, with the one that was probably meant."""
+    """Return the problem of a type that is missing in the catalogue, with the nearest type."""
     good = nearest(name, catalogue)
     fix = "" if good else "name a type of the catalogue, or give a catalogue that has it"
     return Problem(path, "it is not in the catalogue", fix, value=name, allowed=tuple(catalogue), good=good)

@@ -33,7 +33,7 @@ class DevicePluginArgs(Shape):
 
 
 def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Problem]:
-    """What is wrong with the types given for the plugin: unknown, or without EFA."""
+    """Return the problems of the types given for the plugin: unknown, or without EFA."""
     found = []
     for index, name in enumerate(given or ()):
         path = join("efa_instance_types", index)

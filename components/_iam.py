@@ -55,7 +55,7 @@ def make_role(
 
 
 def boundary_problems(boundary: Text | None) -> list[Problem]:
-    """What is wrong with a component's ``permissions_boundary``, as far as it is known."""
+    """Return the problems of a component's ``permissions_boundary``, as far as it is known."""
     return formats.policy_arn("permissions_boundary", boundary) if isinstance(boundary, str) else []
 
 

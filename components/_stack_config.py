@@ -43,7 +43,7 @@ def default_tags(config: StackConfig) -> dict[str, str]:
 
 
 def name_problems(name: str) -> list[Problem]:
-    """What is wrong with the stack's name, which buckets, images and Kubernetes objects start with."""
+    """Return the problems of the stack's name, which buckets, images and Kubernetes objects start with."""
     if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
         return []
     reason = f"the name {name!r} does not fit buckets and Kubernetes objects: lower-case letters, digits and dashes"

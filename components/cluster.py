@@ -84,7 +84,7 @@ class TrainiumClusterArgs(ClusterConfig):
 
 
 def problems(args: TrainiumClusterArgs) -> list[Problem]:
-    """What is wrong with the cluster, its groups, and how they are connected."""
+    """Return the problems of the cluster, its groups, and how they are connected."""
     zones = tuple(args.subnet_ids_by_zone)
     found = judge.problems(args, production=args.production, catalogue=args.catalogue, zones=max(len(zones), 1))
     found += under("endpoint", judge.peer_problems(args.endpoint, args.peer_cidr_blocks))
@@ -283,7 +283,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         )
 
     def _open_private_endpoint(self) -> list[pulumi.Resource]:
-        """Let the VPC and its peers reach the private endpoint, whose interfaces are in the cluster's security group:
+        """Let the VPC and its peers reach the private endpoint through the cluster's security group:
         that lets in its own members alone.
 
         EKS makes the group during the same ``up`` that goes on to use the API, so nobody could add this by hand in

@@ -200,7 +200,7 @@ def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
 
 
 def problems(args: ClusterAutoscalerArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     found = formats.duplicates("groups", [group.name for group in args.groups], "name")
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)

@@ -44,7 +44,7 @@ class EncryptionKeyArgs(Shape):
 
 
 def problems(args: EncryptionKeyArgs) -> list[Problem]:
-    """Return what is wrong with the values beyond their declared limits, which are KMS' own (botocore, ``kms``
+    """Return the problems of the values beyond their declared limits, which are KMS' own (botocore, ``kms``
     ScheduleKeyDeletion and CreateKey)."""
     found = formats.tags("tags", args.tags)
     if isinstance(args.kept_key_arn, str):

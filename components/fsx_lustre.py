@@ -56,7 +56,7 @@ class FsxLustreArgs(FileSystemConfig):
 
 
 def problems(args: FsxLustreArgs) -> list[Problem]:
-    """What is wrong with the file system."""
+    """Return the problems of the file system."""
     found = storage.problems(args, production=args.production)
     found += formats.tags("tags", args.tags)
     for key in args.client_security_group_ids:

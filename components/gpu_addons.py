@@ -215,7 +215,7 @@ def exporter_values(args: GpuAddonsArgs) -> dict[str, Any]:
 
 
 def problems(args: GpuAddonsArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     found = [
         *instance_type_problems(args.instance_types, "nvidia", args.catalogue),
         *efa_problems(args.efa_instance_types, args.catalogue),

@@ -74,7 +74,7 @@ class IdleGuardArgs(AwsCallerArgs, IdleGuardConfig):
 
 
 def problems(args: IdleGuardArgs) -> list[Problem]:
-    """What is wrong with the args."""
+    """Return the problems of the args."""
     found = idle.problems(args)
     if not args.groups:
         found.append(Problem("groups", "it is empty: the guard would watch nothing", "name a node group"))

@@ -30,7 +30,7 @@ class ImageRepositoryArgs(ImageRepositoryConfig):
 
 
 def problems(args: ImageRepositoryArgs) -> list[Problem]:
-    """What is wrong with the repository."""
+    """Return the problems of the repository."""
     return [*repository.problems(args), *formats.tags("tags", args.tags)]
 
 

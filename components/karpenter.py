@@ -250,7 +250,7 @@ def controller_values(args: KarpenterArgs, queue: Text) -> dict[str, Any]:
 
 
 def problems(args: KarpenterArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     found = judge.own_problems(args, args.catalogue)
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)

@@ -36,7 +36,7 @@ class LogShippingArgs(AwsCallerArgs, LogsConfig):
 
 
 def problems(args: LogShippingArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     found = observability.logs_problems(args, production=args.production)
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)

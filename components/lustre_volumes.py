@@ -93,7 +93,7 @@ class LustreVolumesArgs(Shape):
 
 
 def problems(args: LustreVolumesArgs) -> list[Problem]:
-    """What is wrong with the values."""
+    """Return the problems of the values."""
     found = [
         *formats.dns_label("storage_class", args.storage_class),
         *formats.dns_label("shared_class", args.shared_class),

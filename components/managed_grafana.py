@@ -28,7 +28,7 @@ class ManagedGrafanaArgs(ManagedGrafanaConfig):
 
 
 def problems(args: ManagedGrafanaArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     return [*formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
 
 

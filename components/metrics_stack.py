@@ -59,7 +59,7 @@ class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
 
 
 def problems(args: MetricsStackArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     found = observability.metrics_problems(args, region=args.region)
     if args.grafana is not None:
         found += under("grafana", observability.grafana_problems(args.grafana, args))

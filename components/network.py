@@ -46,7 +46,7 @@ class ExistingNetworkArgs(ExistingNetworkConfig):
 
 
 def problems(args: NetworkArgs) -> list[Problem]:
-    """What is wrong with a new network."""
+    """Return the problems of a new network."""
     return [
         *judge.problems(args, region=args.region),
         *formats.tags("tags", args.tags),
@@ -55,7 +55,7 @@ def problems(args: NetworkArgs) -> list[Problem]:
 
 
 def existing_problems(args: ExistingNetworkArgs) -> list[Problem]:
-    """What is wrong with an adopted network, as far as its ids tell."""
+    """Return the problems of an adopted network, as far as its ids tell."""
     return judge.existing_problems(args, region=args.region)
 
 

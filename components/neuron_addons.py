@@ -136,7 +136,7 @@ def monitor_values(catalogue: Catalogue) -> dict[str, Any]:
 
 
 def problems(args: NeuronAddonsArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     return [
         *instance_type_problems(args.instance_types, "neuron", args.catalogue),
         *efa_problems(args.efa_instance_types, args.catalogue),

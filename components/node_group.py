@@ -56,7 +56,7 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
 
 
 def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
-    """What is wrong with the group."""
+    """Return the problems of the group."""
     found = judge.problems(
         args, region=args.region, catalogue=args.catalogue, kubernetes_version=args.kubernetes_version
     )
@@ -273,7 +273,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
 
 
 def name_problems(name: str, longest: int = LONGEST_NAME) -> list[Problem]:
-    """What is wrong with a component's name that AWS names are made of."""
+    """Return the problems of a component's name that AWS names are made of."""
     if len(name) <= longest:
         return []
     reason = f"the component's name {name!r} has {len(name)} characters; with what is added, AWS takes {longest}"

@@ -87,7 +87,7 @@ class TrainingNamespaceArgs(NamespaceConfig):
 
 
 def problems(args: TrainingNamespaceArgs) -> list[Problem]:
-    """What is wrong with the namespace."""
+    """Return the problems of the namespace."""
     found = [_of_one(problem) for problem in namespaces.problems((args,), queue_names=None)]
     found += formats.keyed_principals("principal_arns", args.principal_arns)
     found += formats.tags("tags", args.tags)

@@ -253,7 +253,7 @@ def queue_spec(queue: QueueConfig) -> dict[str, Any]:
 
 
 def problems(args: VolcanoStackArgs) -> list[Problem]:
-    """What is wrong with the args. Nothing is built while one of them is refused."""
+    """Return the problems of the args. Nothing is built while one of them is refused."""
     found = [
         *queue_model.volcano_problems(args, rests_at_zero=args.rests_at_zero),
         *(problem.under("queues") for problem in queue_model.problems(args.queues, pool=args.pool)),

@@ -18,7 +18,7 @@ EXIT_CODES = (
 
 
 class App(typer.Typer):
-    """A typer app whose every command has an example, and shows its stack."""
+    """A typer app: every command has an example and shows its stack."""
 
     def __init__(self, *, otherwise: str = "dev", **options: Any) -> None:
         """Make an app.
@@ -93,7 +93,7 @@ def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str
 
 
 def _local_clouds(directory: Path | None) -> list[str]:
-    """Return the stacks of the project whose local clouds run, without looking at any process where there is none."""
+    """Return the project's stacks with a running local cloud; without a local cloud no process is looked at."""
     from trainium_eks.cli import recording
     from trainium_eks.cli.failure import Failure
     from trainium_eks.local.paths import Paths

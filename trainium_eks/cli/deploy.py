@@ -35,7 +35,7 @@ class Tool:
     install: str
 
     def complaint(self, which: Callable[[str], str | None] = shutil.which) -> str | None:
-        """What is wrong with it on this machine, with what to do; None when it is there and new enough."""
+        """Return why the tool is unusable here, with the remedy; None when it is installed and new enough."""
         path = which(self.name)
         if path is None:
             return f"{self.name} is not on PATH; it is needed {self.needed_for}.\n  Install: {self.install}"

@@ -45,7 +45,7 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
         self.title = title
         """One line."""
         self.problems = tuple(problems)
-        """What is wrong with the config, or with a component's arguments, when that is why."""
+        """Problems of the config, or of a component's arguments, when those are the reason."""
         self.detail = detail
         """The program's own traceback, when that is why."""
         self.spell = spell

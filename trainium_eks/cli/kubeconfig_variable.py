@@ -18,7 +18,7 @@ _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 
 
 def named() -> tuple[Path, ...]:
-    """Return the files that the variable names, without those that are not there as long as one is.
+    """Return the existing files that the variable names; all its files where none exists.
 
     Raises:
         Failure: none of them is there.

@@ -30,7 +30,7 @@ class Files:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with them."""
+        """Return the problems of the options."""
         found = serving_refusals.path_problems("INPUT", self.input, serving_refusals.INPUTS)
         return (*found, *serving_refusals.path_problems("--to", self.output, serving_refusals.OUTPUTS))
 

@@ -59,7 +59,7 @@ def _rolled(found: Changes) -> Iterator[RenderableType]:
 
 
 def _risks(found: "Iterable[Risk]") -> Iterator[RenderableType]:
-    """Yield what a reviewer must see, each with the inputs that are why."""
+    """Yield the risks for a reviewer, each with its inputs."""
     for risk in found:
         color = "yellow" if risk.weight == "review" else "red"
         line = Text(f"! {facts.short_type(risk.resource.type)} {risk.resource.name}: ", f"bold {color}")

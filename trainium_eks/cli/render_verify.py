@@ -41,7 +41,7 @@ def show(found: Verification, *, no_color: bool = False) -> None:
 
 
 def failures(found: Verification) -> RenderableType:
-    """Return the checks that fail, each with what to do."""
+    """Return the failed checks, each with its remedy."""
     failed = [check for check in found.checks if check.status is CheckStatus.FAIL]
     return Group(Text("Not as the stack says", "bold underline"), Padding(_table(failed), (0, 0, 0, 2), expand=False))
 

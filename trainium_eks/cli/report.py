@@ -95,7 +95,7 @@ def make(graph: Graph) -> Plan:
 
 
 def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = False) -> Plan:
-    """Return the same plan with what changes since another program, reviewed as a comment reviews it.
+    """Return the same plan with the changes since another program, with a comment's verdict.
 
     Args:
         plan: of the program.

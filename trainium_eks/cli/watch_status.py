@@ -43,7 +43,7 @@ class JobStatus:
     waits: Reason | None
     """Why it does not run; None for one that does, or has ended."""
     trouble: Reason | None
-    """What is wrong with one that runs, such as a lost node, or why Volcano gave up one that has ended."""
+    """Problems of a running job, such as a lost node, or why Volcano gave up an ended job."""
     nodes: tuple[str, ...]
     """Where its pods are, that of rank 0 first."""
     progress: Progress | None

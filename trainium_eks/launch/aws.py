@@ -210,7 +210,7 @@ def why_not_answered(error: Exception) -> str | None:
     """Return in one line why there is no answer of AWS; None where the error is none of boto3's, or an answer.
 
     Args:
-        error: what an operation of a client raised.
+        error: the exception of a client's operation.
     """
     from botocore.exceptions import (  # type: ignore[import-untyped]
         BotoCoreError,

@@ -54,7 +54,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def number(value: object) -> float | None:
-    """Return a finite number from -:data:`MOST` to :data:`MOST`, also one that is written as a text; else None."""
+    """Return a finite number from -:data:`MOST` to :data:`MOST`, also from its text; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -65,7 +65,7 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number from 0 to :data:`MOST`, rounded down, also one that is written as a text; else None."""
+    """Return a whole number from 0 to :data:`MOST`, rounded down, also from its text; else None."""
     found = number(value)
     return int(found) if found is not None and found >= 0 else None
 

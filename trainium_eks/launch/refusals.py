@@ -1,4 +1,4 @@
-"""What is wrong with a job before it is submitted, each fault with what mends it. Paths are the command's options."""
+"""Problems of a job before its submission, each with its remedy. Paths are the command's options."""
 
 import re
 

@@ -55,7 +55,7 @@ def interval_seconds(env: Mapping[str, str]) -> float | None:
 
 
 def problems(request: Request) -> Iterator[Problem]:
-    """What is wrong with the options about saving."""
+    """Return the problems of the options about saving."""
     given = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gigabytes}
     for option, value in given.items():
         if value is not None and not 0 <= value < math.inf:

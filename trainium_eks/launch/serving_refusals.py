@@ -1,4 +1,4 @@
-"""What is wrong with a model that is to be served, or a file that is to be predicted, before anything is made."""
+"""Problems of a model that is to be served, or a file that is to be predicted, before anything is made."""
 
 import posixpath
 import re
@@ -28,7 +28,7 @@ def is_path(model: str) -> bool:
 
 
 def path_problems(option: str, text: str, endings: tuple[str, ...] = ()) -> list[Problem]:
-    """What is wrong with a path on the volume.
+    """Return the problems of a path on the volume.
 
     Args:
         option: that gave it.

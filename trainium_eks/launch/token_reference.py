@@ -19,7 +19,7 @@ _KEY = re.compile(r"[-._A-Za-z0-9]+")
 
 
 def reference_problem(text: str) -> Problem | None:
-    """What is wrong with ``NAME`` or ``NAME:KEY``."""
+    """Return the problems of ``NAME`` or ``NAME:KEY``."""
     name, colon, key = text.partition(":")
     if NAME.fullmatch(name) and (_KEY.fullmatch(key) or not colon):
         return None

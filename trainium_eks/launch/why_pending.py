@@ -42,7 +42,7 @@ def why(scene: Scene) -> Reason | None:
 
 
 def why_ended(scene: Scene) -> Reason | None:
-    """Return why Volcano has ended a job whose pods it could not make; None for one that ended otherwise."""
+    """Return Volcano's reason to end a job without pods; None for one that ended otherwise."""
     if scene.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in scene.events):
         return None
     reason = next(_refused(scene), None)

@@ -73,7 +73,7 @@ def requested(section: Mapping[str, AddonConfig]) -> tuple[Addon, ...]:
 
 
 def problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> list[Problem]:
-    """What is wrong with the add-ons of a cluster. Paths are relative to the section."""
+    """Return the problems of the add-ons of a cluster. Paths are relative to the section."""
     found = [*_pin_problems(section, kubernetes_version), *_kube_proxy_problems(section, kubernetes_version)]
     for name, addon in section.items():
         found += under(join_key("", name), _addon_problems(name, addon))

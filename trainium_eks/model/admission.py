@@ -138,7 +138,7 @@ def _bounded(expression: str, field: str, most: int, quota: str = "pods") -> Val
 
 
 def _particular(workload: Workload, limits: Limits) -> Iterator[Validation]:
-    """What only one kind of workload can ask for."""
+    """Validations for a single kind of workload."""
     if workload is JOBS:
         yield _bounded(
             number("variables.job", "completions", 1), "spec.completions", limits.finished_pods, "count/pods"
@@ -238,7 +238,7 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
 
 
 def _amplified() -> Iterator[Validation]:
-    """What makes Volcano's controllers do a job's work once more for each of its pods."""
+    """Bounds of settings that repeat a job's work in Volcano's controllers for each pod."""
     job = "variables.job"
 
     def has(plugin: str) -> str:
@@ -348,7 +348,7 @@ def _service_policy() -> Policy:
 
 
 def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
-    """What keeps an object from being deleted is for controllers to set."""
+    """Controllers alone set finalizers and owner references, which delay a deletion."""
     others = f'!("{limits.researchers}" in request.userInfo.groups)'
     updated = 'request.operation == "UPDATE"'
     known = f"({updated} && has(oldObject.metadata.FIELD) && one in oldObject.metadata.FIELD)"
@@ -371,7 +371,7 @@ def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
 
 
 def _deletion_policy() -> Policy:
-    """A pod that is deleted ends within the longest grace period, whatever the request asks for."""
+    """A deleted pod ends within the longest grace period, also when the request asks for more."""
     most = admission_pods.MOST_GRACE_SECONDS
     asked = "request.options.gracePeriodSeconds"
     return Policy(

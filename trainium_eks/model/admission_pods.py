@@ -136,7 +136,7 @@ def variables(workload: Workload) -> tuple[Variable, ...]:
 
 
 def validations(workload: Workload, limits: Limits) -> Iterator[Validation]:
-    """Yield what is asked of the pods of a kind."""
+    """Yield the validations for the pods of a kind."""
     if not workload.is_partial:
         yield from _devices()
         yield from _kept_on_node()
@@ -154,7 +154,7 @@ def validations(workload: Workload, limits: Limits) -> Iterator[Validation]:
 
 
 def judged_metadata(subject: str) -> str:
-    """Return the expression for a list of what is judged of an object's metadata, to be compared before and after."""
+    """Return the expression for a list of an object's judged metadata, for a comparison before and after."""
     keys = (QUEUE_ANNOTATION, MIN_MEMBER_ANNOTATION, PREEMPTABLE, *KEPT_ON_NODE)
     annotations = [entry(f"{subject}.metadata", "annotations", key) for key in keys]
     # One list for each key: values that change places are a change.
@@ -309,7 +309,7 @@ def _affinity_terms(spec: str) -> str:
 
 
 def _volumes(limits: Limits) -> Iterator[Validation]:
-    """Volumes that are the team's own, and cost what it may spend."""
+    """Volumes of the team, within its budget."""
     every = "variables.specs.all(spec, !has(spec.volumes) || spec.volumes.all(volume, {}))"
     template = "volume.ephemeral.volumeClaimTemplate.spec"
     yield Validation(
@@ -327,7 +327,7 @@ def _volumes(limits: Limits) -> Iterator[Validation]:
 
 
 def _metadata(workload: Workload, limits: Limits) -> Iterator[Validation]:
-    """Annotations and labels by which Volcano is told what is another's, on the object and on its pods."""
+    """Annotations and labels with Volcano's instructions, on the object and on its pods."""
     every = "([object.metadata] + variables.metadata).all(one, {})"
     values = entry("one", "annotations", PREEMPTABLE), entry("one", "labels", PREEMPTABLE)
     yield Validation(

@@ -16,7 +16,7 @@ CHANGED = 'request.operation == "CREATE" || '
 
 @dataclass(frozen=True)
 class Limits:
-    """What one namespace may use."""
+    """Limits of one namespace."""
 
     queues: tuple[str, ...]
     """Queues of its jobs."""

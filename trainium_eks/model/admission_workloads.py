@@ -1,4 +1,4 @@
-"""The kinds whose objects lead to pods: where the templates of the pods stand, and how many pods an object leads to."""
+"""The kinds that lead to pods: where the templates of the pods stand, and how many pods an object leads to."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Workload:
-    """Kinds of objects whose pods are described at the same place. One policy judges them."""
+    """Kinds of objects with their pod templates at the same path. One policy judges them."""
 
     name: str
     """Name of the policy."""

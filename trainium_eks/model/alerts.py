@@ -64,7 +64,7 @@ class AlertSettings(Shape):
 
 
 def problems(settings: AlertSettings) -> list[Problem]:
-    """Return what is wrong with the thresholds beyond their declared limits. Paths are relative to them."""
+    """Return the problems of the thresholds beyond their declared limits. Paths are relative to them."""
     url = settings.runbook_url
     if not url:
         return []

@@ -73,7 +73,7 @@ def version_problems(path: str, kubernetes_version: str) -> list[Problem]:
 
 
 def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
-    """What is wrong with the section, and between it and what it scales. Paths start at the stack's root."""
+    """Return the problems of the section, and between it and what it scales. Paths start at the stack's root."""
     found = karpenter.problems(config, catalogue)
     autoscaler = config.autoscaling.cluster_autoscaler
     if autoscaler is None:

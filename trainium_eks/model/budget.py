@@ -39,7 +39,7 @@ class BudgetConfig(Shape):
 
 
 def problems(budget: BudgetConfig, *, region: str) -> list[Problem]:
-    """Return what is wrong with the budget section beyond its declared limits. Paths are relative to it.
+    """Return the problems of the budget section beyond its declared limits. Paths are relative to it.
 
     Args:
         budget: the section.

@@ -58,7 +58,7 @@ def eks_capacity_type(capacity: OnDemand | Spot | Reservation | CapacityBlock) -
 def problems(
     capacity: OnDemand | Spot | Reservation | CapacityBlock, *, region: str, instance: InstanceType | None
 ) -> list[Problem]:
-    """What is wrong with one group's capacity. Paths are relative to it; ``instance`` is None for an unknown type."""
+    """Return the problems of a group's capacity. Paths are relative to it; ``instance`` is None for unknown types."""
     found = []
     if instance is not None and not _sold_as(capacity) & instance.usage:
         reason = f"EC2 does not offer {instance.name} as {capacity.type}"

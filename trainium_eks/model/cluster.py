@@ -104,7 +104,7 @@ class ClusterConfig(Shape):
 def problems(
     cluster: ClusterConfig, *, production: bool, catalogue: Catalogue = CATALOGUE, zones: int = 1
 ) -> list[Problem]:
-    """What is wrong with the cluster section. Paths are relative to it.
+    """Return the problems of the cluster section. Paths are relative to it.
 
     Args:
         cluster: the section.
@@ -130,7 +130,7 @@ def problems(
 
 
 def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
-    """What is wrong with a node group's ``min_size``, ``max_size`` and ``desired_size``."""
+    """Return the problems of a node group's ``min_size``, ``max_size`` and ``desired_size``."""
     if maximum < 1:
         return [Problem("max_size", "EKS refuses a group that can never have a node", value=maximum, good=1)]
     found = []
@@ -189,7 +189,7 @@ def _endpoint_problems(endpoint: EndpointConfig, production: bool) -> list[Probl
 
 
 def peer_problems(endpoint: EndpointConfig, peers: Sequence[str]) -> list[Problem]:
-    """Return what is wrong between an endpoint and the ranges of a network's peers. Paths start at the endpoint."""
+    """Return the problems between an endpoint and the ranges of a network's peers. Paths start at the endpoint."""
     if endpoint.private_access_via != "peers" or peers:
         return []
     reason = "the network names no range of peers, so that the private endpoint lets in the VPC alone"

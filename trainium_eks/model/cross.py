@@ -1,4 +1,4 @@
-"""What is wrong between the sections of a stack's config: zones, addresses, one set of production rules.
+"""Problems between the sections of a stack's config: zones, addresses, one set of production rules.
 
 Paths start at the stack's root. ``zones`` are those of the private subnets, the accelerator zone first; ``subnets`` is
 zone id to the range of its private subnet, empty when it cannot be planned.
@@ -250,7 +250,7 @@ def first_up_problems(config: "StackConfig") -> list[Problem]:
 
 
 def bucket_key_problems(config: "StackConfig") -> list[Problem]:
-    """Return a problem for each bucket's key of another region or partition: S3 uses keys of its own region alone."""
+    """Return a problem for each bucket's key of another region or partition, with which S3 cannot encrypt."""
     given = {
         f"namespaces[{at}].data_bucket_key_arn": each.data_bucket_key_arn for at, each in enumerate(config.namespaces)
     }
@@ -265,7 +265,7 @@ def bucket_key_problems(config: "StackConfig") -> list[Problem]:
 
 
 def monitoring_problems(config: "StackConfig") -> list[Problem]:
-    """Judge whether the CPU pool has a node for Prometheus and Grafana, whose volumes are in its zone (rule R92)."""
+    """Judge whether the CPU pool has a node for Prometheus and Grafana, because of the zone of their volumes (R92)."""
     cpu, scaling = config.cluster.cpu_nodes, config.autoscaling
     grown = scaling.cluster_autoscaler is not None or bool(scaling.karpenter and scaling.karpenter.cpu_limit)
     if config.observability.metrics is None or cpu.desired_size > 0 or cpu.size_managed_elsewhere or grown:

@@ -41,7 +41,7 @@ class GpuAddonsConfig(Shape):
 
 
 def neuron_problems(addons: NeuronAddonsConfig) -> list[Problem]:
-    """What is wrong with the Neuron add-ons. Paths are relative to the section."""
+    """Return the problems of the Neuron add-ons. Paths are relative to the section."""
     if not addons.scheduler_extension:
         return []
     # The extension acts in a scheduler of its own (my-scheduler), which pods must name.

@@ -82,7 +82,7 @@ def dns_label(path: str, value: str, *, longest: int = 63, because: str = "Kuber
 
 
 def dns_subdomain(path: str, value: str, *, longest: int = 253) -> list[Problem]:
-    """Return what is wrong with a name of DNS labels with dots between them, as most objects of Kubernetes take it."""
+    """Return the problems of a name of DNS labels with dots between them, as most objects of Kubernetes take it."""
     cleaned = re.sub(r"[^a-z0-9.]+", "-", value.lower())[:longest].strip(".-")
     if not all(_DNS_LABEL.fullmatch(part) for part in value.split(".")):
         reason = (
@@ -110,7 +110,7 @@ def derived_name(path: str, value: str) -> list[Problem]:
 
 
 def duplicates(path: str, values: Sequence[str], field: str) -> list[Problem]:
-    """Return the entries of a list of objects whose ``field`` has the value of an earlier entry's."""
+    """Return the entries of a list of objects that repeat an earlier entry's ``field``."""
     first: dict[str, int] = {}
     found = []
     for index, value in enumerate(values):
@@ -203,7 +203,7 @@ def keyed_principals(path: str, values: Mapping[str, LaterText]) -> list[Problem
 
 
 def kms_key_arn(path: str, value: str) -> list[Problem]:
-    """Return what is wrong with the ARN of a KMS key."""
+    """Return the problems of the ARN of a KMS key."""
     if KMS_KEY_ARN.fullmatch(value):
         return []
     fix = "an alias may point to another key tomorrow: give the key that it points to" if ":alias/" in value else ""
@@ -341,7 +341,7 @@ def one_line(path: str, value: str) -> list[Problem]:
 
 
 def https_address(path: str, value: str) -> list[Problem]:
-    """Return what is wrong with an address for browsers: ``https`` with a host, of characters that RFC 3986 allows."""
+    """Return the problems of an address for browsers: ``https`` with a host, of characters that RFC 3986 allows."""
     allowed = ("https://<host>/<path>, with no spaces, quotes, brackets or braces",)
     try:
         parts = urllib.parse.urlsplit(value)

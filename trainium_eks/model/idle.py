@@ -45,7 +45,7 @@ def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
 
 
 def problems(guard: IdleGuardConfig) -> list[Problem]:
-    """Return what is wrong between the two times. Paths are relative to the section."""
+    """Return the problems between the two times. Paths are relative to the section."""
     warn, remove = guard.warn_after_minutes, guard.remove_after_minutes
     if remove is None or not 0 < remove < warn:
         return []
@@ -54,7 +54,7 @@ def problems(guard: IdleGuardConfig) -> list[Problem]:
 
 
 def group_problems(guard: IdleGuardConfig, groups: Sequence[NodeGroupConfig]) -> list[Problem]:
-    """What is wrong between the limits and the groups that are guarded. Paths are relative to the section."""
+    """Return the problems between the limits and the groups that are guarded. Paths are relative to the section."""
     if guard.remove_after_minutes is None or any(map(removes_from, groups)):
         return []
     reason = "no node is ever taken away: no group that is paid by the hour has `size_managed_elsewhere`"

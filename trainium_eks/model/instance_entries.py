@@ -130,7 +130,7 @@ def _made(name: str, values: Mapping[str, Any], given: Mapping[str, Any]) -> Ins
 
 
 def _fault(key: str, value: object) -> str:
-    """What is wrong with one field by itself, or an empty text."""
+    """Return the problems of one field by itself, or an empty text."""
     if key in WORDS:
         return "" if value in WORDS[key] else f"{value!r} is not allowed; allowed: {', '.join(WORDS[key])}"
     if key in TEXTS:

@@ -1,4 +1,4 @@
-"""What is wrong with ``instance_types``: faults of the entries, and facts that EC2 contradicts."""
+"""Problems of ``instance_types``: faults of the entries, and facts that EC2 contradicts."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -90,7 +90,7 @@ LAYOUT: Literal["ena"] = "ena"
 
 
 def own_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> list[Problem]:
-    """What is wrong with the section by itself. Paths are relative to it."""
+    """Return the problems of the section by itself. Paths are relative to it."""
     found = []
     if not karpenter.cpu_limit and not karpenter.accelerator_pools:
         found.append(
@@ -143,7 +143,7 @@ def _pool_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> Iterator
 
 
 def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
-    """What is wrong with the section, and between it and what else starts nodes. Paths start at the stack's root."""
+    """Return the problems of the section, also with other starters of nodes. Paths start at the stack's root."""
     karpenter = config.autoscaling.karpenter
     if karpenter is None:
         return []

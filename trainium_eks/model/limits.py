@@ -40,7 +40,7 @@ class Bounds:
         return f"{_number(self.low)} to {_number(self.high)}{unit}"
 
     def problem(self, path: str, value: float) -> Problem | None:
-        """Return what is wrong with the number; infinity and nan are within no bounds."""
+        """Return the problems of the number; infinity and nan are within no bounds."""
         within = self.low < value if self.above else self.low <= value
         if within and value <= self.high and value != math.inf:
             return None
@@ -65,7 +65,7 @@ class Choices:
         return f"{', '.join(map(str, self.values))} {self.unit}"
 
     def problem(self, path: str, value: int) -> Problem | None:
-        """Return what is wrong with the number, with the nearest choice."""
+        """Return the problems of the number, with the nearest choice."""
         if value in self.values:
             return None
         allowed = tuple(map(str, self.values))
@@ -90,7 +90,7 @@ class Entries:
         return Bounds(self.low, self.high, "entries").allowed if self.low else f"at most {self.high:g} entries"
 
     def problem(self, path: str, value: tuple[object, ...]) -> Problem | None:
-        """Return what is wrong with the length of the list."""
+        """Return the problems of the length of the list."""
         if self.low <= len(value) <= self.high:
             return None
         reason = f"the list has {len(value)} entries, and it must have {self.allowed}: {self.why}"
@@ -111,7 +111,7 @@ class Length:
         return f"at most {self.high} characters"
 
     def problem(self, path: str, value: str) -> Problem | None:
-        """Return what is wrong with the length of the text."""
+        """Return the problems of the length of the text."""
         if len(value) <= self.high:
             return None
         reason = f"the text has {len(value)} characters, and {self.who} takes {self.allowed}"
@@ -157,7 +157,7 @@ def declared(spec: type[Shape]) -> Mapping[str, tuple[tuple[Limit, ...], Any]]:
 
 
 def in_words(spec: type[Shape], name: str) -> str:
-    """Return what a field's limits allow, as sentences behind its description; empty without limits."""
+    """Return a field's limits as sentences behind its description; empty without limits."""
     own, annotation = declared(spec)[name]
     return "".join(f" Allowed: {each.allowed}." for each in (*own, *entry_of(annotation)[0]))
 

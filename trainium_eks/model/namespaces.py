@@ -76,7 +76,7 @@ def problems(
     queue_names: Collection[str] | None,
     parent_queue_names: Collection[str] = (),
 ) -> list[Problem]:
-    """What is wrong with the namespaces. Paths are relative to the list (``[0].queues[1]``).
+    """Return the problems of the namespaces. Paths are relative to the list (``[0].queues[1]``).
 
     Args:
         namespaces: the namespaces.

@@ -64,7 +64,7 @@ class ExistingNetworkConfig(Shape):
 
 
 def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
-    """What is wrong with a new network in ``region``. Paths are relative to the section."""
+    """Return the problems of a new network in ``region``. Paths are relative to the section."""
     found = formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
     found += _zone_list_problems(network, region)
     if not found:
@@ -77,7 +77,7 @@ def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
 
 
 def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Problem]:
-    """What is wrong with an adopted network in ``region``. Paths are relative to the section."""
+    """Return the problems of an adopted network in ``region``. Paths are relative to the section."""
     found = _id_problems("vpc_id", network.vpc_id, "vpc")
     found += formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
     every = subnets(network)
@@ -113,7 +113,7 @@ def subnets(network: ExistingNetworkConfig) -> dict[str, ExistingSubnet]:
 
 
 def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
-    """What is wrong with one zone id of ``region``; used wherever a zone is named."""
+    """Return the problems of one zone id of ``region``; used wherever a zone is named."""
     prefix = regions.region_zone_prefix(region)
     example = f"{prefix or 'usw2'}-az1"
     if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", zone_id):

@@ -101,7 +101,7 @@ def problems(
     vpc_cni_version: str = addon_records.VPC_CNI.version(versions.KUBERNETES),
     kubernetes_version: str = versions.KUBERNETES,
 ) -> list[Problem]:
-    """What is wrong with one group, by itself. Paths are relative to it.
+    """Return the problems of one group, by itself. Paths are relative to it.
 
     Args:
         group: the group.
@@ -130,7 +130,7 @@ OWN_GROUPS = ("cpu", "system")
 
 
 def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
-    """Return what is wrong between the groups of a cluster. Paths are relative to their list (``[0].name``)."""
+    """Return the problems between the groups of a cluster. Paths are relative to their list (``[0].name``)."""
     found = []
     for index, group in enumerate(groups):
         if group.name in OWN_GROUPS:
@@ -144,7 +144,7 @@ Use = tuple[str, LaterText, str]
 
 
 def reservation_uses(groups: Sequence[NodeGroupConfig]) -> list[Use]:
-    """Return what the groups take from reservations. Paths are relative to their list."""
+    """Return the groups' uses of reservations. Paths are relative to their list."""
     return [
         (f"[{index}].capacity.id", group.capacity.id, group.instance_type)
         for index, group in enumerate(groups)

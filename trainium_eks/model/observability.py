@@ -101,7 +101,7 @@ def claimed_gib(config: ObservabilityConfig) -> tuple[int, ...]:
 
 
 def problems(config: ObservabilityConfig, *, region: str, production: bool) -> list[Problem]:
-    """What is wrong with the section. Paths are relative to it.
+    """Return the problems of the section. Paths are relative to it.
 
     Args:
         config: the section.
@@ -122,7 +122,7 @@ def problems(config: ObservabilityConfig, *, region: str, production: bool) -> l
 
 
 def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
-    """What is wrong with the metrics. Paths are relative to the section."""
+    """Return the problems of the metrics. Paths are relative to the section."""
     found = under("thresholds", alert_settings.problems(metrics.thresholds))
     if metrics.managed_prometheus and regions.lacks("amp", region):
         reason = f"Amazon Managed Service for Prometheus is not offered in {region}"
@@ -133,7 +133,7 @@ def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
 
 
 def grafana_problems(grafana: GrafanaConfig, metrics: MetricsConfig | None) -> list[Problem]:
-    """What is wrong with Grafana, given the metrics that it shows. Paths are relative to the section."""
+    """Return the problems of Grafana, given the metrics that it shows. Paths are relative to the section."""
     found = []
     if metrics is None:
         reason = "there are no metrics that Grafana could show"
@@ -154,7 +154,7 @@ def grafana_problems(grafana: GrafanaConfig, metrics: MetricsConfig | None) -> l
 
 
 def logs_problems(logs: LogsConfig, *, production: bool) -> list[Problem]:
-    """What is wrong with the logs. Paths are relative to the section."""
+    """Return the problems of the logs. Paths are relative to the section."""
     found = []
     if production and logs.retention_days < SHORTEST_LOGS_IN_PRODUCTION_DAYS:
         reason = f"production keeps {SHORTEST_LOGS_IN_PRODUCTION_DAYS} days or more: what failed is asked about later"

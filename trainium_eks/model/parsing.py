@@ -1,4 +1,4 @@
-"""JSON and YAML of files and answers, which anybody may have written: whatever is wrong with them is a ValueError."""
+"""JSON and YAML of files and answers, which anybody may have written: every fault is a ValueError."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what a JSON text says.
+    """Return the data of a JSON text.
 
     Raises:
         ValueError: it is no JSON, is nested too deeply, or has a number of thousands of digits.
@@ -20,7 +20,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return what the one document of a YAML text says.
+    """Return the data of a YAML text with one document.
 
     Raises:
         ValueError: it is no YAML, several documents, nested too deeply, or names a day that no calendar has.

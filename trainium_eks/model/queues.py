@@ -104,7 +104,7 @@ def leaves(queues: Sequence[QueueConfig]) -> tuple[str, ...]:
 
 
 def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[Problem]:
-    """What is wrong with the queues, by themselves, together, and against the devices there are.
+    """Return the problems of the queues, by themselves, together, and against the devices there are.
 
     Paths are relative to the list (``[0].capability``).
     """
@@ -144,7 +144,7 @@ def guarantee_problems(queues: Sequence[QueueConfig], *, present: Mapping[str, i
 
 
 def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Problem]:
-    """What is wrong with the scheduler section; ``rests_at_zero``: some group may have no node."""
+    """Return the problems of the scheduler section; ``rests_at_zero``: some group may have no node."""
     found = []
     if volcano.replicas < 1:
         found.append(Problem("replicas", "nothing would schedule jobs", value=volcano.replicas, good=2))

@@ -147,7 +147,7 @@ def counted(hard: Mapping[str, str], name: str) -> int:
 
 
 def counted_requests(hard: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the resources whose requests a quota counts: ``cpu``, ``memory``, ``aws.amazon.com/neuron``.
+    """Return the resources that a quota counts by requests: ``cpu``, ``memory``, ``aws.amazon.com/neuron``.
 
     Args:
         hard: the ResourceQuota's ``hard``.

@@ -30,7 +30,7 @@ class ImageRepositoryConfig(Shape):
 
 
 def problems(repository: ImageRepositoryConfig) -> list[Problem]:
-    """What is wrong with the repository section. Paths are relative to it."""
+    """Return the problems of the repository section. Paths are relative to it."""
     found = []
     name = repository.name
     if name is not None and not (REPOSITORY_NAME.fullmatch(name) and 2 <= len(name) <= 256):

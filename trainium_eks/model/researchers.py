@@ -1,4 +1,4 @@
-"""What a team's researchers may do in the cluster, by the verbs of Kubernetes' RBAC."""
+"""The rights of a team's researchers in the cluster, by the verbs of Kubernetes' RBAC."""
 
 from trainium_eks.model.admission_terms import Match
 

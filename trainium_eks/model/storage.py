@@ -91,7 +91,7 @@ class FileSystemConfig(Shape):
 
 
 def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
-    """What is wrong with the file system. Paths are relative to the section."""
+    """Return the problems of the file system. Paths are relative to the section."""
     found = _size_problems(file_system)
     found += _durability_problems(file_system, production)
     found += _option_problems(file_system)

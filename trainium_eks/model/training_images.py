@@ -73,7 +73,7 @@ def target_of(instance_type: str) -> str:
 
 
 def problems(bases: Mapping[str, str], path: str) -> list[Problem]:
-    """What is wrong with a config's own bases.
+    """Return the problems of a config's own bases.
 
     Args:
         bases: target to image.

@@ -68,7 +68,7 @@ def _reason(waiver: object) -> str:
 
 
 def problems(waivers: Mapping[str, WaiverConfig]) -> list[Problem]:
-    """What is wrong with the waivers themselves. Paths start at the config's root."""
+    """Return the problems of the waivers themselves. Paths start at the config's root."""
     return [problem for rule, waiver in waivers.items() for problem in _problems(rule, waiver)]
 
 

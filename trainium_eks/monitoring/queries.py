@@ -53,7 +53,7 @@ def selectors(query: str) -> Iterator[Selector]:
 
 
 def unknown(query: str, recorded: Collection[str]) -> list[str]:
-    """What is wrong with the names of a query: series that nobody serves, and labels that a series does not have.
+    """Return the problems of the names of a query: series that nobody serves, and labels that a series does not have.
 
     Args:
         query: as for :func:`selectors`.

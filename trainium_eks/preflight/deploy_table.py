@@ -57,7 +57,7 @@ def _encrypts(*more: str) -> Asks:
 
 
 def _rule(way: str) -> Asks:
-    """Return the actions on a security group and on its rule, which has tags of its own."""
+    """Return the actions on a security group and on its rule (with tags of its own)."""
     return (
         *_parent(
             "security-group", "securityGroupId", f"ec2:AuthorizeSecurityGroup{way}", f"ec2:RevokeSecurityGroup{way}",

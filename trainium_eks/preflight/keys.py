@@ -24,7 +24,7 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
 
 
 def _usable(needs: Needs, account: Account, arn: str) -> Verdict:
-    """Whether the key is enabled, and one that a stack of this name made."""
+    """Judge whether the key is enabled, and made by a stack of this name."""
     try:
         state = _state(account, arn)
     except Refused as error:

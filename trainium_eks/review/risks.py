@@ -65,7 +65,7 @@ def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]
 
 
 def _standing_or_falling(change: ResourceChange) -> Iterator[Risk]:
-    """Yield what AWS or Pulumi refuses, or what is lost with a resource that goes."""
+    """Yield refusals of AWS or Pulumi, and losses with a deleted resource."""
     why = tuple(path for path in change.paths if path.replaces)
     if change.refused:
         done = "updated" if change.kind == "update" else "made"

@@ -35,7 +35,7 @@ class PathChange:
 
 @dataclass(frozen=True)
 class Effect:
-    """Something about a change that a reviewer must see, besides what is lost with a resource that goes."""
+    """A risk of a change that a reviewer must see, besides the loss of a resource."""
 
     words: str
     """In our words: ``backups are kept for a shorter time``."""

@@ -98,7 +98,7 @@ def _provider(graph: Graph, resource: Resource) -> Resource | None:
 
 
 def _finished(change: ResourceChange, old: Mapping[str, Resource], graph: Graph, refused: str) -> ResourceChange:
-    """Return the change with its component, and with what the resource as it stands today holds."""
+    """Return the change with its component, and with the data of today's resource."""
     component = graph.component_of(change.resource)
     standing = old.get(change.resource.urn, change.resource)
     loses = change.kind in ("replace", "delete") or change.rolls_nodes

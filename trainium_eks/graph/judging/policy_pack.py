@@ -119,7 +119,7 @@ class Pack:
         self._judged = None
 
     def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Finding, ...]:
-        """Return what breaks a rule and is not waived.
+        """Return the findings against a rule that no waiver covers.
 
         Raises:
             NotSeen: when nothing that can be seen breaks it, and something that cannot be seen may.
@@ -135,7 +135,7 @@ class Pack:
         return seen
 
     def not_judged(self, resources: Sequence[SeenResource]) -> str:
-        """Return one line for the rules that cannot be judged from what the engine shows, each with why; empty when
+        """Return one line for the rules that the engine's view leaves open, each with the reason; empty when
         all can."""
         reasons: dict[str, list[str]] = {}
         for rule in RULES:

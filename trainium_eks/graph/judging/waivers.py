@@ -31,7 +31,7 @@ class Waiver:
 
     @property
     def fault(self) -> str:
-        """What is wrong with its last day and the line that mends it; empty when nothing is."""
+        """Return the problem of the waiver's last day and the line that mends it; empty for a sound waiver."""
         again = config_set(f"waivers.{self.rule}.expires", waiver_model.PLACEHOLDER["expires"])
         if self.last_day is None:
             return f"{self.rule}: waived without a last day, so not at all; name one: {again}"

@@ -20,7 +20,7 @@ def _tag(call: Call) -> Answer:
 
 
 def _gone(tag: Resource) -> str:
-    """Return what a group without a tag is to others: one that only its nodes have says who pays for them."""
+    """Return the effect of a group without a tag: one that only its nodes have says who pays for them."""
     handed_on = isinstance(tag.inputs.get("tag"), Mapping) and tag.inputs["tag"].get("propagateAtLaunch") is True
     return "" if handed_on else "Cluster Autoscaler finds it no more"
 

@@ -77,7 +77,7 @@ def _expires_more(before: Any, after: Any) -> str:
 
 
 def _kept(policy: Any) -> dict[str, int]:
-    """Return what each rule of a policy's JSON text selects, with the number or the days that it keeps."""
+    """Return the selection of each rule of a policy's JSON text, with the number or the days of kept images."""
     found = {}
     for rule in json.loads(policy)["rules"] if policy else ():
         selection = dict(rule["selection"])

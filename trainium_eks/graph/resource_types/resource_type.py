@@ -38,7 +38,7 @@ class When:
 
 @dataclass(frozen=True)
 class Concern:
-    """An input whose change is understood, and the cases in which a reviewer must see it."""
+    """An input with a known effect, and the cases for a reviewer."""
 
     path: str
     """camelCase, without list indices; it covers all that is under it."""

@@ -1,4 +1,4 @@
-"""Paths in directories that pods write to, opened so that no link leads out, whoever changes the directory meanwhile.
+"""Paths in directories of pods, opened so that no link leads out, also while a pod changes the directory.
 
 A job can replace any part of its volume by a symbolic link at any moment. So the kernel resolves a path in one call
 (``openat2(2)``, Linux 5.6), and from then on the descriptor is used, never the path again. Where that call is missing

@@ -106,7 +106,7 @@ class Verdict:
 
     @property
     def unseen(self) -> tuple[Finding, ...]:
-        """The findings about what cannot be seen here."""
+        """The findings beyond the view of this graph."""
         return tuple(finding for finding in self.findings if finding.ok is None)
 
 

@@ -89,7 +89,7 @@ class Supply:
 
 
 def supplies(view: View) -> Iterator[Supply]:
-    """Return what each node group, and each NodePool of Karpenter, may have: a pool once for each of its types."""
+    """Return the possible nodes of each node group, and of each NodePool of Karpenter once for each of its types."""
     for group in view.node_groups:
         yield Supply(
             resource=group.resource,

@@ -110,7 +110,7 @@ def _of_stack(view: View, faults: list[str], good: str) -> Iterator[Finding]:
 
 
 def _credentials(kubeconfig_: Json) -> Iterator[str]:
-    """What is wrong with a kubeconfig that can be read: a credential in it, or a user without exec."""
+    """Return the problems of a kubeconfig that can be read: a credential in it, or a user without exec."""
     parsed = document(kubeconfig_)
     if parsed is None:
         return
