@@ -1035,7 +1035,9 @@ REACH = [
     fault("R73", "everybody", "trusts *", team_trusts("*"), "R57"),
     fault("R74", "another's identity", "impersonate", team_rule("users", "impersonate"), "R71"),
     fault("R74", "tokens", "serviceaccounts/token", team_rule("serviceaccounts/token", "create"), "R71"),
-    fault("R74", "any directory of a node", "create on persistentvolumes", team_rule("persistentvolumes", "create"), "R78"),
+    fault(
+        "R74", "any directory of a node", "create on persistentvolumes", team_rule("persistentvolumes", "create"), "R78"
+    ),
     fault("R74", "the kubelets", "nodes/proxy", team_rule("nodes/proxy", "get")),
     fault(
         "R74",

@@ -10,7 +10,7 @@ from rule_faults import put
 from rule_programs import environment
 
 from trainium_eks.graph.judging.rules import RULES, judge
-from trainium_eks.model import cluster, lustre, network, storage
+from trainium_eks.model import cluster, limits, lustre, network, storage
 from trainium_eks.model.shape import read
 from trainium_eks.model.storage import FileSystemConfig
 
@@ -26,7 +26,8 @@ def status(rule: str, path: str, value: object) -> str:
 
 
 def refused(**section: object) -> bool:
-    return storage.problems(read(FileSystemConfig, section), production=False) != []
+    given = read(FileSystemConfig, section)
+    return [*limits.of_places(limits.walk(given)), *storage.problems(given, production=False)] != []
 
 
 @pytest.mark.parametrize("size", [0, 1199, 1200, 1201, 2399, 2400, 2401, 3600, 4799, 4800, 4801, 7200])
