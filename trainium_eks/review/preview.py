@@ -117,7 +117,7 @@ def _resource(urn: str, state: Mapping[str, Any]) -> Resource:
         name=urn.rsplit("::", 1)[-1],
         parent=str(state.get("parent", "")),
         custom=bool(state.get("custom")),
-        inputs=_known(state.get("inputs") or {}),
+        inputs=_known(_given(state.get("inputs") or {})),
         # A recorded program has the id among the outputs, and rules look for it there.
         outputs=_known({**(state.get("outputs") or {}), **({"id": state["id"]} if state.get("id") else {})}),
         dependencies=tuple(sorted(state.get("dependencies") or ())),
@@ -140,6 +140,12 @@ def _provider(reference: str) -> str:
     """The URN in a reference to a provider, which ends with ``::`` and its id."""
     urn, _, _ = reference.rpartition("::")
     return urn if urn.count("::") == _URN_PARTS - 1 else reference
+
+
+def _given(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the inputs that the program gave: a provider lists those that it filled in itself, as names."""
+    filled = inputs.get("__defaults") or ()
+    return {key: value for key, value in inputs.items() if key not in filled}
 
 
 def _known(value: Any) -> Any:
