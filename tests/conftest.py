@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from messages import fault_of
 
 from trainium_eks.graph.graph import Graph
@@ -24,6 +25,10 @@ _QUOTING = ("model/problems.py", "cli/failure.py", "cli/comment.py")
 # What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.
 _AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_", "TRN_STACK")
 
+
+# A machine that is busy with other tests is slow to make examples; that says nothing of what is tested.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 # Importing the SDKs makes a million objects that stay. Going through them again and again, looking for garbage, would
 # take a quarter of the tests' time.
