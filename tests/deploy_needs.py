@@ -1,9 +1,8 @@
-"""What AWS asks of the role that deploys, in the account of the tests; the table is the library's."""
+"""Requests of the role that deploys, in the account of the tests, beside those of the library's table."""
 
 from collections.abc import Sequence
 
-from trainium_eks.preflight import deploy_table
-from trainium_eks.preflight.deploy_rights import Place, Request, filled
+from trainium_eks.preflight.deploy_rights import Place, Request
 
 ACCOUNT = "123456789012"
 STATE_BUCKET = "acme-pulumi-state"
@@ -29,6 +28,27 @@ STATE: tuple[Request, ...] = (
 )
 """What Pulumi itself asks: ``login``, ``stack init --secrets-provider=awskms`` and the state of every update."""
 
-PROVIDER = filled(deploy_table.PROVIDER, PLACE)
-CLEANUP = filled(deploy_table.CLEANUP, PLACE)
-CHECKS = filled(deploy_table.CHECKS, PLACE)
+PROVIDER: tuple[Request, ...] = asks("*", "sts:GetCallerIdentity")
+"""The requests of the provider before all else, and what ``aws eks get-token`` signs."""
+
+CHECKS: tuple[Request, ...] = (
+    *asks(
+        "*", "ecr:DescribeImages", "eks:DescribeAddonVersions", "eks:DescribeClusterVersions", "eks:ListClusters",
+        "iam:SimulateCustomPolicy", "iam:SimulatePrincipalPolicy", "pricing:GetProducts",
+        "servicequotas:GetAWSDefaultServiceQuota", "servicequotas:GetServiceQuota",
+    ),
+    *asks(BOUNDARY, "iam:GetPolicy", "iam:GetPolicyVersion"),
+    *asks("arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x", "ssm:GetParameters"),
+)  # fmt: skip
+"""The requests of ``trn check`` and ``trn prices``; without the right to one, a check says which."""
+
+CLEANUP: tuple[Request, ...] = (
+    *asks(
+        "*", "autoscaling:DescribeAutoScalingGroups", "elasticloadbalancing:DescribeLoadBalancers",
+        "elasticloadbalancing:DescribeTags", "iam:ListInstanceProfiles", "iam:ListRoles", "tag:GetResources",
+        "fsx:DescribeBackups", "ec2:DescribeInstances", "ec2:DescribeVolumes", "fsx:DescribeDataRepositoryTasks",
+    ),
+    *asks(f"arn:aws:fsx:us-west-2:{ACCOUNT}:task/*", "fsx:CreateDataRepositoryTask"),
+    *asks(f"arn:aws:budgets::{ACCOUNT}:budget/*", "budgets:ViewBudget"),
+)  # fmt: skip
+"""The requests of ``trn orphans``, and of the export of a file system before a destroy."""

@@ -18,10 +18,10 @@ _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 
 
 def named() -> tuple[Path, ...]:
-    """Return the existing files that the variable names; all its files where none exists.
+    """Return the existing files that the variable names; none for an unset variable.
 
     Raises:
-        Failure: none of them is there.
+        Failure: the variable names files, and none of them exists.
     """
     files = [Path(each).expanduser() for each in os.environ.get(VARIABLE, "").split(os.pathsep) if each]
     there = tuple(each for each in files if each.is_file())

@@ -290,21 +290,29 @@ def _place(workload: Workload, limits: Limits) -> Iterator[Validation]:
     # Schedulers keep a new pod off every node, or zone, with a pod that must not be beside it.
     own = "(!has(term.namespaces) || size(term.namespaces) == 0) && !has(term.namespaceSelector)"
     yield Validation(
-        f"variables.specs.all(spec, {_affinity_terms('spec')}.all(term, {own}))",
+        f"variables.specs.all(spec, {_affinity_terms('podAffinity', 'podAntiAffinity')}.all(term, {own}))",
         "podAffinity and podAntiAffinity must look at pods of this namespace alone, for they keep other teams' pods "
         "away as well: leave out namespaces and namespaceSelector",
     )
 
 
-def _affinity_terms(spec: str) -> str:
-    """All terms of pods' affinity and anti-affinity, required and preferred."""
+def _affinity_terms(*kinds: str) -> str:
+    """Return a list of all terms of a pod's affinity, required and preferred, as an expression over ``spec``.
+
+    Args:
+        kinds: ``nodeAffinity`` (its required terms stand in a selector of their own), ``podAffinity`` or
+            ``podAntiAffinity``.
+    """
     found = []
-    for kind in ("podAffinity", "podAntiAffinity"):
-        here = f"{spec}.affinity.{kind}"
-        there = f"has({spec}.affinity) && has({here})"
-        required, preferred = (f"{mode}DuringSchedulingIgnoredDuringExecution" for mode in ("required", "preferred"))
-        found.append(f"({there} && has({here}.{required}) ? {here}.{required} : [])")
-        found.append(f"({there} && has({here}.{preferred}) ? {here}.{preferred}.map(each, each.podAffinityTerm) : [])")
+    for kind in kinds:
+        here = f"spec.affinity.{kind}"
+        there = f"has(spec.affinity) && has({here})"
+        required, preferred = (
+            f"{here}.{mode}DuringSchedulingIgnoredDuringExecution" for mode in ("required", "preferred")
+        )
+        terms, term = ("nodeSelectorTerms", "preference") if kind == "nodeAffinity" else ("", "podAffinityTerm")
+        found.append(f"({there} && has({required}) ? {required}{terms and f'.{terms}'} : [])")
+        found.append(f"({there} && has({preferred}) ? {preferred}.map(each, each.{term}) : [])")
     return f"({' + '.join(found)})"
 
 
@@ -416,14 +424,7 @@ def _size() -> Iterator[Validation]:
         f"a pod must have at most {MOST['containers']} containers, {MOST['volumes']} volumes, {MOST['tolerations']} "
         f"tolerations, {MOST['terms']} topologySpreadConstraints, and {MOST['resources']} resources a container",
     )
-    chosen = "spec.affinity.nodeAffinity"
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
-    there = f"has(spec.affinity) && has({chosen})"
-    terms = (
-        f"({there} && has({chosen}.{required}) ? {chosen}.{required}.nodeSelectorTerms : []) + "
-        f"({there} && has({chosen}.{preferred}) ? {chosen}.{preferred}.map(each, each.preference) : [])"
-    )
+    of_nodes, of_pods = _affinity_terms("nodeAffinity"), _affinity_terms("podAffinity", "podAntiAffinity")
     expressions = " && ".join(
         f"(!has(term.{field}) || (size(term.{field}) <= {MOST['expressions']} && "
         f"term.{field}.all(one, !has(one.values) || size(one.values) <= {MOST['values']})))"
@@ -435,8 +436,8 @@ def _size() -> Iterator[Validation]:
         f".all(one, !has(one.values) || size(one.values) <= {MOST['values']}))"
     )
     yield Validation(
-        f"variables.specs.all(spec, size({terms}) <= {MOST['terms']} && ({terms}).all(term, {expressions}) && "
-        f"size({_affinity_terms('spec')}) <= {MOST['terms']} && {_affinity_terms('spec')}.all(term, {selector}))",
+        f"variables.specs.all(spec, size({of_nodes}) <= {MOST['terms']} && {of_nodes}.all(term, {expressions}) && "
+        f"size({of_pods}) <= {MOST['terms']} && {of_pods}.all(term, {selector}))",
         f"affinity must have at most {MOST['terms']} terms for nodes and as many for pods, each of at most "
         f"{MOST['expressions']} expressions of {MOST['values']} values",
     )

@@ -219,6 +219,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
     "finite_number": "a whole number",
     "tuple_type": "a list",
     "dict_type": "an object (names with values)",

@@ -124,11 +124,6 @@ def requests(graph: Graph, place: Place) -> Iterator[tuple[Ask, Request]]:
         yield from _of(resource, owners, place)
 
 
-def filled(asks: Sequence[Ask], place: Place) -> tuple[Request, ...]:
-    """Return the requests of rows without a resource, such as the requests of a command."""
-    return tuple(request for ask in asks for request in _requests(ask, {}, {}, place))
-
-
 def _of(resource: Resource, owners: "_Owners", place: Place) -> Iterator[tuple[Ask, Request]]:
     from trainium_eks.preflight.deploy_table import NEEDS
 

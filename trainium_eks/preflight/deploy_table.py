@@ -68,31 +68,6 @@ def _rule(way: str) -> Asks:
     )  # fmt: skip
 
 
-PROVIDER: Asks = reads("sts:GetCallerIdentity")
-"""What the provider asks before all else, and what ``aws eks get-token`` signs."""
-
-CHECKS: Asks = (
-    *reads(
-        "ecr:DescribeImages", "eks:DescribeAddonVersions", "eks:DescribeClusterVersions", "eks:ListClusters",
-        "iam:SimulateCustomPolicy", "iam:SimulatePrincipalPolicy", "pricing:GetProducts",
-        "servicequotas:GetAWSDefaultServiceQuota", "servicequotas:GetServiceQuota",
-    ),
-    *named("{boundary}", "iam:GetPolicy", "iam:GetPolicyVersion"),
-    *named("arn:{partition}:ssm:{region}::parameter/aws/service/eks/optimized-ami/1.35/x", "ssm:GetParameters"),
-)  # fmt: skip
-"""What ``trn check`` and ``trn prices`` ask besides; without one of these, a check says which."""
-
-CLEANUP: Asks = (
-    *reads(
-        "autoscaling:DescribeAutoScalingGroups", "elasticloadbalancing:DescribeLoadBalancers",
-        "elasticloadbalancing:DescribeTags", "iam:ListInstanceProfiles", "iam:ListRoles", "tag:GetResources",
-        "fsx:DescribeBackups", "ec2:DescribeInstances", "ec2:DescribeVolumes", "fsx:DescribeDataRepositoryTasks",
-    ),
-    *named(f"{_FSX}:task/*", "fsx:CreateDataRepositoryTask"),
-    *named("arn:{partition}:budgets::{account}:budget/*", "budgets:ViewBudget"),
-)  # fmt: skip
-"""What ``trn orphans`` asks besides, and what exporting a file system before a destroy takes."""
-
 _NETWORK: Mapping[str, Asks] = {
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": (
         # The group is there with its VPC, without tags, and gets them before it loses its rules.

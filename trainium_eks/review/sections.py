@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from trainium_eks.graph.graph import UNKNOWN
+from trainium_eks.graph.graph import UNKNOWN, Resource
 from trainium_eks.graph.judging import waivers
 from trainium_eks.graph.judging.changes import ResourceChange
 from trainium_eks.graph.judging.cost_difference import LEAST_USD, CostDifference
@@ -71,15 +71,24 @@ def _key(path: str) -> str:
 
 
 def risk_table(review: Review, words: Words, most: int) -> Lines:
-    """What may lose data or open a door."""
+    """Return the risks as a table; resources of one type to be reviewed for the same reason share a row.
+
+    A new team brings some thirty admission policies: a row for each would push other risks below the last row shown.
+    A resource that is lost or refused has a row of its own.
+    """
     if review.comparison is None or not review.comparison.risks:
         return []
     marks = {"refused": "⛔", "loss": "🔎" if review.losses_accepted else "⛔", "review": "🔎"}
-    rows = []
+    found: dict[tuple[str, ...], list[Resource]] = {}
     for risk in review.comparison.risks:
         note = words.said(risk.note, 240) if risk.note else ""
         why = "<br>".join(each for each in (words.why(risk.resource, risk.paths), note) if each)
-        rows.append((marks[risk.weight], words.resource(risk.resource), risk.what, why))
+        same = risk.resource.type if risk.weight == "review" else risk.resource.urn
+        found.setdefault((marks[risk.weight], risk.what, why, same), []).append(risk.resource)
+    rows = [
+        (mark, f"{words.resource(first)}{f' and {len(others)} more of its type' if others else ''}", what, why)
+        for (mark, what, why, _), (first, *others) in found.items()
+    ]
     return ["**Risks**", "", *table(("", "Resource", "What happens", "Why"), rows, most, "more risks")]
 
 

@@ -47,7 +47,7 @@ def test_an_instance_type_replaces_its_group() -> None:
 def test_many_edits_at_once() -> None:
     _, text = _text(preview.parse(_document("many-edits"), "dev"))
     assert "44 create, 83 update, 1 replace, 0 delete" in text
-    for said in ("may grow to many more nodes", "backups are kept for a shorter time"):
+    for said in ("may grow to many more nodes", "backups are kept for a shorter time", "rights in the whole cluster"):
         assert said in text
     assert "tags alone on 62 resources" in text
     assert "spec.hard.requests.cpu" in text, "quoted keys of paths"
