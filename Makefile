@@ -74,7 +74,7 @@ scanner: | $(VENV)/.created
 	@$(MAKE) --no-print-directory --silent $(VENV)/.security || true
 
 security: $(VENV)/.local $(VENV)/.security ## Run checkov over the environments' plans and Kubernetes objects (offline)
-	@$(BIN)/python -m trainium_eks.security $(ARGS)
+	@$(BIN)/python -m policy.scan $(ARGS)
 
 policy: $(VENV)/.policy ## Set up the policy pack for `pulumi preview --policy-pack policy`
 
@@ -99,13 +99,13 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
-	@$(BIN)/python -m trainium_eks.model.schema write
-	@$(BIN)/python -m trainium_eks.graph.judging.rules > docs/rules.md
-	@$(BIN)/python -m trainium_eks.model.compatibility > docs/compatibility.md
+	@$(BIN)/python -m trainium_eks.model.config.schema write
+	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
+	@$(BIN)/python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
-dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in dashboards/
-	@PYTHONPATH=. $(BIN)/python -m dashboards
+dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in trainium_eks/observe/dashboards/source
+	@$(BIN)/python -m trainium_eks.observe.dashboards.source
 
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py

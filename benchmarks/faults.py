@@ -25,8 +25,8 @@ from pathlib import Path
 
 from cloud import local_cloud, ranks, step_times, trn, until
 
-from trainium_eks.model import goodput
-from trainium_eks.model.goodput import Run
+from trainium_eks.model.sizing import goodput
+from trainium_eks.model.sizing.goodput import Run
 
 BAR = 0.05
 """Most that the model may be wrong by, as a share of what was measured."""

@@ -25,8 +25,8 @@ from typing import Any
 
 from cloud import local_cloud, trn
 
-from trainium_eks.local.pods import images
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.local.images import images
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 MODULE = "trainium_workloads.polarity.train"
 NAMESPACE, CLAIM = "training", "fsx-claim"

@@ -6,7 +6,7 @@ Each loads on first use: a program with one component does not wait for the SDK 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trainium_eks.model.problems import snake
+from trainium_eks.model.validation.problems import snake
 
 if TYPE_CHECKING:
     from ._args import ArgumentError

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from trainium_eks.model import addons as section
-from trainium_eks.model.addon_records import Addon, Identity
-from trainium_eks.model.addons import AddonConfig
-from trainium_eks.model.instances import Catalogue
-from trainium_eks.model.shape import LaterText
+from trainium_eks.model.catalogue.addon_records import Addon, Identity
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.config import addons as section
+from trainium_eks.model.config.addons import AddonConfig
+from trainium_eks.model.validation.config_model import LaterText
 
 from . import _iam
 from ._args import Text, text

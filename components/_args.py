@@ -7,11 +7,11 @@ from typing import Any, TypeVar, cast
 import pulumi
 import pydantic
 
-from trainium_eks.model import formats, limits
-from trainium_eks.model.instances import CATALOGUE, Catalogue
-from trainium_eks.model.problems import Problem, Severity, config_path, describe, refused, snake
-from trainium_eks.model.shape import LaterText, Shape, ShapeError, Word, is_judged, judged, read
-from trainium_eks.model.waivers import reasons
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.model.config.waivers import reasons
+from trainium_eks.model.validation import formats, limits
+from trainium_eks.model.validation.config_model import LaterText, Shape, ShapeError, Word, is_judged, judged, read
+from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, snake
 
 A = TypeVar("A", bound=Shape)
 

@@ -11,9 +11,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, Catalogue
-from trainium_eks.model.problems import Problem, join, nearest
-from trainium_eks.model.versions import CHARTS, Chart
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue
+from trainium_eks.model.catalogue.versions import CHARTS, Chart
+from trainium_eks.model.validation.problems import Problem, join, nearest
 
 CHARTS_DIRECTORY = Path(__file__).resolve().parent.parent / "charts"
 """Our own charts: beside ``components`` both in the repository and in the installed package."""

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 
-from trainium_eks.model.cluster import LOG_TYPES, ClusterConfig
+from trainium_eks.model.config.cluster import LOG_TYPES, ClusterConfig
 
 from . import _iam
 from ._args import Text

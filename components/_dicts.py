@@ -10,20 +10,20 @@ import pulumi
 if TYPE_CHECKING:
     from components.cluster_autoscaler import AutoscaledGroup
     from components.idle_guard import GuardedGroup
-    from trainium_eks.model.addons import AddonConfig, AddonIdentityConfig
     from trainium_eks.model.alerts import AlertSettings
-    from trainium_eks.model.autoscaling import AutoscalingConfig, ClusterAutoscalerConfig
-    from trainium_eks.model.budget import BudgetConfig, SpendingAlertConfig
-    from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot
-    from trainium_eks.model.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
-    from trainium_eks.model.device_addons import GpuAddonsConfig, NeuronAddonsConfig
-    from trainium_eks.model.idle import IdleGuardConfig
-    from trainium_eks.model.instances import Catalogue
-    from trainium_eks.model.karpenter import KarpenterConfig, KarpenterPoolConfig
-    from trainium_eks.model.namespaces import NamespaceConfig
-    from trainium_eks.model.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
-    from trainium_eks.model.node_groups import NodeGroupConfig
-    from trainium_eks.model.observability import (
+    from trainium_eks.model.catalogue.instances import Catalogue
+    from trainium_eks.model.config.addons import AddonConfig, AddonIdentityConfig
+    from trainium_eks.model.config.autoscaling import AutoscalingConfig, ClusterAutoscalerConfig
+    from trainium_eks.model.config.budget import BudgetConfig, SpendingAlertConfig
+    from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Reservation, Spot
+    from trainium_eks.model.config.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
+    from trainium_eks.model.config.device_addons import GpuAddonsConfig, NeuronAddonsConfig
+    from trainium_eks.model.config.idle import IdleGuardConfig
+    from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
+    from trainium_eks.model.config.namespaces import NamespaceConfig
+    from trainium_eks.model.config.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
+    from trainium_eks.model.config.node_groups import NodeGroupConfig
+    from trainium_eks.model.config.observability import (
         AlertsConfig,
         GrafanaConfig,
         LogsConfig,
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
         MetricsConfig,
         ObservabilityConfig,
     )
-    from trainium_eks.model.queues import QueueConfig, VolcanoConfig
-    from trainium_eks.model.repository import ImageRepositoryConfig
-    from trainium_eks.model.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
-    from trainium_eks.model.training import TrainingConfig
-    from trainium_eks.model.waivers import WaiverConfig
+    from trainium_eks.model.config.repository import ImageRepositoryConfig
+    from trainium_eks.model.config.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
+    from trainium_eks.model.config.training import TrainingConfig
+    from trainium_eks.model.config.waivers import WaiverConfig
+    from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 else:
 
     def __getattr__(name: str) -> object:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pulumi
 import pydantic
 
-from trainium_eks.model import regions
-from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL, Catalogue
-from trainium_eks.model.problems import Problem, join
-from trainium_eks.model.shape import Shape
-from trainium_eks.model.workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL, Catalogue
+from trainium_eks.model.validation.config_model import Shape
+from trainium_eks.model.validation.problems import Problem, join
 
 from ._charts import chart, release, tolerations, unknown_type
 

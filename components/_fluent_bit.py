@@ -4,8 +4,8 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.model import namespaces
-from trainium_eks.model.workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.config import namespaces
 
 CHART = "fluent-bit"
 RELEASE_NAME = "fluent-bit"

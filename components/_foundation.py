@@ -5,11 +5,11 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.model import config as model
-from trainium_eks.model.config import StackConfig
-from trainium_eks.model.instances import Catalogue
-from trainium_eks.model.network import ranges_beyond
-from trainium_eks.model.shape import judged
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.config import stack_config as model
+from trainium_eks.model.config.network import ranges_beyond
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.validation.config_model import judged
 
 from ._args import extend, waivers_of
 from ._stack_config import default_tags

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from trainium_eks.model import namespaces
-from trainium_eks.model.researchers import READ
-from trainium_eks.model.workloads import HYPERNODES
+from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.policies.researchers import READ
 
 from ._pods import Program, grant, unprivileged
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 import pulumi
 import pulumi_aws as aws
 
-from trainium_eks.model import formats, regions
-from trainium_eks.model.addon_policies import Statement
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.problems import Problem
 
 from ._args import Text
 

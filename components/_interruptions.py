@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from trainium_eks.model.autoscaling_policies import interruption_statements
+from trainium_eks.model.policies.autoscaling_policies import interruption_statements
 
 from . import _iam
 from ._args import Text

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.model import addresses, node_groups, versions
-from trainium_eks.model.instances import INSTANCE_TYPE_LABEL, InstanceType, Taint
-from trainium_eks.model.karpenter import CPU_POOL, EBS_CLUSTER_TAG, LAYOUT, KarpenterConfig, KarpenterPoolConfig
-from trainium_eks.model.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType, Taint
+from trainium_eks.model.config import node_groups
+from trainium_eks.model.config.karpenter import CPU_POOL, EBS_CLUSTER_TAG, LAYOUT, KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.config.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
+from trainium_eks.model.sizing import addresses
 
 from . import _launch_template as template
 from . import _user_data as boot

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pulumi_aws as aws
 
-from trainium_eks.model.instances import InstanceType
-from trainium_eks.model.node_groups import ROOT_THROUGHPUT_MIBPS
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.config.node_groups import ROOT_THROUGHPUT_MIBPS
 
 from ._args import Text
 

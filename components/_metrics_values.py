@@ -6,9 +6,10 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.model import namespaces, versions
-from trainium_eks.model.observability import ALERTMANAGER_GIB, AlertsConfig, GrafanaConfig, MetricsConfig
-from trainium_eks.monitoring import gangs, scraping
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.config.observability import ALERTMANAGER_GIB, AlertsConfig, GrafanaConfig, MetricsConfig
+from trainium_eks.observe.series import gangs, scraping
 
 from ._args import Text
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from trainium_eks.model.addon_policies import Statement
+from trainium_eks.model.policies.addon_policies import Statement
 
 from . import _iam
 from ._args import AwsCallerArgs

@@ -8,7 +8,7 @@ from importlib import resources
 import pulumi
 import pulumi_kubernetes as k8s
 
-from trainium_eks.model import versions
+from trainium_eks.model.catalogue import versions
 
 from ._team_policies import role_rules
 
@@ -26,7 +26,7 @@ class Program:
     """Modules of one package of ``trainium_eks`` that import each other and the standard library alone."""
 
     folder: str
-    """``idle`` for ``trainium_eks.idle``."""
+    """``observe.idle`` for ``trainium_eks.observe.idle``."""
     modules: tuple[str, ...]
 
     def sources(self) -> dict[str, str]:
@@ -37,7 +37,9 @@ class Program:
     def volume(self, config_map: str) -> k8s.core.v1.VolumeArgs:
         """Return the volume that :meth:`container` mounts, with the modules of a ConfigMap."""
         items = [
-            k8s.core.v1.KeyToPathArgs(key=f"{module}.py", path=f"trainium_eks/{self.folder}/{module}.py")
+            k8s.core.v1.KeyToPathArgs(
+                key=f"{module}.py", path=f"trainium_eks/{self.folder.replace('.', '/')}/{module}.py"
+            )
             for module in self.modules
         ]
         return k8s.core.v1.VolumeArgs(

@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_aws as aws
 
-from trainium_eks.model.budget import SpendingAlertConfig
+from trainium_eks.model.config.budget import SpendingAlertConfig
 
 NOTIFICATIONS = ((50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
 """Per cent of the month's amount, and of what."""

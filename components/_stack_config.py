@@ -5,10 +5,10 @@ import re
 import pulumi
 from pulumi.runtime import config as runtime_config
 
-from trainium_eks.model import config as model
-from trainium_eks.model.config import StackConfig
-from trainium_eks.model.problems import Problem, config_path, refused
-from trainium_eks.model.shape import ShapeError
+from trainium_eks.model.config import stack_config as model
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.problems import Problem, config_path, refused
 
 from ._args import ArgumentError, accept, waivers_of
 

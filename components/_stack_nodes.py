@@ -1,9 +1,10 @@
 """What a stack has for its nodes: device plugins, autoscalers, and the guard of idle ones."""
 
-from trainium_eks.model import autoscaling, idle, karpenter, node_templates
-from trainium_eks.model.karpenter import KarpenterConfig
-from trainium_eks.model.node_groups import POOL_LABEL, NodeGroupConfig
-from trainium_eks.model.shape import judged
+from trainium_eks.model.catalogue import node_templates
+from trainium_eks.model.config import autoscaling, idle, karpenter
+from trainium_eks.model.config.karpenter import KarpenterConfig
+from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.validation.config_model import judged
 
 from ._args import extend
 from ._foundation import Foundation

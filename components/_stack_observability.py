@@ -1,7 +1,7 @@
 """What a stack has to see what goes on: metrics, Grafana, and the logs of containers."""
 
-from trainium_eks.model.node_groups import POOL_LABEL
-from trainium_eks.model.shape import judged
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.validation.config_model import judged
 
 from ._args import extend, waivers_of
 from ._foundation import Foundation

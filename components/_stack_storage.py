@@ -5,10 +5,10 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.model import config as model
-from trainium_eks.model import storage
-from trainium_eks.model.shape import judged
-from trainium_eks.model.storage import FileSystemConfig, S3Durability
+from trainium_eks.model.config import stack_config as model
+from trainium_eks.model.config import storage
+from trainium_eks.model.config.storage import FileSystemConfig, S3Durability
+from trainium_eks.model.validation.config_model import judged
 
 from . import _iam
 from ._args import extend, text, waivers_of

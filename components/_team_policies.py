@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pulumi_kubernetes as k8s
 
 from trainium_eks.model import scraping
-from trainium_eks.model.admission import Match, Policy
+from trainium_eks.model.policies.admission import Match, Policy
 
 METADATA_SERVICE = "169.254.169.254/32"
 POD_IDENTITY_ADDRESS = "169.254.170.23/32"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainium_eks import fetched
 from trainium_eks.fetched import Source
-from trainium_eks.model import versions
+from trainium_eks.model.catalogue import versions
 
 from ._charts import CHARTS_DIRECTORY, digest
 

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainium_eks.model.instances import InstanceType
+from trainium_eks.model.catalogue.instances import InstanceType
 
 DEFAULT_CORES_PER_LOGICAL_CORE: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
 """Physical Neuron cores that the runtime shows as one (LNC), by accelerator; 1 for those not listed."""

@@ -10,15 +10,17 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import addon_records, addons, formats, regions
-from trainium_eks.model import cluster as judge
-from trainium_eks.model import node_groups as group_judge
-from trainium_eks.model.cluster import ClusterConfig
-from trainium_eks.model.instances import CATALOGUE, Catalogue
-from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.problems import Problem, join, join_key, nearest, under
-from trainium_eks.model.shape import Flag, judged
-from trainium_eks.model.workloads import EBS_DRIVER
+from trainium_eks.model.catalogue import addon_records, regions
+from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.model.config import addons
+from trainium_eks.model.config import cluster as judge
+from trainium_eks.model.config import node_groups as group_judge
+from trainium_eks.model.config.cluster import ClusterConfig
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, judged
+from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 from . import _addons, _iam
 from ._args import Tags, Text, accept, extend, waivers_of

@@ -7,11 +7,13 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import autoscaling, formats, namespaces, node_templates, versions
-from trainium_eks.model.autoscaling import ClusterAutoscalerConfig
-from trainium_eks.model.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
-from trainium_eks.model.problems import Problem, join
-from trainium_eks.model.shape import LaterText, Shape, Word
+from trainium_eks.model.catalogue import node_templates, versions
+from trainium_eks.model.config import autoscaling, namespaces
+from trainium_eks.model.config.autoscaling import ClusterAutoscalerConfig
+from trainium_eks.model.policies.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import LaterText, Shape, Word
+from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
 from ._args import AutoscalerArgs, accept, text

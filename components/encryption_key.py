@@ -7,11 +7,12 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import formats, regions
-from trainium_eks.model.addon_policies import KEY_USE_ACTIONS, Statement
-from trainium_eks.model.limits import Bounds, Length
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.shape import Flag, Shape, Whole
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.policies.addon_policies import KEY_USE_ACTIONS, Statement
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.limits import Bounds, Length
+from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
 from ._args import Tags, Text, accept

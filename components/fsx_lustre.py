@@ -7,10 +7,12 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import formats, lustre, storage, versions
-from trainium_eks.model.problems import Problem, under
-from trainium_eks.model.shape import Flag
-from trainium_eks.model.storage import BackupDurability, FileSystemConfig, S3Durability
+from trainium_eks.model.catalogue import lustre, versions
+from trainium_eks.model.config import storage
+from trainium_eks.model.config.storage import BackupDurability, FileSystemConfig, S3Durability
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag
+from trainium_eks.model.validation.problems import Problem, under
 
 from ._args import Tags, Text, accept, text, waivers_of
 from ._data_bucket import DataBucket

@@ -7,10 +7,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from trainium_eks.fetched import Unfetched
-from trainium_eks.model import namespaces, versions
-from trainium_eks.model.device_addons import GpuAddonsConfig
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.config.device_addons import GpuAddonsConfig
+from trainium_eks.model.validation.problems import Problem
 
 from ._args import accept
 from ._charts import (

@@ -6,11 +6,13 @@ from pathlib import PurePosixPath
 import pulumi
 import pulumi_kubernetes as k8s
 
-from trainium_eks.model import formats, idle, namespaces, regions, versions
-from trainium_eks.model.idle import IdleGuardConfig
-from trainium_eks.model.problems import Problem, join
-from trainium_eks.model.researchers import READ
-from trainium_eks.model.shape import Flag, Shape, Whole
+from trainium_eks.model.catalogue import regions, versions
+from trainium_eks.model.config import idle, namespaces
+from trainium_eks.model.config.idle import IdleGuardConfig
+from trainium_eks.model.policies.researchers import READ
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
 from ._args import AwsCallerArgs, Text, accept
@@ -24,7 +26,7 @@ NAMESPACE_REASON = "the guard needs no privilege"
 NAME = "idle-guard"
 """Of its service account, its CronJob, and its roles."""
 
-PROGRAM = Program("idle", ("decision", "guard"))
+PROGRAM = Program("observe.idle", ("decision", "guard"))
 """What the guard's pod runs."""
 
 LIST = "/list/remove"
@@ -89,8 +91,8 @@ def problems(args: IdleGuardArgs) -> list[Problem]:
 class IdleGuard(pulumi.ComponentResource):
     """A CronJob that looks at the nodes of accelerator groups: it says which are idle, and ends their instances.
 
-    Each run has two containers: one with Python that decides (:mod:`trainium_eks.idle.guard`), and after it one with
-    the AWS CLI that ends what was decided. The Kubernetes provider comes by ``opts.providers``.
+    Each run has two containers: one with Python that decides (:mod:`trainium_eks.observe.idle.guard`), and after it
+    one with the AWS CLI that ends what was decided. The Kubernetes provider comes by ``opts.providers``.
     """
 
     namespace: pulumi.Output[str]

@@ -6,10 +6,11 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import formats, repository
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.repository import ImageRepositoryConfig
-from trainium_eks.model.shape import Flag
+from trainium_eks.model.config import repository
+from trainium_eks.model.config.repository import ImageRepositoryConfig
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag
+from trainium_eks.model.validation.problems import Problem
 
 from ._args import Tags, Text, accept
 from ._dicts import ImageRepositoryArgsDict

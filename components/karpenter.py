@@ -8,11 +8,13 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import formats, namespaces, versions
-from trainium_eks.model import karpenter as judge
-from trainium_eks.model.autoscaling_policies import KarpenterNodes, karpenter_statements
-from trainium_eks.model.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
-from trainium_eks.model.problems import Problem, join
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.config import karpenter as judge
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.config.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.policies.autoscaling_policies import KarpenterNodes, karpenter_statements
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
 from . import _karpenter_objects as objects

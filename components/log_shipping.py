@@ -5,11 +5,12 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import formats, namespaces, observability
-from trainium_eks.model.addon_policies import Statement
-from trainium_eks.model.observability import LogsConfig
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.shape import Flag
+from trainium_eks.model.config import namespaces, observability
+from trainium_eks.model.config.observability import LogsConfig
+from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag
+from trainium_eks.model.validation.problems import Problem
 
 from . import _charts, _fluent_bit, _iam, _pod_identity
 from ._args import AwsCallerArgs, Text, accept, waivers_of

@@ -8,11 +8,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import formats, lustre, versions
-from trainium_eks.model.namespaces import LUSTRE_SETUP, UserId
-from trainium_eks.model.problems import Problem, join_key
-from trainium_eks.model.shape import Flag, Shape, Whole
-from trainium_eks.model.storage import Throughput
+from trainium_eks.model.catalogue import lustre, versions
+from trainium_eks.model.config.namespaces import LUSTRE_SETUP, UserId
+from trainium_eks.model.config.storage import Throughput
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.problems import Problem, join_key
 
 from . import _charts
 from ._args import Text, accept

@@ -4,9 +4,9 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import formats
-from trainium_eks.model.observability import ManagedGrafanaConfig
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.config.observability import ManagedGrafanaConfig
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
 from ._args import Tags, Text, accept

@@ -7,14 +7,17 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import formats, namespaces, observability, regions, versions
-from trainium_eks.model.addon_policies import Statement
-from trainium_eks.model.instances import CATALOGUE, Catalogue
-from trainium_eks.model.observability import GrafanaConfig, MetricsConfig
-from trainium_eks.model.problems import Problem, under
-from trainium_eks.model.shape import Flag, Word
-from trainium_eks.monitoring import alerts, file_system, recording, scraping
-from trainium_eks.monitoring.dashboards import dashboards
+from trainium_eks.model.catalogue import regions, versions
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.model.config import namespaces, observability
+from trainium_eks.model.config.observability import GrafanaConfig, MetricsConfig
+from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, Word
+from trainium_eks.model.validation.problems import Problem, under
+from trainium_eks.observe.alerts import alerts
+from trainium_eks.observe.dashboards import dashboards
+from trainium_eks.observe.series import file_system, recording, scraping
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values

@@ -7,10 +7,12 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import addresses, formats, regions
-from trainium_eks.model import network as judge
-from trainium_eks.model.network import ExistingNetworkConfig, NetworkConfig
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.config import network as judge
+from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
+from trainium_eks.model.sizing import addresses
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
 from ._args import Tags, Text, accept

@@ -6,11 +6,12 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from trainium_eks.model import namespaces, versions
-from trainium_eks.model.device_addons import NeuronAddonsConfig
-from trainium_eks.model.instances import Catalogue
-from trainium_eks.model.problems import Problem, Severity
-from trainium_eks.model.workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.config.device_addons import NeuronAddonsConfig
+from trainium_eks.model.validation.problems import Problem, Severity
 
 from ._args import accept
 from ._charts import (

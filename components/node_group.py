@@ -4,12 +4,14 @@ import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model import addresses, formats, node_templates, versions
-from trainium_eks.model import node_groups as judge
-from trainium_eks.model.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
-from trainium_eks.model.instances import CATALOGUE, Catalogue, InstanceType
-from trainium_eks.model.node_groups import POOL_LABEL, NodeGroupConfig
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.catalogue import node_templates, versions
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
+from trainium_eks.model.config import node_groups as judge
+from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
+from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.sizing import addresses
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
 from . import _launch_template as template

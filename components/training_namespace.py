@@ -10,11 +10,15 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import admission, formats, lustre, namespaces, quotas, regions, researchers
-from trainium_eks.model.addon_policies import Statement
-from trainium_eks.model.namespaces import NamespaceConfig
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.shape import Whole, Word
+from trainium_eks.model.catalogue import lustre, regions
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.config.namespaces import NamespaceConfig
+from trainium_eks.model.policies import admission, researchers
+from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.sizing import quotas
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Whole, Word
+from trainium_eks.model.validation.problems import Problem
 
 from . import _charts, _iam, _team_policies
 from ._args import Tags, Text, accept, sources, text

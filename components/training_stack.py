@@ -5,13 +5,13 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.model import bill
-from trainium_eks.model import config as model
-from trainium_eks.model import queues as queue_model
-from trainium_eks.model.capacity import CapacityBlock, Reservation
-from trainium_eks.model.config import StackConfig
-from trainium_eks.model.node_groups import NodeGroupConfig
-from trainium_eks.model.shape import judged
+from trainium_eks.model.config import stack_config as model
+from trainium_eks.model.config.capacity import CapacityBlock, Reservation
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.sizing import queues as queue_model
+from trainium_eks.model.validation.config_model import judged
 
 from ._args import accept, extend, waivers_of
 from ._dicts import StackConfigDict

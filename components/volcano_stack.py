@@ -7,12 +7,15 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import namespaces, priorities, versions, volcano_config
-from trainium_eks.model import queues as queue_model
-from trainium_eks.model.problems import Problem, Severity
-from trainium_eks.model.queues import QUEUE_API, QueueConfig, VolcanoConfig
-from trainium_eks.model.shape import Flag, Whole
-from trainium_eks.model.workloads import ETCD_CHART, SYSTEM_NAMESPACE
+from trainium_eks.model import volcano_config
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, SYSTEM_NAMESPACE
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.sizing import priorities
+from trainium_eks.model.sizing import queues as queue_model
+from trainium_eks.model.sizing.queues import QUEUE_API, QueueConfig, VolcanoConfig
+from trainium_eks.model.validation.config_model import Flag, Whole
+from trainium_eks.model.validation.problems import Problem, Severity
 
 from ._args import accept, waivers_of
 from ._charts import chart, local_chart, namespace, release, spread

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.monitoring.dashboards import dashboards
+from trainium_eks.observe.dashboards import dashboards
 
 PLACE = Path(__file__).parent
 WIDTH = 1320
@@ -37,7 +37,7 @@ def drawing(dashboard: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[st
 
     Args:
         dashboard: Grafana's JSON.
-        answers: what ``python -m dashboards.answers`` kept of it.
+        answers: what ``python -m dashboard_answers`` kept of it.
 
     Returns:
         Its title, its variables' choices as text, its panels with the answers of each, the range of the answers and

@@ -21,20 +21,20 @@ from rich.console import Console
 from rich.text import Text
 
 import components
-from trainium_eks.cli import recording, render, report
-from trainium_eks.cli.render import PIPED_WIDTH
-from trainium_eks.model import limits
-from trainium_eks.model.config import StackConfig
-from trainium_eks.model.shape import Shape
-from trainium_eks.monitoring import runbook
+from trainium_eks.cli.environment.plan import recording, render, report
+from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.validation import limits
+from trainium_eks.model.validation.config_model import Shape
+from trainium_eks.observe.alerts import runbook
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
 PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-_OTHER_ROOMS = ("components/__init__.py", "workloads/trainium_workloads/__init__.py", "dashboards/__init__.py",
-                "policy/__main__.py")  # fmt: skip
+_OTHER_ROOMS = ("components/__init__.py", "workloads/trainium_workloads/__init__.py",
+                "policy/__main__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py")  # fmt: skip
 _ROOMS = re.compile(r"(<!-- rooms:begin[^\n]*\n).*?(<!-- rooms:end)", re.DOTALL)
 
 SECTIONS = {

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pulumi
 
 import components
-from trainium_eks.model.config import StackConfig
-from trainium_eks.model.shape import Later, Shape
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.validation.config_model import Later, Shape
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTS = ROOT / "components" / "_dicts.py"

@@ -1,6 +1,6 @@
 """The rules of `trn plan` as policies: `pulumi preview --policy-pack policy` (docs/policy.md).
 
-Every rule of ``trainium_eks.graph.judging.rules`` is one policy; there is no other list.
+Every rule of ``trainium_eks.plan.rules`` is one policy; there is no other list.
 """
 
 import os
@@ -23,8 +23,8 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from trainium_eks.graph.judging.policy_pack import NotSeen, Pack
-from trainium_eks.graph.judging.rules import RULES, Rule
+from trainium_eks.plan.policy_pack import NotSeen, Pack
+from trainium_eks.plan.rules import RULES, Rule
 
 ENFORCED = {"high": EnforcementLevel.MANDATORY, "medium": EnforcementLevel.MANDATORY, "low": EnforcementLevel.ADVISORY}
 """How a rule of each severity is enforced, unless the policy's own config says otherwise."""

@@ -8,7 +8,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import botocore.session  # type: ignore[import-untyped]
 
-from trainium_eks.cleanup.state import StackState
+from trainium_eks.operate.cleanup.state import StackState
 
 REGION = "us-west-2"
 CLUSTER = "trn-dev-cluster-eks-0a1b2c3"

@@ -4,13 +4,13 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from trainium_eks.checks.check import Check
-from trainium_eks.checks.cluster import Cluster
-from trainium_eks.checks.examined import Examined
-from trainium_eks.checks.local_report import LocalReport
-from trainium_eks.checks.verify import verify
-from trainium_eks.model import addon_records, workloads
+from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.verify.check import Check
+from trainium_eks.operate.verify.cluster import Cluster
+from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.local_report import LocalReport
+from trainium_eks.operate.verify.verify import verify
 
 Object = dict[str, Any]
 Objects = dict[str, list[Object]]
@@ -86,7 +86,7 @@ def accelerated(name: str, of: dict[str, Any]) -> Object:
     return node(name, of["eksName"], {key: str(value) for key, value in of["resources"].items()}, **labels)
 
 
-def workload(each: workloads.Workload, pods: int) -> Object:
+def workload(each: chart_workloads.Workload, pods: int) -> Object:
     """It, running with so many pods."""
     status: dict[str, int] = {"observedGeneration": 1}
     spec: dict[str, int] = {}
@@ -131,8 +131,8 @@ def objects() -> Objects:
             webhook(f"{each}-validate") for each in ("cronjobs", "hypernodes", "jobs", "podgroups", "queues")
         ],
     }
-    running: list[workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
-    running += [workloads.HYPERNODES, *(each for chart in charts for each in workloads.CHARTS[chart])]
+    running: list[chart_workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
+    running += [chart_workloads.HYPERNODES, *(each for chart in charts for each in chart_workloads.CHARTS[chart])]
     for each in running:
         count = 0 if each.kind == "DaemonSet" and each.nodes == "none" else pods[each.nodes]
         made.setdefault(each.kind, []).append(workload(each, count))

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from messages import fault_of
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.program import record_program
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.validation.problems import Problem
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.program import record_program
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PRODUCT = (f"{_ROOT}/trainium_eks/", f"{_ROOT}/components/")
@@ -70,7 +70,7 @@ def _every_message_has_its_form() -> Iterator[None]:
 def record() -> Callable[..., Graph]:
     """Records a program in this process: ``graph = record(lambda: Network("net", {...}))``.
 
-    Takes the keyword arguments of :func:`trainium_eks.graph.recording.program.record_program`. Pulumi's state lives
+    Takes the keyword arguments of :func:`trainium_eks.plan.recording.program.record_program`. Pulumi's state lives
     in a context of the recording's own, so nothing is left for the next test.
     """
 

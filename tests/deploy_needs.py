@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainium_eks.preflight.deploy_rights import Place, Request
+from trainium_eks.operate.preflight.deploy_rights import Place, Request
 
 ACCOUNT = "123456789012"
 STATE_BUCKET = "acme-pulumi-state"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainium_eks.graph.graph import UNKNOWN, Graph
+from trainium_eks.plan.graph import UNKNOWN, Graph
 
 
 def planned_alike(record: Callable[..., Graph], program: Callable[[], object]) -> Graph:

@@ -8,9 +8,9 @@ from typing import Any
 
 from golden import ROOT
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.process import record
-from trainium_eks.graph.recording.project import StackSettings
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.process import record
+from trainium_eks.plan.recording.project import StackSettings
 
 DATA_BUCKET = "acme-data"
 DATA_KEY = "arn:aws:kms:us-west-2:123456789012:key/44444444-4444-4444-4444-444444444444"

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.graph import STACK_TYPE, Graph, Resource
-from trainium_eks.graph.recording.process import record
-from trainium_eks.graph.resource_types.replacements import replacing_values
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
+from trainium_eks.plan.recording.process import record
+from trainium_eks.plan.resource_types.replacements import replacing_values
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "golden_plans"

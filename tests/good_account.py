@@ -9,11 +9,11 @@ import yaml
 from aws_double import Answer, AwsDouble, AwsError
 from golden import ROOT
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.preflight.account import Account
-from trainium_eks.preflight.finding import Finding, Verdict
-from trainium_eks.preflight.needs import Needs
-from trainium_eks.preflight.run import Preflight, look, questions
+from trainium_eks.aws.account import Account
+from trainium_eks.operate.preflight.finding import Finding, Verdict
+from trainium_eks.operate.preflight.needs import Needs
+from trainium_eks.operate.preflight.run import Preflight, look, questions
+from trainium_eks.plan.graph import Graph
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 ACCOUNT = "111122223333"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainium_eks.graph.graph import STACK_TYPE, Graph, Options, Resource
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 
 PREFIX = "urn:pulumi:dev::trainium-eks::"
 STACK = f"{PREFIX}{STACK_TYPE}::trainium-eks-dev"

@@ -13,7 +13,7 @@ from typing import Any
 
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
-from trainium_eks.preflight.deploy_rights import Request
+from trainium_eks.operate.preflight.deploy_rights import Request
 
 Document = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from trainium_eks.idle.decision import Limits, Node, steps
+from trainium_eks.observe.idle.decision import Limits, Node, steps
 
 GROUP = "trn1"
 LARGEST = 16

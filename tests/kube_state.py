@@ -1,15 +1,15 @@
 """What kube-state-metrics says of a cluster, by its own documentation (docs/metrics), from the objects as they are.
 
 The real one is in no registry of Go modules at a version that has these series. Only what is used here, and the series
-of gangs as its custom resource state makes them of ``trainium_eks.monitoring.gangs``.
+of gangs as its custom resource state makes them of ``trainium_eks.observe.series.gangs``.
 """
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainium_eks.model.quantities import quantity
-from trainium_eks.monitoring import gangs, scraping
+from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.observe.series import gangs, scraping
 
 Body = Mapping[str, Any]
 Sample = tuple[str, Mapping[str, str], float]

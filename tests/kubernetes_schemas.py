@@ -14,9 +14,9 @@ from kubernetes_validate import utils
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
 from trainium_eks.local.objects import placeholders
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
 
 PREFIX = "kubernetes:"
 

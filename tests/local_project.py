@@ -16,7 +16,7 @@ import psutil
 import yaml
 
 from trainium_eks.local.toolchain import provide
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 ROOT = Path(__file__).resolve().parent.parent
 

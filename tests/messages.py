@@ -2,7 +2,7 @@
 
 import re
 
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.validation.problems import Problem
 
 _NO_SUBJECT = re.compile(
     r"(not|no longer|is|are|has|have|must|need|more|less|fewer|longer|expected|required|unknown|given|empty|off|out|"

@@ -23,19 +23,19 @@ import kube_state
 import prometheus_server
 import pytest
 import yaml
+from dashboard_answers import Server
+from dashboard_answers import main as keep_answers
 from local_project import LocalProject
 from prometheus_server import Config
 from trainium_workloads.scraped import Scraped
 
-from dashboards.answers import Server
-from dashboards.answers import main as keep_answers
-from trainium_eks.launch.identity import JOB_API
+from trainium_eks.jobs.objects.identity import JOB_API
+from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import pki
-from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.instances import CATALOGUE, INSTANCE_TYPE_LABEL
-from trainium_eks.monitoring import recording, scraping
+from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL
+from trainium_eks.observe.series import recording, scraping
 
 TRN1, P4D = "trn1.32xlarge", "p4d.24xlarge"
 GROUPS = [

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dashboards.answers import Server
+from dashboard_answers import Server
+
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.monitoring.scraping import Relabelling, Scrape
+from trainium_eks.observe.series.scraping import Relabelling, Scrape
 
 Config = dict[str, Any]
 

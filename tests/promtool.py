@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.model.alerts import AlertSettings
-from trainium_eks.monitoring import alerts, recording, rule_file
-from trainium_eks.monitoring.rule_file import Group
+from trainium_eks.observe import rule_file
+from trainium_eks.observe.alerts import alerts
+from trainium_eks.observe.rule_file import Group
+from trainium_eks.observe.series import recording
 
 PRICES = {"trn1.32xlarge": 21.5, "p5.48xlarge": 55.04}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.launch.scene import Scene, moment, scene
+from trainium_eks.jobs.explain.cluster_snapshot import Scene, moment, scene
 from trainium_eks.model.outputs import NodeGroupOutput
 
-FOLDER = Path(__file__).parent / "unit/launch/scenes"
+FOLDER = Path(__file__).parent / "unit/jobs/explain/snapshots"
 
 Object = dict[str, Any]
 Snapshot = dict[str, Any]

@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 from golden import ENVIRONMENTS, ROOT
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging import diff
-from trainium_eks.graph.recording.process import record
-from trainium_eks.graph.recording.project import StackSettings
+from trainium_eks.plan.differences import diff
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.process import record
+from trainium_eks.plan.recording.project import StackSettings
 
 FOLDER = ROOT / "tests" / "released_plans"
 REVIEWED = FOLDER / "reviewed.yaml"

@@ -1,7 +1,8 @@
 """Pull requests on the three environments, and the comments that they get.
 
-Each case is a real edit of a stack's config, recorded before and after. To rewrite ``tests/unit/review/golden``, and
-to see what changed: ``PYTHONPATH=.:tests python tests/review_cases.py``. Read the difference as its reviewers would,
+Each case is a real edit of a stack's config, recorded before and after. To rewrite
+``tests/unit/operate/review/golden``, and to see what changed:
+``PYTHONPATH=.:tests python tests/review_cases.py``. Read the difference as its reviewers would,
 then commit it.
 """
 
@@ -21,17 +22,17 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.cli import recording
-from trainium_eks.cli.comment import refusal
+from trainium_eks.cli.environment.plan import recording
+from trainium_eks.cli.environment.review.comment import refusal
 from trainium_eks.cli.failure import Failure
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.program import record_program
-from trainium_eks.graph.recording.project import load_project
-from trainium_eks.review import comment, review
-from trainium_eks.review.platforms import PLATFORMS
-from trainium_eks.review.preflight import Check
-from trainium_eks.review.review import Outcome, Refusal, Review
-from trainium_eks.review.scrubbing import scrubber
+from trainium_eks.operate.review import comment, review
+from trainium_eks.operate.review.platforms import PLATFORMS
+from trainium_eks.operate.review.preflight import Check
+from trainium_eks.operate.review.review import Outcome, Refusal, Review
+from trainium_eks.operate.review.scrubbing import scrubber
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.program import record_program
+from trainium_eks.plan.recording.project import load_project
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "unit" / "review" / "golden"

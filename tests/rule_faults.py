@@ -8,8 +8,8 @@ from typing import Any
 
 from rule_programs import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
 
-from trainium_eks.graph.judging.rules.isolation import BOUNDED, POD_FIELDS
-from trainium_eks.graph.judging.rules.load import COUNTED
+from trainium_eks.plan.rules.isolation import BOUNDED, POD_FIELDS
+from trainium_eks.plan.rules.load import COUNTED
 
 Change = Callable[[Program], Any]
 

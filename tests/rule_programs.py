@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from trainium_eks.graph.graph import SECRET, STACK_TYPE, Graph, Options, Resource
+from trainium_eks.plan.graph import SECRET, STACK_TYPE, Graph, Options, Resource
 
 STACK_URN = "urn:pulumi:test::trainium-eks::pulumi:pulumi:Stack::trainium-eks-test"
 OWNERS = {"Owner": "ml", "CostCenter": "training", "Environment": "test"}

@@ -8,11 +8,11 @@ from typing import Any
 import psutil
 from waiting import SECONDS, until
 
+from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
-from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods.plan import PodDirectory
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.local.spec.plan import PodDirectory
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 ENDLESS = 3600
 """Seconds that no test lasts: for what must not end by itself."""

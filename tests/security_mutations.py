@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph, Resource
 
 Inputs = dict[str, Any]
 Edit = Callable[[Inputs], None]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.pods import images
-from trainium_eks.local.pods.images import LocalImage
-from trainium_eks.local.pods.installing import NotOffered, known_recipe
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.images.installing import NotOffered, known_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "workloads"

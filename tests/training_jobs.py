@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from trainium_eks.launch import resources
-from trainium_eks.launch.job import Program, TrainingJob, backend_of
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects.job import Program, TrainingJob, backend_of
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 
 def job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:

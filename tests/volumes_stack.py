@@ -9,7 +9,7 @@ from typing import Any
 from local_project import LocalProject
 from waiting import until
 
-from trainium_eks.model import lustre
+from trainium_eks.model.catalogue import lustre
 
 # The file system's id and the teams come by the stack's config, so that a test changes nothing else.
 PROGRAM = """\

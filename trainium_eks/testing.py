@@ -19,14 +19,14 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Options, Resource
-from trainium_eks.graph.recording.assumptions import Assumptions
-from trainium_eks.graph.recording.backend import Registration, SimulationError, UnknownType
-from trainium_eks.graph.recording.eks_cluster import TYPE as EKS_CLUSTER
-from trainium_eks.graph.recording.lookup_answers import Lookup, placeholder
-from trainium_eks.graph.recording.program import RecordingError, RecordingTimedOut, record_program
-from trainium_eks.graph.recording.registration import provider_urn
-from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
+from trainium_eks.plan.recording.assumptions import Assumptions
+from trainium_eks.plan.recording.backend import Registration, SimulationError, UnknownType
+from trainium_eks.plan.recording.eks_cluster import TYPE as EKS_CLUSTER
+from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
+from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program
+from trainium_eks.plan.recording.registration import provider_urn
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
 __all__ = [
     "SECRET",

@@ -15,16 +15,16 @@ def _library() -> Any:
     """The part of trainium_eks that needs no other package. TorchX executes this file as a part of a module of its own,
     so where it is stands in the command line alone."""
     try:
-        from trainium_eks.launch import torchx_app
+        from trainium_eks.jobs.objects import torchx_app
     except ModuleNotFoundError:
         named = (word.rpartition(":")[0] for word in sys.argv if word.endswith(":trainium_ddp"))
         # In a checkout this file's folder is beside the package, in the wheel inside it.
         places = [place for file in named for place in Path(file).resolve().parents[1:3]]
-        root = next((place for place in places if (place / "trainium_eks" / "launch").is_dir()), None)
+        root = next((place for place in places if (place / "trainium_eks" / "jobs").is_dir()), None)
         if root is None:
             raise SystemExit("trainium_ddp needs trainium_eks: pip install --no-deps trainium-eks") from None
         sys.path.append(str(root))
-        from trainium_eks.launch import torchx_app
+        from trainium_eks.jobs.objects import torchx_app
     return torchx_app
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+from engine.simulated_aws.checked import checked
 from rule_programs import kubeconfig
 
-from trainium_eks.engine.checked import checked
-from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
-from trainium_eks.graph.judging.policy_pack import Pack
-from trainium_eks.graph.judging.rules._read import leaves
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.plan.policy_pack import Pack
+from trainium_eks.plan.rules._read import leaves
 
 SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _OBJECT = "kubernetes:"

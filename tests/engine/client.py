@@ -9,7 +9,7 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from trainium_eks.graph.recording import wire
+from trainium_eks.plan.recording import wire
 
 STACK = "urn:pulumi:dev::trainium-eks"
 

@@ -1,5 +1,6 @@
-"""Record the previews of ``tests/unit/review/previews``: ``PYTHONPATH=.:tests python tests/engine/record_previews.py``.
+"""Record the previews of ``tests/unit/operate/review/previews``.
 
+Run it as ``PYTHONPATH=.:tests python tests/engine/record_previews.py``.
 Needs the Pulumi CLI on PATH, and no account. Run it when the dev stack gains what a rule asks of every stack.
 """
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from engine.simulated_aws.server import serving
 
-from trainium_eks.engine.server import serving
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.program import record_program
-from trainium_eks.graph.recording.project import load_project
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.program import record_program
+from trainium_eks.plan.recording.project import load_project
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

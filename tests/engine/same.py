@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from engine.analyzer import after_check
+from engine.simulated_aws.checked import name_path
 from pulumi.runtime import rpc
 
-from trainium_eks.engine.checked import name_path
-from trainium_eks.graph.graph import SECRET, UNKNOWN, Graph, Resource
-from trainium_eks.graph.resource_types.replacements import value_at
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.plan.resource_types.replacements import value_at
 
 # Added by the engine to the inputs of providers, and not by the program.
 _ENGINES_OWN = ("__internal", "version")

@@ -14,10 +14,11 @@ from engine.rig import Rig, called, succeeded, why_not
 
 from components import _training_operator
 from trainium_eks.fetched import Unfetched
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging.diff import compare
-from trainium_eks.graph.resource_types import providers, registry
-from trainium_eks.graph.resource_types.eks import NODE_GROUP
+from trainium_eks.plan.differences.diff import compare
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.resource_types import registry
+from trainium_eks.plan.resource_types.rows import providers
+from trainium_eks.plan.resource_types.rows.eks import NODE_GROUP
 
 if missing := why_not():
     pytest.skip(missing, allow_module_level=True)

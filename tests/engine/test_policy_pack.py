@@ -9,7 +9,7 @@ from engine.rig import REPOSITORY, Config, Rig, why_not
 
 from components import _training_operator
 from trainium_eks.fetched import Unfetched
-from trainium_eks.graph.judging.rules import judge
+from trainium_eks.plan.rules import judge
 
 if missing := why_not():
     pytest.skip(missing, allow_module_level=True)

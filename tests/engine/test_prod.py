@@ -7,7 +7,7 @@ import pytest
 from engine import same
 from engine.rig import Config, Rig, called, succeeded, why_not
 
-from trainium_eks.graph.judging.diff import compare
+from trainium_eks.plan.differences.diff import compare
 
 if missing := why_not():
     pytest.skip(missing, allow_module_level=True)

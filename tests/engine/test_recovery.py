@@ -4,8 +4,8 @@ import shlex
 
 from engine.rig import Rig, succeeded
 
-from trainium_eks.cleanup.recovery import Advice, commands
-from trainium_eks.cleanup.state import StackState
+from trainium_eks.operate.cleanup.recovery import Advice, commands
+from trainium_eks.operate.cleanup.state import StackState
 
 
 def exported(rig: Rig) -> StackState:

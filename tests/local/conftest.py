@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from running_pods import await_account
 
+from trainium_eks.kube.api import Api
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
 
 

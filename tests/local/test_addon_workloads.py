@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from trainium_eks.kube.api import Api
 from trainium_eks.local.changes import Change
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
-from trainium_eks.local.objects.api import Api
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model import addon_records
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue import addon_records
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 REGION = "us-west-2"
 ADDONS = addon_records.pinned(KUBERNETES)

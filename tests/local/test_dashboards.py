@@ -13,16 +13,16 @@ from typing import Any
 import monitored_cloud
 import prometheus_server
 import pytest
+from dashboard_answers import ALL, Query, Server, choices, queries
+from dashboard_answers import main as keep_answers
 from waiting import until
 
-from dashboards.answers import ALL, Query, Server, choices, queries
-from dashboards.answers import main as keep_answers
 from trainium_eks.local import toolchain
-from trainium_eks.monitoring import recording
-from trainium_eks.monitoring.dashboards import dashboards
-from trainium_eks.monitoring.exporters import DCGM, EFA, KUBELET, NEURON
-from trainium_eks.monitoring.metrics import METRICS
-from trainium_eks.monitoring.queries import expand, selectors
+from trainium_eks.observe.dashboards import dashboards
+from trainium_eks.observe.queries import expand, selectors
+from trainium_eks.observe.series import recording
+from trainium_eks.observe.series.exporters import DCGM, EFA, KUBELET, NEURON
+from trainium_eks.observe.series.metrics import METRICS
 
 WINDOW = f"{15 * prometheus_server.INTERVAL_SECONDS}s"
 """What ``$__rate_interval`` is: on a busy machine, some answers come too late."""

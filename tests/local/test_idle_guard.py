@@ -12,9 +12,9 @@ import yaml
 from running_pods import await_account, await_right
 
 from components.idle_guard import CLUSTER_RULES, EVENT_RULES
-from trainium_eks.idle import guard
-from trainium_eks.local.objects.api import Api
+from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
+from trainium_eks.observe.idle import guard
 
 GROUP = "idle-guard-test"
 DEVICE = "example.com/guarded"

@@ -7,10 +7,10 @@ import pytest
 from karpenter_definitions import GROUP, karpenter_definitions
 
 from components import _karpenter_objects as objects
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.karpenter import KarpenterConfig, KarpenterPoolConfig
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
 
 SETTING = objects.NodeSetting(
     "trn-1", "1.35", "trn-node", "arn:aws:kms:us-west-2:111122223333:key/abc", {"Owner": "ml"}

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from waiting import until
 
 from trainium_eks.cli.app import app
-from trainium_eks.local.objects.api import Api
+from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
-from trainium_eks.model import researchers
+from trainium_eks.model.policies import researchers
 
 TEAM = "kept-logs"
 RULES = [

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from waiting import until
 
+from trainium_eks.kube.api import Api
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
-from trainium_eks.local.objects.api import Api
-from trainium_eks.model.instances import CATALOGUE, Taint
+from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 
 TIMEOUT_SECONDS = 300.0
 MERGE = "application/merge-patch+json"

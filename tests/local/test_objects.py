@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from waiting import until
 
+from trainium_eks.kube import api as api_module
+from trainium_eks.kube.api import Api, ApiError, ObjectReference, in_parallel
 from trainium_eks.local.changes import Change, LocalError
-from trainium_eks.local.objects import api as api_module
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference, in_parallel
 from trainium_eks.local.objects.apply import Objects
 
 Manifest = dict[str, Any]

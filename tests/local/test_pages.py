@@ -21,12 +21,12 @@ from running_pods import processes_of
 from waiting import until
 
 from trainium_eks.fetched import cache
-from trainium_eks.launch.identity import JOB_API
+from trainium_eks.jobs.objects.identity import JOB_API
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.local.images import images
+from trainium_eks.local.images.installing import known_recipe
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import images
-from trainium_eks.local.pods.installing import known_recipe
 
 TUTORIAL = ROOT / "docs" / "training.md"
 MODELS = ROOT / "docs" / "models.md"

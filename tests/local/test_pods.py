@@ -19,7 +19,7 @@ from running_pods import (
 )
 from waiting import until
 
-from trainium_eks.local.objects.api import Api, ApiError
+from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local.paths import Paths
 
 

@@ -15,11 +15,11 @@ from local_project import ROOT
 from running_pods import ENDLESS, TOLD, Pods, a_namespace, condition, cpu_nodes, go_on, phase, state, status
 from waiting import SECONDS, until
 
-from trainium_eks.local.objects.api import Api
+from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import entering
-from trainium_eks.local.pods.isolation import Chosen
-from trainium_eks.local.pods.plan import Isolation
+from trainium_eks.local.runtime import exec_command
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import Isolation
 
 
 @pytest.fixture(scope="module")
@@ -370,10 +370,10 @@ def test_a_pod_of_a_job_ends_the_job(pods: Pods) -> None:
 def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
     name = pods.make(f"echo $$ > /tmp/x; sleep {ENDLESS}", env=[{"name": "A", "value": "b"}])
     pods.running(name)
-    place = entering.find(paths, f"pod/{name}", None, None)
+    place = exec_command.find(paths, f"pod/{name}", None, None)
     assert place.container.name == "c"
     code = (
-        "import sys; from pathlib import Path; from trainium_eks.local.pods import entering; "
+        "import sys; from pathlib import Path; from trainium_eks.local.agent import entering; "
         "from trainium_eks.local.paths import Paths; "
         "sys.exit(entering.run(entering.find(Paths(Path(sys.argv[1])), sys.argv[2], None, 'c'), sys.argv[3:]))"
     )

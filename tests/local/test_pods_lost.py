@@ -10,13 +10,13 @@ import pytest
 from running_pods import ENDLESS, TOLD, Pods, a_namespace, cpu_nodes, go_on, phase, processes_of, state, status
 from waiting import SECONDS, until
 
+from trainium_eks.kube.api import Api
+from trainium_eks.local.agent.agent import shims
+from trainium_eks.local.agent.programs import AGENT, SHIM
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods.agent import shims
-from trainium_eks.local.pods.programs import AGENT, SHIM
 
 TICKS = "i=0; while :; do echo $i; i=$((i + 1)); sleep 0.1; done"
 # What it starts leaves its session, as daemons do.

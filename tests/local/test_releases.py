@@ -21,17 +21,18 @@ import pytest
 from waiting import until
 
 from components.volcano_stack import VolcanoStackArgs, volcano_values
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs
 from trainium_eks.model.alerts import AlertSettings
-from trainium_eks.model.versions import CHARTS
-from trainium_eks.monitoring import alerts, recording, scraping
+from trainium_eks.model.catalogue.versions import CHARTS
+from trainium_eks.observe.alerts import alerts
+from trainium_eks.observe.series import recording, scraping
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "http://127.0.0.1:9"
@@ -321,7 +322,7 @@ def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> N
     if installed:
         place.apply()
     program = (
-        "import json, sys; from pathlib import Path; from trainium_eks.local.objects.api import Api;"
+        "import json, sys; from pathlib import Path; from trainium_eks.kube.api import Api;"
         "from trainium_eks.local.releases.helm import Releases; from trainium_eks.local.paths import Paths;"
         "root, helm, project, inputs = sys.argv[1:]; paths = Paths(Path(root));"
         "releases = Releases(paths, Path(helm), Api.connect(paths.kubeconfig), Path(project));"

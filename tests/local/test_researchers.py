@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from waiting import until
 
+from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import researchers
-from trainium_eks.local.objects.api import Api, ApiError
 from trainium_eks.local.paths import Paths
 
 RBAC = "rbac.authorization.k8s.io"

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from waiting import until
 
 from trainium_eks.cli.app import app
-from trainium_eks.local.objects.api import Api, ObjectReference
+from trainium_eks.kube.api import Api, ObjectReference
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage, workloads
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import images
-from trainium_eks.local.pods.images import LocalImage, workloads
-from trainium_eks.model import researchers
+from trainium_eks.model.policies import researchers
 
 TEAM, JOB = "serving-runs", "polarity-abcde"
 SERVICE = f"serve-{JOB}"

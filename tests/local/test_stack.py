@@ -51,7 +51,7 @@ def test_up_ends_with_the_outputs_of_the_stack(project: LocalProject) -> None:
 
 
 def test_the_kubeconfig_among_the_outputs_works(project: LocalProject, tmp_path: Path) -> None:
-    from trainium_eks.local.objects.api import Api
+    from trainium_eks.kube.api import Api
 
     file = tmp_path / "kubeconfig"
     file.write_text(project.outputs("local")["kubeconfig"])

@@ -13,17 +13,18 @@ from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
-from trainium_eks.cli.seat import Seat
-from trainium_eks.cli.stage import StageOptions, run
-from trainium_eks.graph.graph import Graph
-from trainium_eks.launch import batch_jobs, image_jobs, images
-from trainium_eks.launch.ecr import Login
+from trainium_eks.aws.ecr import Login
+from trainium_eks.cli.jobs.data.stage import StageOptions, run
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.jobs.images import image_jobs, images
+from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.control_plane import researchers
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.local.images.images import workloads
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods.images import workloads
 from trainium_eks.model.outputs import NamespaceOutput
+from trainium_eks.plan.graph import Graph
 
 TEAM = "staging-team"
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "password")

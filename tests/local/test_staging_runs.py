@@ -19,9 +19,9 @@ from running_pods import await_right, cpu_nodes, failures_of, processes_of, team
 from staging_servers import FileServer, file_server, moto_server
 from waiting import until
 
-from trainium_eks.cli.seat import Seat
-from trainium_eks.cli.stage import StageOptions, run
-from trainium_eks.local.objects.api import Api
+from trainium_eks.cli.jobs.data.stage import StageOptions, run
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 
 TEAM = "staging-runs"

@@ -11,10 +11,10 @@ from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
-from trainium_eks.graph.graph import Graph
-from trainium_eks.local.objects.api import Api, ApiError
+from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model.admission import MOST_TASK_CONTAINERS
+from trainium_eks.model.policies.admission import MOST_TASK_CONTAINERS
+from trainium_eks.plan.graph import Graph
 
 TEAM, OTHER = "vision", "speech"
 QUEUES = {TEAM: "eyes", OTHER: "ears"}

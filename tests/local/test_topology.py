@@ -18,11 +18,11 @@ from local_project import LocalProject
 from training_jobs import job
 from waiting import until
 
-from trainium_eks.launch import volcano_job
-from trainium_eks.launch.job import Topology
+from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.job import Topology
 from trainium_eks.local import toolchain
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.topology.tree import hypernodes
 

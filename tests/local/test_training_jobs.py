@@ -16,24 +16,26 @@ from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
-from trainium_eks.graph.graph import Graph
-from trainium_eks.launch import cluster_facts, forms, serving, submission, volcano_job
-from trainium_eks.launch.identity import TRAINER_API
-from trainium_eks.launch.job import CompileCache, Form, Program, Topology, TrainingJob
-from trainium_eks.launch.resources import local_share
-from trainium_eks.launch.serving import Batch, Place, Served
-from trainium_eks.launch.workspace import Workspace, pack
+from trainium_eks.jobs.data.workspace import Workspace, pack
+from trainium_eks.jobs.objects import forms, volcano_job
+from trainium_eks.jobs.objects.identity import TRAINER_API
+from trainium_eks.jobs.objects.job import CompileCache, Form, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.resources import local_share
+from trainium_eks.jobs.serve import serving
+from trainium_eks.jobs.serve.serving import Batch, Place, Served
+from trainium_eks.jobs.submit import cluster_facts, submission
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.nodes import resizing
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import go_command, sources
 from trainium_eks.local.toolchain.supply import is_offline
-from trainium_eks.model import versions
-from trainium_eks.model.admission import GROUP_ANNOTATION
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
+from trainium_eks.model.policies.admission import GROUP_ANNOTATION
+from trainium_eks.plan.graph import Graph
 
 TEAM, QUEUE = "launching", "launchers"
 MADE = (

@@ -10,15 +10,15 @@ from prometheus_text import Sample, parse
 from running_pods import ENDLESS, Pods, a_namespace, cpu_nodes
 from training_jobs import job
 
-from trainium_eks.launch import resources, volcano_job
-from trainium_eks.launch.job import Program
+from trainium_eks.jobs.objects import resources, volcano_job
+from trainium_eks.jobs.objects.job import Program
+from trainium_eks.kube.api import Api
 from trainium_eks.local.control_plane import ports
-from trainium_eks.local.objects.api import Api
+from trainium_eks.local.network.network import SHARED_ADDRESS
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods.isolation import Chosen
-from trainium_eks.local.pods.network import SHARED_ADDRESS
-from trainium_eks.local.pods.plan import Isolation
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import Isolation
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 NODE = "m7i.4xlarge"
 _ASK = (

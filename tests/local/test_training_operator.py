@@ -14,8 +14,8 @@ from local_project import TIMEOUT_SECONDS, LocalProject
 from waiting import until
 
 from trainium_eks.local import toolchain
-from trainium_eks.local.pods import images
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.local.images import images
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
 SUM = ("train", "--as", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")

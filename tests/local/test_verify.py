@@ -10,12 +10,12 @@ import pytest
 from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
 from waiting import until
 
-from trainium_eks.cli.verify import VerifyOptions, run
+from trainium_eks.cli.environment.check.verify import VerifyOptions, run
+from trainium_eks.kube.api import Api
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
-from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 Checks = dict[str, dict[str, Any]]
 Verify = Callable[..., tuple[int, Checks]]

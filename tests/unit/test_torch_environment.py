@@ -8,8 +8,8 @@ import torch_environment
 from torch_environment import main
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.local.pods import images
-from trainium_eks.local.pods.installing import NotOffered
+from trainium_eks.local.images import images
+from trainium_eks.local.images.installing import NotOffered
 
 
 @pytest.fixture(autouse=True)

@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli import (
-    cleanup_app,
-    comment_app,
-    doctor_app,
-    image_app,
-    launch_app,
-    local_app,
-    output,
-    serve_app,
-    stage_app,
-    watch_app,
-)
+from trainium_eks.cli import output
 from trainium_eks.cli.command import EXIT_CODES, RUNS_HERE, App
+from trainium_eks.cli.environment.check import doctor_app
+from trainium_eks.cli.environment.cleanup import cleanup_app
+from trainium_eks.cli.environment.review import comment_app
 from trainium_eks.cli.failure import TRACEBACK, unexpected
-from trainium_eks.cli.local_app import Directory, Stack
+from trainium_eks.cli.images import image_app
+from trainium_eks.cli.jobs.data import stage_app
+from trainium_eks.cli.jobs.serve import serve_app
+from trainium_eks.cli.jobs.submit import launch_app
+from trainium_eks.cli.jobs.watch import watch_app
+from trainium_eks.cli.local import local_app
+from trainium_eks.cli.local.local_app import Directory, Stack
 
 if TYPE_CHECKING:
-    from trainium_eks.graph.judging.changes import Kind
+    from trainium_eks.plan.differences.changes import Kind
 
 
 class Commands(TyperGroup):
@@ -77,7 +75,7 @@ def _show_version(asked: bool) -> None:
 def _kinds(text: str) -> tuple["Kind", ...]:
     if not text.strip():
         return ()
-    from trainium_eks.graph.judging.changes import KINDS
+    from trainium_eks.plan.differences.changes import KINDS
 
     asked = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [part for part in asked if part not in KINDS]
@@ -131,7 +129,7 @@ def plan(
     Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config, the verdict BLOCKED or a change of --fail-on; 2
     for wrong usage.
     """
-    from trainium_eks.cli import plan as command
+    from trainium_eks.cli.environment.plan import plan as command
 
     asked = command.PlanOptions(
         stack,
@@ -159,7 +157,7 @@ def check(
     Exit code: 0, also with warnings and with questions that could not be asked; 1 when something fails; 2 for wrong
     usage, and without credentials.
     """
-    from trainium_eks.cli import check as command
+    from trainium_eks.cli.environment.check import check as command
 
     asked = command.CheckOptions(stack, as_json=as_json, no_color=no_color, directory=directory)
     raise typer.Exit(command.run(asked))
@@ -177,7 +175,7 @@ def prices(
 
     Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage, without credentials.
     """
-    from trainium_eks.cli import prices as command
+    from trainium_eks.cli.environment.check import prices as command
 
     asked = command.PricesOptions(stack, dry_run=dry_run, as_json=as_json, no_color=no_color, directory=directory)
     raise typer.Exit(command.run(asked))
@@ -213,8 +211,8 @@ def upgrade(
 
     Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
     """
-    from trainium_eks.cli import upgrade as command
-    from trainium_eks.upgrades.settings import Asked
+    from trainium_eks.cli.environment.change import upgrade as command
+    from trainium_eks.operate.upgrade.settings import Asked
 
     def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
         split = [text.partition("=") for text in texts or ()]
@@ -243,7 +241,7 @@ def deploy(
     It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
     `destroy` names the jobs that end and exports what S3 lacks (not with --no-export; --export-minutes=120).
     """
-    from trainium_eks.cli import plan as command
+    from trainium_eks.cli.environment.plan import plan as command
 
     if context.obj == RUNS_HERE:
         raise typer.BadParameter(f"the local cloud of {stack} runs here; name the stack on AWS", param_hint="--stack")
@@ -271,7 +269,7 @@ def verify(
 
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """
-    from trainium_eks.cli import verify as command
+    from trainium_eks.cli.environment.check import verify as command
 
     asked = command.VerifyOptions(
         stack,

@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainium_eks.graph.graph import SCHEMA_VERSION
-from trainium_eks.launch.pod_text import printable
-from trainium_eks.model.problems import Problem, Setting, config_path, config_set, describe
+from trainium_eks.jobs.watch.pod_text import printable
+from trainium_eks.model.validation.problems import Problem, Setting, config_path, config_set, describe
+from trainium_eks.plan.graph import SCHEMA_VERSION
 
 FAILED = 1
 """Something was found or failed: invalid config, a program that fails, a rule that is broken."""

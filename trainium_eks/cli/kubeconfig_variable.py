@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.model.parsing import parse_yaml
+from trainium_eks.model.validation.parsing import parse_yaml
 
 VARIABLE = "KUBECONFIG"
 

@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.graph import Resource
-from trainium_eks.graph.recording.backend import Answer, Registration, SimulationError
-from trainium_eks.graph.resource_types import ec2, eks, replacements, vpc
-from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION, Simulation
 from trainium_eks.local.changes import Applied, LocalError
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
+from trainium_eks.local.handlers import Asked, Maker, kind_of, makers
 from trainium_eks.local.ledger import Holding, Ledger, digest
-from trainium_eks.local.makers import Asked, Maker, kind_of, makers
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.recording.backend import Answer, Registration, SimulationError
+from trainium_eks.plan.resource_types import replacements
+from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
 REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
 """What nodes are made from besides their group."""
@@ -82,7 +83,7 @@ class LocalBackend:
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
     def simulates(self, type_: str) -> bool:
-        """See :class:`~trainium_eks.graph.recording.backend.Backend`."""
+        """See :class:`~trainium_eks.plan.recording.backend.Backend`."""
         return kind_of(type_) in ("simulated", "nodes", "addon")
 
     def waiting(self, reason: str) -> None:
@@ -90,7 +91,7 @@ class LocalBackend:
         self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
-        """See :class:`~trainium_eks.graph.recording.backend.Backend`.
+        """See :class:`~trainium_eks.plan.recording.backend.Backend`.
 
         Raises:
             SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.process import Live, ProgramFailed, ProgramTimedOut, record
-from trainium_eks.graph.recording.project import load_project
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalError
 from trainium_eks.local.control_plane import processes
@@ -25,16 +22,19 @@ from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods.isolation import Chosen
 from trainium_eks.local.releases import karpenter
 from trainium_eks.local.releases.karpenter import Karpenter
 from trainium_eks.local.releases.parts import Provided
 from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
-from trainium_eks.model.addon_records import ADDONS
-from trainium_eks.model.parsing import MISSHAPEN, parse_json
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.model.catalogue.addon_records import ADDONS
+from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.process import Live, ProgramFailed, ProgramTimedOut, record
+from trainium_eks.plan.recording.project import load_project
 
 REPORT_VERSION = 1
 
@@ -342,7 +342,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
         raise UpFailed(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
     if left:
         # Importing the Kubernetes client takes a second, which most calls need not pay.
-        from trainium_eks.local.makers import makers
+        from trainium_eks.local.handlers import makers
 
         made = makers(paths, project, programs["helm"])
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalError
-from trainium_eks.model.parsing import MISSHAPEN, parse_json
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 VERSION = 1
 

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.parsing import MISSHAPEN, parse_json
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Paths:
 
     @property
     def kept(self) -> Path:
-        """What pods wrote that are gone; see :mod:`trainium_eks.local.pods.kept`."""
+        """What pods wrote that are gone; see :mod:`trainium_eks.local.agent.log_retention`."""
         return self.root / "kept"
 
     @property

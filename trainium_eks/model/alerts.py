@@ -1,11 +1,11 @@
-"""From when on an alert fires: the thresholds of every alert of :mod:`trainium_eks.monitoring.alerts`."""
+"""From when on an alert fires: the thresholds of every alert of :mod:`trainium_eks.observe.alerts.alerts`."""
 
 from typing import Annotated
 
-from trainium_eks.model import formats
-from trainium_eks.model.limits import Bounds, Entries
-from trainium_eks.model.problems import Problem
-from trainium_eks.model.shape import Shape, Whole
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Shape, Whole
+from trainium_eks.model.validation.limits import Bounds, Entries
+from trainium_eks.model.validation.problems import Problem
 
 HARDWARE_XIDS = (48, 63, 64, 74, 79, 94, 95, 119, 120, 121, 140)
 """XIDs that EKS' node monitoring agent takes for a broken GPU (its ``WellKnownXidCodes``), less 13 and 31, which are

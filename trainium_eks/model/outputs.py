@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import pydantic
 
-from trainium_eks.model import priorities
-from trainium_eks.model.parsing import parse_json
-from trainium_eks.model.shape import Shape, Whole, read
-from trainium_eks.model.training import TrainingConfig
+from trainium_eks.model.config.training import TrainingConfig
+from trainium_eks.model.sizing import priorities
+from trainium_eks.model.validation.config_model import Shape, Whole, read
+from trainium_eks.model.validation.parsing import parse_json
 
 
 class NodeGroupOutput(Shape):

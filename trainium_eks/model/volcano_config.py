@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 
 EC2_TOPOLOGY_LABELS = (
     "topology.k8s.aws/network-node-layer-1",

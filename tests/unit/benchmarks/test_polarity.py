@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[3]
 

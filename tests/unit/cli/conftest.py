@@ -8,9 +8,9 @@ from hand_built import environment
 from small_project import PROGRAM, Project, Run
 from typer.testing import CliRunner, Result
 
-from trainium_eks.cli import recording
 from trainium_eks.cli.app import app
-from trainium_eks.graph.graph import Graph
+from trainium_eks.cli.environment.plan import recording
+from trainium_eks.plan.graph import Graph
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from components._args import ArgumentError, accept
-from trainium_eks.graph.graph import Graph
-from trainium_eks.model.problems import Problem, Severity
-from trainium_eks.model.shape import Shape, Whole
+from trainium_eks.model.validation.config_model import Shape, Whole
+from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.plan.graph import Graph
 
 
 class Sample(Shape):

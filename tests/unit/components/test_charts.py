@@ -16,9 +16,9 @@ import yaml
 from components import _charts
 from components._training_operator import OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY, source
 from components.neuron_addons import monitor_values
-from trainium_eks.model import versions
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.monitoring.dashboards import dashboards
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.observe.dashboards import dashboards
 
 CHARTS = _charts.CHARTS_DIRECTORY
 HELM_CHARTS = ("efa-exporter", "grafana-dashboards", "neuron-monitor", "torchx-etcd")

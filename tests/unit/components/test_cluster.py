@@ -13,11 +13,12 @@ from components._args import ArgumentError
 from components.cluster import TrainiumCluster
 from components.encryption_key import EncryptionKey
 from components.network import Network
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.judging.edges import check_edges
-from trainium_eks.graph.judging.order import order
-from trainium_eks.model import addon_records, addresses, versions
-from trainium_eks.model.config import StackConfig
+from trainium_eks.model.catalogue import addon_records, versions
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.sizing import addresses
+from trainium_eks.plan.edges import check_edges
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.order import order
 
 EKS = "aws:eks/cluster:Cluster"
 CONTROL_PLANE = "eks:index:Cluster"

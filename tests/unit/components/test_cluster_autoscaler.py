@@ -11,9 +11,9 @@ import pytest
 
 from components import ArgumentError, ClusterAutoscaler, TrainingStack
 from components.cluster_autoscaler import flags
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import versions
-from trainium_eks.model.autoscaling import ClusterAutoscalerConfig
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.config.autoscaling import ClusterAutoscalerConfig
+from trainium_eks.plan.graph import Graph, Resource
 
 Record = Callable[..., Graph]
 

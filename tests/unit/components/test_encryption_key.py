@@ -11,7 +11,7 @@ from golden import ROOT
 
 from components._args import ArgumentError
 from components.encryption_key import EncryptionKey, policy
-from trainium_eks.graph.graph import Graph
+from trainium_eks.plan.graph import Graph
 
 KEY = "aws:kms/key:Key"
 KEY_POLICY = "aws:kms/keyPolicy:KeyPolicy"

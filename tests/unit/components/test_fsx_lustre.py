@@ -8,8 +8,8 @@ import pulumi
 import pytest
 
 from components import ArgumentError, FsxLustre, FsxLustreArgs
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.judging.diff import compare
+from trainium_eks.plan.differences.diff import compare
+from trainium_eks.plan.graph import Graph, Resource
 
 FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"

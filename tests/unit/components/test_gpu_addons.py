@@ -7,9 +7,9 @@ import pytest
 
 from components._args import ArgumentError
 from components.gpu_addons import GpuAddons
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import versions
-from trainium_eks.model.problems import describe
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.validation.problems import describe
+from trainium_eks.plan.graph import Graph, Resource
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NAMESPACE = "kubernetes:core/v1:Namespace"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components import ArgumentError, IdleGuard
-from trainium_eks.graph.graph import Graph
+from trainium_eks.plan.graph import Graph
 
 Record = Callable[..., Graph]
 
@@ -52,7 +52,7 @@ def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:
     assert spec["concurrencyPolicy"] == "Forbid"
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]
     (decides,), (ends,) = pod["initContainers"], pod["containers"]
-    assert decides["command"][:3] == ["python", "-m", "trainium_eks.idle.guard"]
+    assert decides["command"][:3] == ["python", "-m", "trainium_eks.observe.idle.guard"]
     assert decides["command"][3] in ends["command"][-1]
     assert "--should-decrement-desired-capacity" in ends["command"][-1]
 

@@ -8,9 +8,9 @@ import pytest
 
 from components import ArgumentError, ImageRepository
 from components.image_repository import default_name
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import repository
-from trainium_eks.model.repository import ImageRepositoryConfig
+from trainium_eks.model.config import repository
+from trainium_eks.model.config.repository import ImageRepositoryConfig
+from trainium_eks.plan.graph import Graph, Resource
 
 REPOSITORY = "aws:ecr/repository:Repository"
 LIFECYCLE = "aws:ecr/lifecyclePolicy:LifecyclePolicy"

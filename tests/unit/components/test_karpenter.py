@@ -10,12 +10,12 @@ import pytest
 
 from components import ArgumentError, Karpenter, TrainingStack
 from components import _user_data as boot
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.graph.judging import cost
-from trainium_eks.model import versions
-from trainium_eks.model.config import StackConfig, pool, problems, rests_at_zero
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.shape import read
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.config.stack_config import StackConfig, pool, problems, rests_at_zero
+from trainium_eks.model.validation.config_model import read
+from trainium_eks.plan import cost
+from trainium_eks.plan.graph import Graph, Resource
 
 Record = Callable[..., Graph]
 

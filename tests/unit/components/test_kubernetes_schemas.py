@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kubernetes_schemas import object_faults
 
-from trainium_eks.graph.graph import UNKNOWN
+from trainium_eks.plan.graph import UNKNOWN
 
 
 def config_map(**changed: Any) -> dict[str, Any]:

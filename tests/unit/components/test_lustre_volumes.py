@@ -13,7 +13,7 @@ from kubernetes_schemas import schema_faults
 
 from components import ArgumentError, LustreVolumes
 from components.lustre_volumes import SETUP_SCRIPT, setup_digest
-from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph, Resource
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"

@@ -7,7 +7,7 @@ import pytest
 from components._args import ArgumentError
 from components.managed_grafana import ManagedGrafana, ManagedGrafanaArgs, problems
 from components.training_stack import TrainingStack
-from trainium_eks.graph.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph, Resource
 
 WORKSPACE = "aws:grafana/workspace:Workspace"
 ARN = "arn:aws:aps:us-west-2:111122223333:workspace/ws-0a1b"

@@ -8,10 +8,10 @@ from kubernetes_schemas import schema_faults
 
 from components._args import ArgumentError
 from components.metrics_stack import MetricsStack
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import versions
-from trainium_eks.monitoring import scraping
-from trainium_eks.monitoring.dashboards import dashboards
+from trainium_eks.model.catalogue import versions
+from trainium_eks.observe.dashboards import dashboards
+from trainium_eks.observe.series import scraping
+from trainium_eks.plan.graph import Graph, Resource
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 POLICY = "aws:iam/rolePolicy:RolePolicy"

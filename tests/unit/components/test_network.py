@@ -11,9 +11,9 @@ from dry_run import planned_alike
 
 from components._args import ArgumentError
 from components.network import ExistingNetwork, Network
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model.config import load
-from trainium_eks.model.network import existing_problems
+from trainium_eks.model.config.network import existing_problems
+from trainium_eks.model.config.stack_config import load
+from trainium_eks.plan.graph import Graph, Resource
 
 SUBNET = "aws:ec2/subnet:Subnet"
 NAT = "aws:ec2/natGateway:NatGateway"

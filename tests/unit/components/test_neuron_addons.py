@@ -6,10 +6,10 @@ import pytest
 
 from components._args import ArgumentError
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, problems
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import regions, versions
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.problems import describe
+from trainium_eks.model.catalogue import regions, versions
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.validation.problems import describe
+from trainium_eks.plan.graph import Graph, Resource
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NAMESPACE = "kubernetes:core/v1:Namespace"

@@ -16,10 +16,10 @@ from components import _launch_template as template
 from components._args import ArgumentError
 from components._user_data import is_large_lustre_client, logical_core_setting
 from components.node_group import AcceleratorNodeGroup
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import versions
-from trainium_eks.model.instances import CATALOGUE
-from trainium_eks.model.node_groups import POOL_LABEL
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.plan.graph import Graph, Resource
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

@@ -17,7 +17,7 @@ from components import (
     TrainingStack,
     TrainiumCluster,
 )
-from trainium_eks.graph.graph import UNKNOWN, Graph
+from trainium_eks.plan.graph import UNKNOWN, Graph
 
 Record = Callable[..., Graph]
 Program = Callable[[pulumi.Output[str]], object]

@@ -16,8 +16,8 @@ from components._data_bucket import _tls_only
 from components.encryption_key import policy as key_policy
 from components.network import _flow_log_policy
 from components.training_namespace import data_policy
-from trainium_eks.model import addon_policies
-from trainium_eks.model.autoscaling_policies import (
+from trainium_eks.model.policies import addon_policies
+from trainium_eks.model.policies.autoscaling_policies import (
     KarpenterNodes,
     cluster_autoscaler_statements,
     interruption_statements,

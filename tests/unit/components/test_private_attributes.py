@@ -11,7 +11,7 @@ import pytest
 
 import components
 from components.fsx_lustre import FsxLustre
-from trainium_eks.graph.graph import Graph
+from trainium_eks.plan.graph import Graph
 
 SDK = (pulumi.Resource, pulumi.CustomResource, pulumi.ComponentResource, pulumi.ProviderResource)
 MODULES = sorted(Path(components.__file__).parent.glob("*.py"))

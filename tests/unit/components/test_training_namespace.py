@@ -11,9 +11,10 @@ from kubernetes_schemas import schema_faults
 
 from components import ArgumentError, TrainingNamespace
 from components.training_namespace import data_policy
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import admission, priorities, quotas, researchers
-from trainium_eks.model.admission_workloads import WORKLOADS
+from trainium_eks.model.policies import admission, researchers
+from trainium_eks.model.policies.admission_workloads import WORKLOADS
+from trainium_eks.model.sizing import priorities, quotas
+from trainium_eks.plan.graph import Graph, Resource
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 QUOTA = "kubernetes:core/v1:ResourceQuota"

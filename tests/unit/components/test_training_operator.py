@@ -19,7 +19,7 @@ from components._training_operator import MIRROR_VARIABLE, kustomization
 from components.gpu_addons import GpuAddons
 from trainium_eks import fetched
 from trainium_eks.fetched import Source, Unfetched, fetch
-from trainium_eks.graph.graph import Graph
+from trainium_eks.plan.graph import Graph
 
 FILES = {"base/service.yaml": b"kind: Service\n", "overlays/standalone/kustomization.yaml": b"resources: []\n"}
 

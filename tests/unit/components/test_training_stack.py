@@ -8,9 +8,9 @@ import pulumi
 import pytest
 
 from components import ArgumentError, TrainingStack, read_config
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import node_groups
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.config import node_groups
+from trainium_eks.model.validation.problems import Problem
+from trainium_eks.plan.graph import Graph, Resource
 
 Record = Callable[..., Graph]
 

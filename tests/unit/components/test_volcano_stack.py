@@ -8,8 +8,9 @@ import yaml
 from components._args import ArgumentError
 from components._pods import Program
 from components.volcano_stack import VolcanoStack, VolcanoStackArgs, problems
-from trainium_eks.graph.graph import Graph, Resource
-from trainium_eks.model import priorities, versions
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.sizing import priorities
+from trainium_eks.plan.graph import Graph, Resource
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NAMESPACE = "kubernetes:core/v1:Namespace"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.process import record
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.process import record
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -32,9 +32,9 @@ from full_environments import DATA_BUCKET, DATA_KEY, TOPIC_KEY
 from golden import ENVIRONMENTS, ROOT
 from iam_evaluation import Request, allowed, altered, managed, matching
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.preflight.deploy_rights import Ask, Tags, requests
-from trainium_eks.preflight.deploy_table import NEEDS
+from trainium_eks.operate.preflight.deploy_rights import Ask, Tags, requests
+from trainium_eks.operate.preflight.deploy_table import NEEDS
+from trainium_eks.plan.graph import Graph
 
 PLACEHOLDERS = {
     "STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": STATE_KEY, "DATA_BUCKET": DATA_BUCKET, "DATA_KEY_ARN": DATA_KEY,

@@ -7,15 +7,16 @@ import golden
 import pytest
 from kubernetes_schemas import schema_faults
 
-from trainium_eks.graph.graph import UNKNOWN, Graph
-from trainium_eks.graph.judging import cost, timeline
-from trainium_eks.graph.judging.rules import judge
-from trainium_eks.graph.judging.rules._endpoint import endpoints
-from trainium_eks.graph.judging.rules._view import View
-from trainium_eks.model import bill, namespaces
-from trainium_eks.model import config as model
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.model.shape import read
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.validation.config_model import read
+from trainium_eks.plan import cost, timeline
+from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.rules import judge
+from trainium_eks.plan.rules._endpoint import endpoints
+from trainium_eks.plan.rules._view import View
 
 Environment = Callable[..., Graph]
 EFA = ("efa", "efa-only")

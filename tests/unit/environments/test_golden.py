@@ -9,7 +9,7 @@ import golden
 import pytest
 from hand_built import changed, environment, optioned, urn, waiting, without
 
-from trainium_eks.graph.graph import Graph, Options
+from trainium_eks.plan.graph import Graph, Options
 
 
 def noticed(after: Graph) -> list[str]:

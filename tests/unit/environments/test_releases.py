@@ -9,9 +9,9 @@ import releases
 from golden import ENVIRONMENTS
 from hand_built import PREFIX, changed, environment, optioned, without
 
-from trainium_eks.graph.graph import Options
-from trainium_eks.graph.judging import diff
-from trainium_eks.model.compatibility import numbers
+from trainium_eks.model.catalogue.compatibility import numbers
+from trainium_eks.plan.differences import diff
+from trainium_eks.plan.graph import Options
 
 ROOT = Path(__file__).resolve().parents[3]
 GUIDE = (ROOT / "docs" / "upgrading.md").read_text()

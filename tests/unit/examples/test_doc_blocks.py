@@ -14,13 +14,13 @@ from command_lines import parse, words
 from typer.testing import CliRunner
 from unit.model.test_bad_inputs import laid_over
 
-from trainium_eks.cli import recording
 from trainium_eks.cli.app import app
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging.rules import judge, stale_waivers
-from trainium_eks.graph.recording.assumptions import Assumptions, load
-from trainium_eks.graph.recording.program import record_program
-from trainium_eks.graph.recording.project import StackSettings, load_project
+from trainium_eks.cli.environment.plan import recording
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.assumptions import Assumptions, load
+from trainium_eks.plan.recording.program import record_program
+from trainium_eks.plan.recording.project import StackSettings, load_project
+from trainium_eks.plan.rules import judge, stale_waivers
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")), *ROOT.glob("examples/*.md")]

@@ -26,7 +26,7 @@ def test_generated_pages_and_the_picture_of_a_plan_are_current() -> None:
     ("part", "path"), [("pulumi-yaml", "Pulumi.yaml"), ("markdown", "docs/config.md"), ("outputs", "docs/config.md")]
 )
 def test_generated_tables_are_current(part: str, path: str) -> None:
-    command = [sys.executable, "-m", "trainium_eks.model.schema", part, "--check", path]
+    command = [sys.executable, "-m", "trainium_eks.model.config.schema", part, "--check", path]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stdout + shown.stderr
 

@@ -20,31 +20,35 @@ from trainium_workloads.stage import destination, hugging_face, listing
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
-from trainium_eks.checks.local_report import LocalReport, ReportError
-from trainium_eks.cleanup.state import StackState, StateError
-from trainium_eks.cli import cluster_access, kubeconfig, kubeconfig_variable, report, stack_file_edit
+from policy.scan import waivers
+from trainium_eks.aws import price_list
+from trainium_eks.aws.account import NotChecked
+from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.cli import cluster_access, kubeconfig_variable
 from trainium_eks.cli.app import app
+from trainium_eks.cli.environment.change import stack_file_edit
+from trainium_eks.cli.environment.plan import report
 from trainium_eks.cli.failure import TRACEBACK, Failure
-from trainium_eks.graph.recording import assumptions
-from trainium_eks.graph.recording.project import ProjectError, load_project
-from trainium_eks.graph.resource_types import access
-from trainium_eks.launch.aws import AwsError
+from trainium_eks.cli.jobs.submit import kubeconfig
+from trainium_eks.kube.requests import Requests
+from trainium_eks.kube.types import ApiError
 from trainium_eks.local import deployment, ledger, lock
+from trainium_eks.local.agent import pod_files
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.ports import Settings
+from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
-from trainium_eks.local.objects.api_types import ApiError
-from trainium_eks.local.objects.requests import Requests
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import images, pod_files
-from trainium_eks.local.pods.isolation import Chosen
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.monitoring import firing
-from trainium_eks.preflight import price_list
-from trainium_eks.preflight.account import NotChecked
-from trainium_eks.review import preflight, preview
-from trainium_eks.security import waivers
+from trainium_eks.observe.alerts import firing
+from trainium_eks.operate.cleanup.state import StackState, StateError
+from trainium_eks.operate.review import preflight, preview
+from trainium_eks.operate.verify.local_report import LocalReport, ReportError
+from trainium_eks.plan.recording import assumptions
+from trainium_eks.plan.recording.project import ProjectError, load_project
+from trainium_eks.plan.resource_types import access
 
 SAID = (Failure, LocalError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
 SAID += (waivers.BadWaivers, StageError, NotChecked)

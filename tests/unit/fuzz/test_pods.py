@@ -18,15 +18,18 @@ from small_project import Run
 from stub_api import StubApi
 from typer.testing import CliRunner
 
-from trainium_eks.cli import render_stage, watch_cancel, watch_channels, watch_read, watch_top
+from trainium_eks.aws import cloudwatch_logs
 from trainium_eks.cli.app import app
 from trainium_eks.cli.console import Console
 from trainium_eks.cli.failure import TRACEBACK
-from trainium_eks.cli.render_watch import steps_lines
-from trainium_eks.launch import cloudwatch_logs, endings, log_lines, steps, usage
-from trainium_eks.launch.pod_text import printable
-from trainium_eks.local.objects.requests import Requests
-from trainium_eks.local.pods import kept
+from trainium_eks.cli.jobs.data import render_stage
+from trainium_eks.cli.jobs.watch import cancel, device_use, reading
+from trainium_eks.cli.jobs.watch.render_watch import steps_lines
+from trainium_eks.jobs.watch import endings, log_lines, steps, usage
+from trainium_eks.jobs.watch.pod_text import printable
+from trainium_eks.kube import pod_channels
+from trainium_eks.kube.requests import Requests
+from trainium_eks.local.agent import log_retention
 
 NOW = datetime(2026, 11, 22, 5, 40, tzinfo=UTC)
 STEP = {"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "tokens_per_second": 3.5, "checkpoint_step": 10}
@@ -80,8 +83,8 @@ def read_reports(texts: list[str]) -> object:
         reader.line(each)
     if reader.last is not None:
         json.dumps(reader.last.to_json(), allow_nan=False)
-        node = watch_top._Node("p", "u", 0, "n", reader)
-        assert is_plain(shown(watch_top.UsageTable([node])))
+        node = device_use._Node("p", "u", 0, "n", reader)
+        assert is_plain(shown(device_use.UsageTable([node])))
     return reader.last
 
 
@@ -106,7 +109,7 @@ def read_event(texts: list[str]) -> object:
 
 
 def read_ending(texts: list[str]) -> object:
-    return [watch_channels._ending(each) for each in texts]
+    return [pod_channels._ending(each) for each in texts]
 
 
 LINES: dict[str, tuple[object, Callable[[list[str]], object]]] = {
@@ -149,8 +152,8 @@ def test_logs_of_pods_that_are_gone(tmp_path_factory: pytest.TempPathFactory, pa
     container.mkdir(parents=True, exist_ok=True)
     (container / "0.log").write_bytes(b"".join(parts))
     (container / "1.log.old").write_bytes(b"".join(reversed(parts)))
-    assert all(line.pod == "pod" for line in kept.lines(place, "team", "pod", ""))
-    assert kept.pods(place, "team") == ["pod"]
+    assert all(line.pod == "pod" for line in log_retention.lines(place, "team", "pod", ""))
+    assert log_retention.pods(place, "team") == ["pod"]
 
 
 # --- Commands ---------------------------------------------------------------------------------------------------------
@@ -209,15 +212,15 @@ class Served(StubApi):
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     stub = Served({}, "http://127.0.0.1:9")
     monkeypatch.setattr(Requests, "_once", lambda _, *given: stub.once(*given))
-    monkeypatch.setattr(watch_read, "now", lambda: now(SCENE))
-    monkeypatch.setattr(watch_top, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(watch_cancel, "MARGIN_SECONDS", 0.0)
-    monkeypatch.setattr(watch_cancel, "_grace_seconds", lambda _: 0)
+    monkeypatch.setattr(reading, "now", lambda: now(SCENE))
+    monkeypatch.setattr(device_use, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(cancel, "MARGIN_SECONDS", 0.0)
+    monkeypatch.setattr(cancel, "_grace_seconds", lambda _: 0)
 
     def no_way(*_: object) -> Iterator[str]:
-        raise watch_channels.NoWay("the command ended with exit code 3")
+        raise pod_channels.NoWay("the command ended with exit code 3")
 
-    monkeypatch.setattr(watch_channels, "lines", no_way)
+    monkeypatch.setattr(pod_channels, "lines", no_way)
     return stub
 
 

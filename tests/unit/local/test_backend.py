@@ -11,9 +11,6 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pytest
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.recording.program import RecordingError, record_program
-from trainium_eks.graph.resource_types.simulation import Simulation
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.events import (
@@ -29,8 +26,11 @@ from trainium_eks.local.events import (
     from_json,
     to_json,
 )
+from trainium_eks.local.handlers import Asked, kind_of, seconds
 from trainium_eks.local.ledger import Ledger
-from trainium_eks.local.makers import Asked, kind_of, seconds
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.program import RecordingError, record_program
+from trainium_eks.plan.resource_types.simulation import Simulation
 
 KINDS = ("object", "release", "nodes", "addon", "simulated")
 

@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from trainium_eks.model import volcano_config
-from trainium_eks.model.queues import QueueConfig, VolcanoConfig
+from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 
 NEURON = "aws.amazon.com/neuron"
 PLAIN = (QueueConfig(name="test", capability={NEURON: 32}),)

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainium_eks.cli import check, deploy
-from trainium_eks.graph.graph import Graph, Options, Resource
-from trainium_eks.preflight.finding import Finding, Outcome
-from trainium_eks.preflight.run import Preflight
+from trainium_eks.cli.environment.change import deploy
+from trainium_eks.cli.environment.check import check
+from trainium_eks.operate.preflight.finding import Finding, Outcome
+from trainium_eks.operate.preflight.run import Preflight
+from trainium_eks.plan.graph import Graph, Options, Resource
 
 
 def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:

@@ -8,7 +8,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from trainium_eks.graph.recording import assumptions
+from trainium_eks.plan.recording import assumptions
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,7 +51,7 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
         "trainium_eks/charts/neuron-monitor/Chart.yaml",
         "trainium_eks/charts/torchx-etcd/Chart.yaml",
         "trainium_eks/local/control_plane/kwok_stages.yaml",
-        "trainium_eks/monitoring/runbooks/GangStuck.md",
+        "trainium_eks/observe/alerts/runbooks/GangStuck.md",
         "trainium_eks/local/toolchain/go.mod",
         "trainium_eks/local/toolchain/go.sum",
         "trainium_eks/local/toolchain/volcano/go.mod",
@@ -63,7 +63,7 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
         "trainium_eks/local/toolchain/karpenter/go.mod",
         "trainium_eks/local/toolchain/karpenter/go.sum",
         "trainium_eks/local/toolchain/karpenter/sources.sum",
-        "trainium_eks/local/pods/torch-requirements.txt",
+        "trainium_eks/local/images/torch-requirements.txt",
         "trainium_eks/workloads/pyproject.toml",
         "trainium_eks/workloads/trainium_workloads/gang.py",
     }
@@ -90,7 +90,7 @@ def test_wheel_finds_its_charts(installed: Path, tmp_path: Path) -> None:
 
 
 def test_wheel_finds_what_runs_in_containers(installed: Path, tmp_path: Path) -> None:
-    code = "from trainium_eks.local.pods import images; print((images.workloads() / 'trainium_workloads').is_dir())"
+    code = "from trainium_eks.local.agent import images; print((images.workloads() / 'trainium_workloads').is_dir())"
     shown = _run(installed, tmp_path, "-c", code)
     assert (shown.stdout, shown.stderr) == ("True\n", "")
 

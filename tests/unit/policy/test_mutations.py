@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from security_mutations import KINDS, Mutation, sample
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.judging.rules import judge
-from trainium_eks.graph.recording.process import record
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.process import record
+from trainium_eks.plan.rules import judge
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENTS = ("dev", "prod", "gpu")

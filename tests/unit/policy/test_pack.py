@@ -12,10 +12,10 @@ from engine.rig import Config, Rig
 from rule_faults import FAULTS, Fault, put
 from rule_programs import Program, environment
 
-from trainium_eks.graph.graph import UNKNOWN, Graph
-from trainium_eks.graph.judging.policy_pack import NotSeen, plain
-from trainium_eks.graph.judging.rules import RULES, Finding, judge
-from trainium_eks.graph.judging.rules._facts import ASSOCIATION
+from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.policy_pack import NotSeen, plain
+from trainium_eks.plan.rules import RULES, Finding, judge
+from trainium_eks.plan.rules._facts import ASSOCIATION
 
 RULE = {rule.id: rule for rule in RULES}
 

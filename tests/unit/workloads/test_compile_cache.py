@@ -21,7 +21,7 @@ from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OP
 from trainium_workloads.lease import Holder, Lease, Lost
 from waiting import SECONDS, until
 
-from trainium_eks.launch.compile_key import cache_key
+from trainium_eks.jobs.submit.compile_key import cache_key
 
 WORKLOADS = Path(module.__file__).parents[1]
 OPTIONS = {"batch_size": "16", "seq_len": "128"}

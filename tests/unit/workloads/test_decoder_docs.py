@@ -7,7 +7,7 @@ import pytest
 from trainium_workloads.decoder.configuration import CONFIGURATIONS
 from trainium_workloads.decoder.memory import Plan, needed
 
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "examples-fsdp.md").read_text(encoding="utf-8")
 TOKENS = 10**8

@@ -19,7 +19,7 @@ from trainium_eks.local.control_plane.flags import HOST, PROGRAMS, SERVICE_RANGE
 from trainium_eks.local.control_plane.ports import MovedPort, Settings
 from trainium_eks.local.control_plane.starting import Attempt, PortTakenError, api_server, is_ready
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.versions import KUBERNETES, step_refusal
+from trainium_eks.model.catalogue.versions import KUBERNETES, step_refusal
 
 READY_WITHIN_SECONDS = 300.0
 """How long a start may take: 10 s on two idle cores, much more where they are shared."""

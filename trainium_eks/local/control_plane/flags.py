@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainium_eks.local.agent import programs
 from trainium_eks.local.control_plane import kubelet, pki
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import programs
 
 HOST = "127.0.0.1"
 """Everything listens here only."""

@@ -22,8 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.network import network
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import network
 from trainium_eks.model.kubeconfig import document
 
 VALID = timedelta(days=365)

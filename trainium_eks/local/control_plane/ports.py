@@ -12,7 +12,7 @@ from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.parsing import parse_json
+from trainium_eks.model.validation.parsing import parse_json
 
 # Below what Linux (32768-60999) and macOS (49152-65535) take for connections that programs make to others, so that
 # while the control plane is down only somebody who listens can take one.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from trainium_eks.local.agent import programs
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import kubelet, pki, processes
 from trainium_eks.local.control_plane.flags import HOST, commands
@@ -13,7 +14,6 @@ from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods import programs
 
 _LOOK_SECONDS = 0.05
 

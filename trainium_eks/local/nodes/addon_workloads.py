@@ -1,9 +1,9 @@
 """What EKS add-ons would run in the cluster: objects with the real names, places and weights, and nothing in them.
 
-AWS installs add-ons behind its own API, with images that only it serves. Here their DaemonSets and Deployments are made
-from their records (:mod:`trainium_eks.model.addon_records`), so that nodes carry what they carry on EKS and jobs have
-as much room. Each pod has one container, which asks for what all containers of the real one ask together. Images are
-named and never pulled.
+AWS installs add-ons behind its own API, with images that only it serves. Here their DaemonSets and Deployments are
+made from their records (:mod:`trainium_eks.model.catalogue.addon_records`), so that nodes carry what they carry on
+EKS and jobs have as much room. Each pod has one container, which asks for what all containers of the real one ask
+together. Images are named and never pulled.
 
 Left out on purpose: metrics-server's APIService (with nobody to answer it, every discovery would fail) and CoreDNS'
 Service (no name is resolved here).
@@ -14,11 +14,11 @@ from typing import Any
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import ObjectReference, Objects
-from trainium_eks.model import addons
-from trainium_eks.model.addon_records import AddonWorkload, Pod
-from trainium_eks.model.instances import CATALOGUE, DEVICE_RESOURCES, INSTANCE_TYPE_LABEL
-from trainium_eks.model.regions import eks_image_registry
-from trainium_eks.model.workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue.addon_records import AddonWorkload, Pod
+from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
+from trainium_eks.model.catalogue.instances import CATALOGUE, DEVICE_RESOURCES, INSTANCE_TYPE_LABEL
+from trainium_eks.model.catalogue.regions import eks_image_registry
+from trainium_eks.model.config import addons
 
 TIMEOUT_SECONDS = 1200.0
 """What the AWS provider gives an add-on."""

@@ -7,10 +7,10 @@ that a node does not name it adds a request that no queue can meet, so the pod's
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainium_eks.kube.api import Api, ObjectReference, in_parallel
 from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool
-from trainium_eks.local.objects.api import Api, ObjectReference, in_parallel
-from trainium_eks.model.instances import InstanceType
-from trainium_eks.model.workloads import EBS_DRIVER
+from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER
+from trainium_eks.model.catalogue.instances import InstanceType
 
 # What most Nitro types attach in all: network interfaces, volumes and local disks (EC2 User Guide, "Amazon EBS volume
 # limits"). Types of the seventh generation take more, which matters to nobody here: nothing is attached.

@@ -17,7 +17,7 @@ from typing import Any
 
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import kubelet
-from trainium_eks.model.instances import (
+from trainium_eks.model.catalogue.instances import (
     EKS_EFFECTS,
     INSTANCE_TYPE_LABEL,
     Catalogue,
@@ -25,7 +25,7 @@ from trainium_eks.model.instances import (
     Taint,
     UnknownInstanceType,
 )
-from trainium_eks.model.regions import ZONE_ID, default_zones
+from trainium_eks.model.catalogue.regions import ZONE_ID, default_zones
 
 SIMULATED_POOL_LABEL = "trainium-eks.local/pool"
 """Whose node it is: the group's name in EKS."""

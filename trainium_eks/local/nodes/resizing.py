@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trainium_eks.kube.api import Api
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.node_pools import pool_key, pool_of
 from trainium_eks.local.nodes.simulated import Nodes
-from trainium_eks.local.objects.api import Api
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.instances import Catalogue
-from trainium_eks.model.parsing import MISSHAPEN, parse_json
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 
 def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:

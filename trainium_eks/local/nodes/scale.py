@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainium_eks.graph.recording.project import StackSettings
 from trainium_eks.local.changes import LocalError
-from trainium_eks.model.formats import LARGEST_NODE_GROUP
+from trainium_eks.model.validation.formats import LARGEST_NODE_GROUP
+from trainium_eks.plan.recording.project import StackSettings
 
 
 def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSettings]:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from trainium_eks.kube.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
-from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
-from trainium_eks.model.quantities import quantity
+from trainium_eks.model.sizing.quantities import quantity
 
 __all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
 

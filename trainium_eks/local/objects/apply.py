@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, ObjectReference
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.objects import awaits, counts
-from trainium_eks.local.objects.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, ObjectReference
 from trainium_eks.local.objects.awaits import Failed, Readiness, Ready, Related, Waiting
 from trainium_eks.local.objects.holders import holding
 

@@ -8,7 +8,7 @@ kind is new, the API server refuses all objects of the kind in the quota's names
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 
 COUNT = "count/"
 """Prefix of a limit of a quota, before the resource and its group: the name of a kind's definition."""

@@ -8,8 +8,8 @@ definitions.
 from collections.abc import Mapping
 from typing import Any
 
+from trainium_eks.kube.api import Api, ObjectReference
 from trainium_eks.local.changes import Change
-from trainium_eks.local.objects.api import Api, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 
 LABEL = "trainium-eks/placeholder"

@@ -25,7 +25,7 @@ from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOu
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, Wanted
 from trainium_eks.local.toolchain import VOLCANO_VARIABLE, go_command, store
 from trainium_eks.local.toolchain.supply import is_offline
-from trainium_eks.model.versions import CHARTS
+from trainium_eks.model.catalogue.versions import CHARTS
 
 VARIABLE = "TRN_CHARTS"
 """Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trainium_eks.kube.api import Api, NoSuchKind, ObjectReference, in_parallel
 from trainium_eks.local.changes import Applied, Change, LocalError
 from trainium_eks.local.objects import placeholders
-from trainium_eks.local.objects.api import Api, NoSuchKind, ObjectReference, in_parallel
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import webhooks

@@ -15,7 +15,7 @@ import psutil
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.parsing import parse_json
+from trainium_eks.model.validation.parsing import parse_json
 
 LOOK_SECONDS = 2.0
 """How often whoever waits is told what for."""

@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.graph import Graph
-from trainium_eks.graph.resource_types import vpc
-from trainium_eks.graph.resource_types.simulation import DEFAULT_REGION
+from trainium_eks.kube.api import Api, NoSuchKind, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, unwritable
-from trainium_eks.local.objects.api import Api, NoSuchKind, ObjectReference
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
 from trainium_eks.local.releases.parts import PartOfStack, Provided
 from trainium_eks.local.toolchain import sources
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.resource_types.rows import vpc
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
 
 NAME = "karpenter"
 """Of the process, and of its chart."""

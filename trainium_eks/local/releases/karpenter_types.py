@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from trainium_eks.local.nodes.node_pools import DEFAULT_ROOT_GIB, zone_name
-from trainium_eks.model.instances import Catalogue, InstanceType
-from trainium_eks.model.regions import default_zones
+from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
+from trainium_eks.model.catalogue.regions import default_zones
 
 CAPACITY_TYPES = ("on-demand", "spot")
 """Those of the catalogue's ways of use that Karpenter calls the same. It calls a Capacity Block's ``reserved`` and

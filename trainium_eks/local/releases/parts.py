@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 import psutil
 import yaml
 
-from trainium_eks.graph.graph import Graph
+from trainium_eks.kube.api import Api
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.processes import Running
-from trainium_eks.local.objects.api import Api
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import go_command, store
 from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.plan.graph import Graph
 
 READY_SECONDS = 300.0
 """How long a part may take to answer: seconds on an idle machine."""

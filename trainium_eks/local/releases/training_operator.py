@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.graph.graph import Graph
+from trainium_eks.kube.api import ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, unwritable
-from trainium_eks.local.objects.api import ApiError, ObjectReference
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.parts import PartOfStack, Provided
 from trainium_eks.local.toolchain import sources
-from trainium_eks.model import namespaces
+from trainium_eks.model.config import namespaces
+from trainium_eks.plan.graph import Graph
 
 NAME = "training-operator"
 """Of the process, of its Service and of what a stack's plan calls it at the end."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import pki, processes
@@ -24,12 +25,11 @@ from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port, is_free
 from trainium_eks.local.control_plane.processes import Running, unwritable
-from trainium_eks.local.objects.api import Api, ApiError, ObjectReference
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.parts import READY_SECONDS
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
-from trainium_eks.model.parsing import parse_json
-from trainium_eks.model.queues import QUEUE_API
+from trainium_eks.model.sizing.queues import QUEUE_API
+from trainium_eks.model.validation.parsing import parse_json
 
 CHART = "volcano"
 WEBHOOK_MANAGER = "vc-webhook-manager"

@@ -16,7 +16,7 @@ from trainium_eks.local.toolchain import (
     provide_prometheus,
     provide_volcano,
 )
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 
 def main() -> int:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from waiting import SECONDS
 
+from trainium_eks.local.agent.programs import AGENT
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.pods.programs import AGENT
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -9,9 +9,9 @@ from kubernetes_schemas import object_faults
 from trainium_eks.local.changes import Applied
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model import addon_records
-from trainium_eks.model.instances import CATALOGUE, Taint
-from trainium_eks.model.versions import KUBERNETES
+from trainium_eks.model.catalogue import addon_records
+from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 REGION = "us-west-2"
 ADDONS = addon_records.pinned(KUBERNETES)

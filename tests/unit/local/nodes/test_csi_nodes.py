@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trainium_eks.local.nodes.csi_nodes import volumes
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 
 @pytest.mark.parametrize(

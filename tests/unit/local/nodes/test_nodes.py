@@ -19,9 +19,9 @@ from trainium_eks.local.nodes.node_pools import (
     pool_of,
     zone_name,
 )
-from trainium_eks.model.instances import CATALOGUE, Taint
-from trainium_eks.model.regions import REGIONS
-from trainium_eks.model.versions import AMI_RELEASES
+from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
+from trainium_eks.model.catalogue.regions import REGIONS
+from trainium_eks.model.catalogue.versions import AMI_RELEASES
 
 INPUTS: Mapping[str, Any] = {
     "instanceTypes": ["trn1.32xlarge"],

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.graph.recording.project import StackSettings
 from trainium_eks.local.changes import LocalError
 from trainium_eks.local.nodes.scale import with_nodes
+from trainium_eks.plan.recording.project import StackSettings
 
 GROUPS = [
     {"name": "train", "instanceType": "trn1.32xlarge", "minSize": 2, "maxSize": 4, "desiredSize": 2},

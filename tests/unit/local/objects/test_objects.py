@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.objects.api import ApiError, Cause
+from trainium_eks.kube.api import ApiError, Cause
 from trainium_eks.local.objects.apply import _is_immutable, _is_same, _normalised, _selector
 
 

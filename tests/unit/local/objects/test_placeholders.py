@@ -7,8 +7,8 @@ from kubernetes_schemas import object_faults
 
 from components.volcano_stack import queue_spec
 from trainium_eks.local.objects.placeholders import definitions
-from trainium_eks.model.queues import QueueConfig
-from trainium_eks.monitoring.scraping import API_VERSION, SCRAPES, Scrape
+from trainium_eks.model.sizing.queues import QueueConfig
+from trainium_eks.observe.series.scraping import API_VERSION, SCRAPES, Scrape
 
 
 def schema() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from trainium_eks.local.releases import charts as module
 from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli
 from trainium_eks.local.releases.release_inputs import Wanted, wanted
-from trainium_eks.model.versions import CHARTS
+from trainium_eks.model.catalogue.versions import CHARTS
 
 REPOSITORY = "https://charts.example.com/stable"
 

@@ -6,7 +6,7 @@ import pytest
 
 from trainium_eks.local.releases.karpenter import localised
 from trainium_eks.local.releases.karpenter_types import instance_types
-from trainium_eks.model.instances import CATALOGUE
+from trainium_eks.model.catalogue.instances import CATALOGUE
 
 
 def _offered(*zone_ids: str) -> dict[str, dict[str, Any]]:

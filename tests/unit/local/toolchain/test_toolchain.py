@@ -11,7 +11,7 @@ from waiting import SECONDS
 
 from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, find, provide, tools
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.model import versions
+from trainium_eks.model.catalogue import versions
 
 LINUX = Platform("linux", "amd64")
 GO_MOD = Path(tools.__file__).with_name("go.mod").read_text()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.graph.graph import Graph
 from trainium_eks.local import toolchain
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.training_operator import TrainingOperator, _objects
 from trainium_eks.local.toolchain import find, go_command, sources, tools
-from trainium_eks.model import versions
+from trainium_eks.model.catalogue import versions
+from trainium_eks.plan.graph import Graph
 
 _PLAIN = "/tmp/k8s-webhook-server/serving-certs"
 _CERT = f'package cert\n\nconst (\n{sources._CERTIFICATES_LINE}\tcaName = "ca"\n)\n'

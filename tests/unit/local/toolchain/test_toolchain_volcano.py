@@ -27,7 +27,7 @@ from trainium_eks.local.toolchain import (
     provide_volcano,
     tools,
 )
-from trainium_eks.model.versions import CHARTS
+from trainium_eks.model.catalogue.versions import CHARTS
 
 ROOT = Path(__file__).parents[4]
 TAG = f"v{tools.VOLCANO}"

@@ -1,1 +1,0 @@
-"""The dashboards' source, of Grafana's own building blocks: ``python -m dashboards`` writes the JSON that ships."""

@@ -1,0 +1,152 @@
+"""Components that another process builds: their children are registered with the engine that asks.
+
+The children of ``eks:index:Cluster`` are those of :mod:`trainium_eks.plan.recording.eks_cluster`, as in a plan.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from engine.simulated_aws.cloud import texts
+from google.protobuf import struct_pb2  # type: ignore[import-untyped]
+from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
+
+from trainium_eks.plan.graph import STACK_TYPE, UNKNOWN, Options, Resource
+from trainium_eks.plan.recording import eks_cluster, sdk, wire
+from trainium_eks.plan.recording.backend import SimulationError
+
+_KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
+
+_READ_LATER = ("arn", "certificateAuthority", "endpoint", "id", "identities", "name", "vpcConfig")
+"""What ``eks_cluster`` reads of children, for previews where a provider says nothing of it."""
+
+
+class ChildFailed(Exception):  # noqa: N818 (what happened)
+    """The engine could not make a child; it has told why itself."""
+
+
+def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructResponse:
+    """Registers the component and its children with the engine's resource monitor.
+
+    Raises:
+        SimulationError: for a component, or options of it, whose children are not known.
+        ChildFailed: when a child could not be made.
+    """
+    if request.type not in (eks_cluster.TYPE, _KUSTOMIZATION):
+        raise SimulationError(
+            f"{request.type} is a component that its own provider builds; what it creates is not known here. Use "
+            "plain resources (for Helm charts: helm.v3.Release)"
+        )
+    with grpc.insecure_channel(request.monitorEndpoint, options=sdk.CHANNEL_OPTIONS) as channel:
+        return _Construction(request, resource_pb2_grpc.ResourceMonitorStub(channel)).run()
+
+
+class _Construction:
+    def __init__(self, request: provider_pb2.ConstructRequest, monitor: resource_pb2_grpc.ResourceMonitorStub) -> None:
+        self._request = request
+        self._monitor = monitor
+        self._secrets = wire.secret_texts(request.inputs)
+
+    def run(self) -> provider_pb2.ConstructResponse:
+        request = self._request
+        urn = self._register(_component(request)).urn
+        if request.type == _KUSTOMIZATION:
+            # What it creates is the kustomization's, fetched by its provider: not known here, nor in a plan.
+            return self._finished(urn, {"resources": []}, "")
+        component = Resource(
+            urn=urn,
+            type=request.type,
+            name=request.name,
+            parent=request.parent,
+            custom=False,
+            dependencies=tuple(request.dependencies),
+            property_dependencies={name: tuple(came.urns) for name, came in request.inputDependencies.items()},
+            options=Options(protect=request.protect),
+        )
+        inputs = wire.decode(request.inputs, mask=False)
+        provider = request.providers.get("aws", "")
+        made = eks_cluster.construct(component, inputs, provider, _make_urn, self._create)
+        return self._finished(urn, made.properties, made.cluster_urn)
+
+    def _create(self, child: Resource) -> tuple[str, Mapping[str, Any]]:
+        answer = self._register(_child(child, self._secret_in(child.inputs)))
+        state = wire.decode(answer.object, mask=False)
+        if self._request.dryRun and child.custom:
+            state = {**dict.fromkeys(_READ_LATER, UNKNOWN), **state}
+        return answer.urn, {**state, "id": answer.id or UNKNOWN}
+
+    def _register(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:
+        answer: resource_pb2.RegisterResourceResponse = self._monitor.RegisterResource(request)
+        if answer.result != resource_pb2.Result.SUCCESS:
+            raise ChildFailed(f"{request.type} {request.name}, a part of {self._request.name}, could not be made")
+        return answer
+
+    def _finished(self, urn: str, properties: Mapping[str, Any], came_from: str) -> provider_pb2.ConstructResponse:
+        state = wire.encode(properties, secret=self._secret_in(properties))
+        self._monitor.RegisterResourceOutputs(resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=state))
+        answer = provider_pb2.ConstructResponse(urn=urn, state=state)
+        for name in properties if came_from else ():
+            answer.stateDependencies[name].urns.append(came_from)
+        return answer
+
+    def _secret_in(self, properties: Mapping[str, Any]) -> frozenset[str]:
+        """The properties that hold what came in as a secret."""
+        return frozenset(
+            name
+            for name, value in properties.items()
+            if any(secret in text for text in texts(value) for secret in self._secrets if secret)
+        )
+
+
+def _component(request: provider_pb2.ConstructRequest) -> resource_pb2.RegisterResourceRequest:
+    """The component itself, with the options that its own process would hand on."""
+    found = resource_pb2.RegisterResourceRequest(
+        type=request.type,
+        name=request.name,
+        parent=request.parent,
+        custom=False,
+        object=struct_pb2.Struct(),
+        dependencies=request.dependencies,
+        providers=request.providers,
+        aliases=request.aliases,
+        deletedWith=request.deletedWith,
+        acceptSecrets=True,
+        acceptResources=True,
+        aliasSpecs=True,
+        supportsResultReporting=True,
+    )
+    if request.HasField("protect"):
+        found.protect = request.protect
+    if request.HasField("retainOnDelete"):
+        found.retainOnDelete = request.retainOnDelete
+    return found
+
+
+def _child(child: Resource, secret: frozenset[str]) -> resource_pb2.RegisterResourceRequest:
+    found = resource_pb2.RegisterResourceRequest(
+        type=child.type,
+        name=child.name,
+        parent=child.parent,
+        custom=child.custom,
+        object=wire.encode(child.inputs, secret=secret),
+        provider=child.provider,
+        dependencies=child.dependencies,
+        ignoreChanges=child.options.ignore_changes,
+        acceptSecrets=True,
+        acceptResources=True,
+        supportsPartialValues=True,
+        aliasSpecs=True,
+        supportsResultReporting=True,
+    )
+    if child.options.protect:
+        found.protect = True
+    for name, urns in child.property_dependencies.items():
+        found.propertyDependencies[name].urns.extend(urns)
+    return found
+
+
+def _make_urn(parent: str, type_: str, name: str) -> str:
+    """As the engine makes it: with the types of all parents, the stack left out."""
+    stack, project, above = parent.split("::")[:3]
+    qualified = type_ if above == STACK_TYPE else f"{above}${type_}"
+    return f"{stack}::{project}::{qualified}::{name}"

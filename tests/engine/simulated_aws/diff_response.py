@@ -1,0 +1,80 @@
+"""What a provider tells the engine about two versions of a resource's inputs."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.simulated_aws.checked import DEFAULTS
+from pulumi.runtime.proto import provider_pb2
+
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.resource_types import registry
+from trainium_eks.plan.resource_types.default_tags import TAGS_ALL
+from trainium_eks.plan.resource_types.differences import Difference, Steps, differences
+from trainium_eks.plan.resource_types.paths import value_at
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+
+
+def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffResponse:
+    """The changes as the engine takes them, with the property that each is about.
+
+    Args:
+        resource: as it is to be, with checked inputs.
+        before: its checked inputs so far.
+    """
+    tags_all = before.get(TAGS_ALL), resource.inputs.get(TAGS_ALL)
+    found = differences(replace(resource, inputs=_given(resource.inputs)), _given(before), tags_all=tags_all)
+    replaced = sorted({change.top for change in found if change.replaces})
+    return provider_pb2.DiffResponse(
+        changes=provider_pb2.DiffResponse.DIFF_SOME if found else provider_pb2.DiffResponse.DIFF_NONE,
+        diffs=sorted({change.top for change in found}),
+        replaces=replaced,
+        detailedDiff={
+            property_path(change.steps): provider_pb2.PropertyDiff(kind=_kind(change), inputDiff=True)
+            for change in found
+        },
+        hasDetailedDiff=True,
+        deleteBeforeReplace=bool(replaced) and keeps_name(resource, before),
+    )
+
+
+def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:
+    """Whether the old and the new thing would have the same physical name, so that both cannot exist at once.
+
+    Both real providers go by the name that the program gave: one that Pulumi made is made anew.
+    """
+    named_by = registry.of(resource).named_by
+    made_up = resource.inputs.get(DEFAULTS, ())
+    if not named_by or named_by[-1] in made_up or not value_at(resource.inputs, named_by[-1]):
+        return False
+    return all(value_at(before, path) == value_at(resource.inputs, path) for path in named_by)
+
+
+def property_path(steps: Steps) -> str:
+    """As the engine spells it: a key that is no plain word is quoted, ``tags["aws:x/y"]``."""
+    found = ""
+    for step in steps:
+        if isinstance(step, int):
+            found += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            found += f".{step}" if found else step
+        else:
+            quoted = step.replace("\\", "\\\\").replace('"', '\\"')
+            found += f'["{quoted}"]'
+    return found
+
+
+def _given(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs without the provider's own notes and without the tags, which are compared apart."""
+    return {name: value for name, value in inputs.items() if name not in (DEFAULTS, TAGS_ALL)}
+
+
+def _kind(change: Difference) -> provider_pb2.PropertyDiff.Kind.ValueType:
+    kinds = provider_pb2.PropertyDiff
+    if change.before is None:
+        return kinds.ADD_REPLACE if change.replaces else kinds.ADD
+    if change.after is None:
+        return kinds.DELETE_REPLACE if change.replaces else kinds.DELETE
+    return kinds.UPDATE_REPLACE if change.replaces else kinds.UPDATE

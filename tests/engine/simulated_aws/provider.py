@@ -1,0 +1,255 @@
+"""Pulumi's provider protocol for the simulated clouds."""
+# ruff: noqa: N802 (the methods are named as the RPCs)
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+import yaml
+from engine.simulated_aws import component, diff_response
+from engine.simulated_aws.checked import checked
+from engine.simulated_aws.cloud import Account, Asked, Cloud, Refused, type_of
+from engine.simulated_aws.component import ChildFailed
+from engine.simulated_aws.inventory import InventoryError
+from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+
+from trainium_eks.plan.graph import Options, Resource
+from trainium_eks.plan.recording import wire
+from trainium_eks.plan.recording.backend import SimulationError
+from trainium_eks.plan.resource_types import sdk_inputs
+from trainium_eks.plan.resource_types.simulation import known
+
+# What the engine adds to a provider's inputs for itself.
+_ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__internal"})
+
+
+class Provider(provider_pb2_grpc.ResourceProviderServicer):
+    """One package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
+
+    Each provider resource of a program has a connection of its own, which tells the requests of two providers of one
+    package apart.
+
+    Args:
+        package: name of the package.
+        version: of its SDK, whose inputs are taken.
+        cloud: shared by the packages.
+    """
+
+    def __init__(self, package: str, version: str, cloud: Cloud) -> None:
+        self._package = package
+        self._version = version
+        self._cloud = cloud
+        self._accounts: dict[str, Account] = {}
+
+    # --- the provider itself --------------------------------------------------------------------------------------
+
+    def Handshake(
+        self, _request: provider_pb2.ProviderHandshakeRequest, _context: grpc.ServicerContext
+    ) -> provider_pb2.ProviderHandshakeResponse:
+        """What is understood: secrets as such; resources as ids."""
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
+
+    def Attach(self, _request: plugin_pb2.PluginAttach, _context: grpc.ServicerContext) -> empty_pb2.Empty:
+        """The engine attaches; nothing is to be done."""
+        return empty_pb2.Empty()
+
+    def Cancel(self, _request: empty_pb2.Empty, _context: grpc.ServicerContext) -> empty_pb2.Empty:
+        """Nothing takes long enough to be cancelled."""
+        return empty_pb2.Empty()
+
+    def GetPluginInfo(self, _request: empty_pb2.Empty, _context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
+        """The SDK's version."""
+        return plugin_pb2.PluginInfo(version=self._version)
+
+    def GetSchema(
+        self, _request: provider_pb2.GetSchemaRequest, _context: grpc.ServicerContext
+    ) -> provider_pb2.GetSchemaResponse:
+        """Name and version; what its types take is known from the SDK."""
+        return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self._package, "version": self._version}))
+
+    def CheckConfig(
+        self, request: provider_pb2.CheckRequest, _context: grpc.ServicerContext
+    ) -> provider_pb2.CheckResponse:
+        """Refuses inputs that the provider's SDK class does not take."""
+        faults = _faults(type_of(request.urn), _settings(request.news))
+        return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(faults))
+
+    def DiffConfig(
+        self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext
+    ) -> provider_pb2.DiffResponse:
+        """What a change of the provider means, from its row: another kubeconfig replaces a Kubernetes provider only
+        when it has no ``clusterIdentifier``."""
+        resource, before = _versions(request)
+        return diff_response.answer(resource, before)
+
+    def Configure(
+        self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.ConfigureResponse:
+        """Takes the provider's settings for the connection's requests."""
+        if not request.urn:
+            raise _refused(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "this Pulumi CLI does not distinguish its providers: install version 3.231 or newer",
+            )
+        config = _settings(request.args)
+        with _told(context):
+            self._accounts[context.peer()] = self._cloud.account(request.urn, config, _endpoint(config))
+        return provider_pb2.ConfigureResponse(
+            acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False
+        )
+
+    # --- resources ------------------------------------------------------------------------------------------------
+
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+        """Fills in what the real provider does; refuses an unknown type and inputs that the type does not take."""
+        asked = Asked(request.urn, request.news)
+        with _told(context):
+            account = self._account(context)
+        given = wire.decode(request.news, mask=False)
+        before = wire.decode(request.olds, mask=False) or None
+        found = checked(
+            asked.type, asked.name, given, provider=account.settings, before=before, seed=request.randomSeed
+        )
+        answer = struct_pb2.Struct()
+        answer.CopyFrom(request.news)
+        filled = {name: value for name, value in found.inputs.items() if given.get(name) != value}
+        answer.MergeFrom(wire.encode(filled, secret=asked.secret))
+        faults = (*_faults(asked.type, given), *found.faults)
+        return provider_pb2.CheckResponse(inputs=answer, failures=_failures(faults))
+
+    def Diff(self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        """Property by property, with what replaces the resource. A default tag of the provider that changed is one."""
+        resource, before = _versions(request)
+        return diff_response.answer(resource, before)
+
+    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
+        """Makes it, or tells what a preview knows."""
+        asked = Asked(request.urn, request.properties)
+        with _told(context):
+            account = self._account(context)
+            if request.preview:
+                return provider_pb2.CreateResponse(properties=self._cloud.planned(account, asked))
+            identity, outputs = self._cloud.create(account, asked)
+            return provider_pb2.CreateResponse(id=identity, properties=outputs)
+
+    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
+        """What there is: a refresh, or an import. Without id when there is nothing."""
+        asked = Asked(request.urn, request.inputs)
+        with _told(context):
+            found = self._cloud.read(self._account(context), asked, request.id, request.properties)
+        if found is None:
+            return provider_pb2.ReadResponse()
+        return provider_pb2.ReadResponse(id=request.id, properties=found.outputs, inputs=found.inputs)
+
+    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
+        """Changes it, or tells what a preview knows."""
+        asked, before = Asked(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
+        act = self._cloud.changed if request.preview else self._cloud.update
+        with _told(context):
+            return provider_pb2.UpdateResponse(properties=act(self._account(context), asked, request.id, before))
+
+    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
+        """Deletes it."""
+        with _told(context):
+            self._cloud.delete(self._account(context), type_of(request.urn), request.id)
+        return empty_pb2.Empty()
+
+    # --- components and functions ---------------------------------------------------------------------------------
+
+    def Construct(
+        self, request: provider_pb2.ConstructRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.ConstructResponse:
+        """Registers what the component's own process would."""
+        with _told(context):
+            return component.construct(request)
+
+    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
+        """Refused: a look-up would need an account that there is not."""
+        raise _refused(
+            context,
+            grpc.StatusCode.UNIMPLEMENTED,
+            f"the program calls {request.tok}, and the simulated cloud answers no look-ups: pass the value as an "
+            "argument",
+        )
+
+    def Call(self, request: provider_pb2.CallRequest, context: grpc.ServicerContext) -> provider_pb2.CallResponse:
+        """Refused, as a look-up."""
+        raise _refused(
+            context,
+            grpc.StatusCode.UNIMPLEMENTED,
+            f"the program calls the method {request.tok}, and the simulated cloud has no methods",
+        )
+
+    def _account(self, context: grpc.ServicerContext) -> Account:
+        account = self._accounts.get(context.peer())
+        if account is None:
+            raise Refused(f"the {self._package} provider was not configured on this connection: run pulumi again")
+        return account
+
+
+def _versions(request: provider_pb2.DiffRequest) -> tuple[Resource, dict[str, Any]]:
+    """The resource as it is to be, and its inputs so far."""
+    before, after = (wire.decode(each, mask=False) for each in (request.old_inputs, request.news))
+    options = Options(ignore_changes=tuple(request.ignoreChanges))
+    name = request.urn.rpartition("::")[2]
+    return Resource(request.urn, type_of(request.urn), name, inputs=after, options=options), before
+
+
+def _settings(inputs: struct_pb2.Struct) -> dict[str, Any]:
+    """A provider's inputs that are the program's."""
+    plain = wire.decode(inputs, mask=False)
+    return {name: value for name, value in plain.items() if name not in _ENGINES_OWN}
+
+
+def _faults(type_: str, inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Path and reason of each input that the type does not take; one fault without a path for an unknown type."""
+    if not known(type_):
+        yield "", f"there is no simulated answer for the resource type {type_}"
+    for fault in sdk_inputs.faults(type_, inputs):
+        path, _, reason = fault.partition(": ")
+        yield path, reason
+
+
+def _failures(faults: Iterable[tuple[str, str]]) -> list[provider_pb2.CheckFailure]:
+    return [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in faults]
+
+
+@contextmanager
+def _told(context: grpc.ServicerContext) -> Iterator[None]:
+    """Tells the engine what went wrong in words, without the traceback that gRPC would log."""
+    try:
+        yield
+    except SimulationError as error:
+        raise _refused(context, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+    except (Refused, ChildFailed) as error:
+        raise _refused(context, grpc.StatusCode.UNKNOWN, str(error)) from None
+    except InventoryError as error:
+        raise _refused(context, grpc.StatusCode.INTERNAL, str(error)) from None
+    except grpc.RpcError as error:
+        # Only the engine's own monitor is called from here.
+        raise _refused(context, error.code(), error.details()) from None
+
+
+def _refused(context: grpc.ServicerContext, code: grpc.StatusCode, message: str) -> Exception:
+    """The exception by which a servicer ends a call; gRPC knows it from others by having raised it itself."""
+    try:
+        context.abort(code, message)
+    except Exception as error:  # noqa: BLE001 (gRPC raises a plain one)
+        return error
+    return AssertionError("gRPC's abort always raises")
+
+
+def _endpoint(config: Mapping[str, Any]) -> str:
+    """The server of a Kubernetes provider's cluster; empty when its kubeconfig does not say."""
+    try:
+        content = yaml.safe_load(str(config.get("kubeconfig") or "{}"))
+        contexts = {each["name"]: each["context"] for each in content["contexts"]}
+        clusters = {each["name"]: each["cluster"] for each in content["clusters"]}
+        current = config.get("context") or content["current-context"]
+        return str(clusters[config.get("cluster") or contexts[current]["cluster"]]["server"])
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return ""

@@ -1,0 +1,76 @@
+"""Serves the simulated providers on loopback."""
+
+import importlib
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from concurrent import futures
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import grpc  # type: ignore[import-untyped]
+from engine.simulated_aws.cloud import Cloud
+from engine.simulated_aws.inventory import Inventory
+from engine.simulated_aws.provider import Provider
+from pulumi.runtime.proto import provider_pb2_grpc
+
+from trainium_eks.plan.recording import sdk
+
+PACKAGES = ("aws", "eks", "kubernetes")
+"""What is served, each on a port of its own."""
+
+FAILURE = "TRN_SIMULATED_FAILURE"
+"""Environment variable: a type token whose first creation fails."""
+
+# Each operation of an engine holds a thread, a component that is being built one more.
+_THREADS = 64
+
+_GRACE_SECONDS = 2.0
+
+
+class CannotServe(Exception):  # noqa: N818 (what is the matter)
+    """No port is free."""
+
+
+@contextmanager
+def serving(state: Path, *, failing: str = "", forgetful: bool = False) -> Iterator[Mapping[str, str]]:
+    """Serves the simulated clouds while the context lasts.
+
+    Args:
+        state: the file that says what exists; made when missing. Later contexts go on from it.
+        failing: see :class:`~engine.simulated_aws.cloud.Cloud`.
+        forgetful: see :class:`~engine.simulated_aws.cloud.Cloud`.
+
+    Yields:
+        The environment by which a Pulumi CLI finds the providers: ``PULUMI_DEBUG_PROVIDERS``.
+
+    Raises:
+        InventoryError: when the file cannot be used.
+        SimulationError: when ``failing`` is no type that is simulated.
+        CannotServe: when no port is free.
+    """
+    # Their import tells the SDK which types there are, and so which inputs are taken.
+    for package in PACKAGES:
+        importlib.import_module(f"pulumi_{package}")
+    with ExitStack() as stack:
+        inventory = stack.enter_context(Inventory(state))
+        cloud = Cloud(inventory, failing=failing, forgetful=forgetful)
+        ports = {package: stack.enter_context(_served(package, cloud)) for package in PACKAGES}
+        yield {"PULUMI_DEBUG_PROVIDERS": ",".join(f"{package}:{port}" for package, port in ports.items())}
+
+
+@contextmanager
+def _served(package: str, cloud: Cloud) -> Iterator[int]:
+    version = importlib.metadata.version(f"pulumi-{package}")
+    executor = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix=package)
+    server = grpc.server(executor, options=sdk.CHANNEL_OPTIONS)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(package, version, cloud), server)
+    try:
+        port = server.add_insecure_port("127.0.0.1:0")
+    except RuntimeError as error:
+        raise CannotServe(f"no port on 127.0.0.1 is free: {error}") from None
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(_GRACE_SECONDS).wait()
+        executor.shutdown(wait=False)

@@ -1,0 +1,155 @@
+"""The account: read and never written to, and never the end of a command."""
+
+import json
+import sys
+from pathlib import Path
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from aws_double import AwsDouble, AwsError
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # type: ignore[import-untyped]
+from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
+from deploy_needs import ACCOUNT, PLACE, asks
+from good_account import GOOD, NOW, ask, of
+from iam_evaluation import allowed
+from moto import mock_aws
+
+from trainium_eks.aws.account import READS, Account, NotChecked, Refused, WriteAttempted, right
+from trainium_eks.operate.preflight.finding import Outcome
+from trainium_eks.operate.preflight.run import look
+from trainium_eks.plan.graph import Graph
+
+
+def account(double: AwsDouble) -> Account:
+    return Account("us-west-2", double.session())
+
+
+def test_a_write_is_stopped_before_it_is_sent() -> None:
+    double = AwsDouble({"ec2:DeleteVpc": {}})
+    with pytest.raises(WriteAttempted, match="ec2:DeleteVpc"):
+        account(double).call("ec2", "delete_vpc", VpcId="vpc-1")
+    assert double.asked == []
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod"])
+def test_only_reading_operations_are_asked(stack: str, request: pytest.FixtureRequest) -> None:
+    """Every operation that boto3 sends, those of paginators too, as its last event before the network sees them."""
+    double = AwsDouble(GOOD)
+    found = look(request.getfixturevalue(stack), account(double), lambda: NOW)
+    assert len(found.findings) > 20
+    sent = {name for name, _ in double.asked}
+    assert len(sent) > 15
+    assert [name for name in sent if not name.split(":")[1].startswith(READS)] == []
+
+
+def test_every_question_about_a_good_account_is_answered_well(prod: Graph) -> None:
+    found = ask(prod)
+    # This machine is in no network of production's.
+    trouble = [each for each in found.findings if each.outcome is not Outcome.PASS and each.id != "network/api"]
+    assert trouble == [], trouble
+    assert not found.failed
+    assert found.account == "111122223333"
+
+
+def test_no_made_up_name_is_asked_of_aws(prod: Graph) -> None:
+    """Recording makes up the ends of names, and an account."""
+    double = AwsDouble(GOOD)
+    found = look(prod, account(double), lambda: NOW)
+    assert "sim-" not in str(double.asked)
+    assert "sim-" not in str(found.findings)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (AwsError("AccessDenied"), "the right"),
+        (AwsError("UnauthorizedOperation"), "the right"),
+        (AwsError("ThrottlingException"), "throttled"),
+        (AwsError("RequestLimitExceeded"), "throttled"),
+        (AwsError("ExpiredToken"), "aws sso login"),
+        (AwsError("InternalFailure", "try\nlater"), "InternalFailure: try later"),
+        (AwsError("502", "<!DOCTYPE HTML>\n<html>"), "HTTP 502 in place of an answer"),
+        (EndpointConnectionError(endpoint_url="https://ec2"), "no network"),
+        (NoCredentialsError(), "no AWS credentials here"),
+        (ResponseParserError("Unable to parse\n<html>"), "look at the proxy"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsError | Exception, reason: str) -> None:
+    identity = {"sts:GetCallerIdentity": GOOD["sts:GetCallerIdentity"]}
+    found = look(prod, account(AwsDouble(dict.fromkeys(GOOD, error) | identity)), lambda: NOW)
+    assert not found.failed
+    open_ = found.of(Outcome.NOT_CHECKED)
+    known = ("account/id", "account/deployer")  # which need to know who asks, and no more
+    assert len(open_) == len([each for each in found.findings if each.id not in known])
+    assert all(reason in each.detail and "\n" not in each.detail for each in open_), open_
+
+
+def test_the_missing_right_is_named(dev: Graph) -> None:
+    denied = AwsError("AccessDeniedException")
+    names = ("service-quotas:GetServiceQuota", "eks:DescribeClusterVersions", "ssm:GetParameters")
+    found = ask(dev, dict.fromkeys(names, denied))
+    assert of(found, "quotas/L-F678F1CE").detail == "the right servicequotas:GetServiceQuota is missing"
+    assert of(found, "versions/kubernetes").detail == "the right eks:DescribeClusterVersions is missing"
+
+
+def test_without_credentials_nothing_else_is_asked(prod: Graph) -> None:
+    double = AwsDouble({"sts:GetCallerIdentity": NoCredentialsError()})
+    found = look(prod, account(double), lambda: NOW)
+    assert {each.outcome for each in found.findings} == {Outcome.NOT_CHECKED}
+    assert [name for name, _ in double.asked] == ["sts:GetCallerIdentity"]
+    assert (found.account, found.failed) == ("", False)
+
+
+def test_an_answer_that_is_not_understood_is_one_line(dev: Graph) -> None:
+    found = ask(dev, {"service-quotas:GetServiceQuota": {}})
+    told = of(found, "quotas/L-F678F1CE")
+    assert told.outcome is Outcome.NOT_CHECKED
+    assert "was not understood (KeyError: 'Quota')" in told.detail
+
+
+def test_what_is_asked_twice_is_asked_once(prod: Graph) -> None:
+    double = AwsDouble(GOOD)
+    look(prod, account(double), lambda: NOW)
+    names = [name for name, _ in double.asked]
+    assert names.count("sts:GetCallerIdentity") == names.count("ec2:DescribeInstances") == 1
+
+
+def test_an_error_that_says_something_about_the_thing_keeps_its_code() -> None:
+    with pytest.raises(Refused) as refused:
+        account(AwsDouble({"iam:GetRole": AwsError("NoSuchEntity")})).call("iam", "get_role", RoleName="x")
+    assert refused.value.code == "NoSuchEntity"
+
+
+def test_a_package_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
+    with pytest.raises(NotChecked, match="boto3 is missing"):
+        Account("us-west-2").caller()
+
+
+@mock_aws
+def test_moto_s_account_is_told_whatever_moto_lacks(dev: Graph) -> None:
+    found = look(dev, Account("us-west-2", boto3.Session("x", "y")), lambda: NOW)
+    assert of(found, "account/id").outcome is Outcome.PASS
+    assert of(found, "quotas/L-0263D0A3").outcome in (Outcome.PASS, Outcome.NOT_CHECKED)
+    assert of(found, "capacity/trn1.32xlarge").detail == "offered in usw2-az4", "moto has a copy of EC2's offerings"
+
+
+def test_the_deploy_role_may_ask_every_question(dev: Graph, prod: Graph) -> None:
+    """Each operation that the checks send, held against the documented policy."""
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    policies = [json.loads(each.read_text()) for each in sorted(docs.glob("deploy-role-*.json"))]
+    sent: set[str] = set()
+    for graph in (dev, prod):
+        double = AwsDouble(GOOD)
+        look(graph, account(double), lambda: NOW)
+        sent |= {name for name, _ in double.asked}
+    actions = {right(*name.split(":")) for name in sent} - {"sts:GetCallerIdentity"}
+    resources = {
+        "ecr:DescribeRepositories": f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-dev/training",
+        "iam:GetRole": f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/eks.amazonaws.com/AWSServiceRoleForAmazonEKS",
+        "ssm:GetParameters": "arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x",
+        "eks:DescribeCluster": f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/trn-dev-cluster-eks-0a1b2c3",
+    }
+    requests = [asks(resources.get(action, "*"), action)[0] for action in sorted(actions)]
+    assert [each.action for each in requests if not allowed(each, policies)] == []
+    assert PLACE.account == ACCOUNT

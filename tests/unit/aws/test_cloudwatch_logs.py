@@ -1,0 +1,194 @@
+"""What CloudWatch keeps of pods, read page by page, from moto's copy of it."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from botocore.awsrequest import AWSResponse  # type: ignore[import-untyped]
+from moto import mock_aws
+
+from trainium_eks.aws import cloudwatch_logs, job_lookups
+from trainium_eks.aws.cloudwatch_logs import CloudWatchLogs
+from trainium_eks.aws.job_lookups import AwsError
+
+REGION, GROUP = "us-west-2", "/trainium-eks/dev/containers"
+BEGIN = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+"""CloudWatch takes nothing that is older than two weeks."""
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    with mock_aws():
+        yield
+
+
+@pytest.fixture
+def logs() -> Any:
+    client = boto3.client("logs", region_name=REGION)
+    client.create_log_group(logGroupName=GROUP)
+    return client
+
+
+def _at(seconds: float) -> int:
+    return int((BEGIN.timestamp() + seconds) * 1000)
+
+
+def shipped(text: str, pod: str, **more: Any) -> str:
+    """As Fluent Bit makes it of a line."""
+    kubernetes = {"namespace_name": "training", "pod_name": pod, "container_name": "trainer-0"}
+    return json.dumps({"stream": "stdout", "log": text, "kubernetes": kubernetes, **more})
+
+
+def _put(logs: Any, pod: str, *events: tuple[float, str], namespace: str = "training") -> None:
+    stream = f"{namespace}/{pod}/trainer-0"
+    logs.create_log_stream(logGroupName=GROUP, logStreamName=stream)
+    logs.put_log_events(
+        logGroupName=GROUP,
+        logStreamName=stream,
+        logEvents=[{"timestamp": _at(second), "message": message} for second, message in events],
+    )
+
+
+def _read(prefix: str = "training/", since: datetime = BEGIN) -> list[tuple[str, str]]:
+    return [(pod, line.text) for pod, line in CloudWatchLogs(REGION, GROUP).lines(prefix, since)]
+
+
+def test_lines_of_several_pods_come_in_the_order_of_time(logs: Any) -> None:
+    _put(logs, "bert-trainer-0-0", (1, shipped("one\n", "bert-trainer-0-0")), (3, "three, as it stands"))
+    _put(logs, "bert-trainer-1-0", (2, shipped("two", "bert-trainer-1-0")), (4, '{"step": 4, "log": "mine"}'))
+    assert _read() == [
+        ("bert-trainer-0-0", "one"),
+        ("bert-trainer-1-0", "two"),
+        ("bert-trainer-0-0", "three, as it stands"),
+        # What a training prints may look like what a log shipper makes of it.
+        ("bert-trainer-1-0", '{"step": 4, "log": "mine"}'),
+    ]
+
+
+def test_only_what_is_asked_for_is_read(logs: Any) -> None:
+    _put(logs, "bert-trainer-0-0", (1, "early"), (10, "late"))
+    _put(logs, "bert-trainer-0-0", (11, "of another team"), namespace="other")
+    _put(logs, "bert-trainer-1-0", (12, "of another node"))
+    assert _read("training/bert-trainer-0-0/", BEGIN + timedelta(seconds=5)) == [("bert-trainer-0-0", "late")]
+
+
+@pytest.mark.parametrize(
+    ("message", "stamp"),
+    [
+        (shipped("a", "p", time="2026-11-22T05:33:01.25Z"), "2026-11-22T05:33:01.250000000Z"),
+        (shipped("a", "p", time="2026-11-22T06:33:01.25+01:00"), "2026-11-22T05:33:01.007000000Z"),
+        (shipped("a", "p", time=1795325581.2), "2026-11-22T05:33:01.007000000Z"),
+        ("a", "2026-11-22T05:33:01.007000000Z"),
+    ],
+)
+def test_a_line_has_its_own_time_or_that_of_its_event(message: str, stamp: str) -> None:
+    event = {"message": message, "timestamp": 1795325581007}
+    line = cloudwatch_logs.line_of(event)
+    assert (line.stamp, line.text) == (stamp, "a")
+
+
+def test_all_pages_are_read_empty_ones_too(monkeypatch: pytest.MonkeyPatch, logs: Any) -> None:
+    """CloudWatch may answer with no event and go on: it looks through so much at a time."""
+    pages = [["a", "b"], [], ["c"]]
+    asked: list[dict[str, Any]] = []
+
+    def answer(self: Any, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        assert operation == "FilterLogEvents"
+        asked.append(given)
+        at = int(given.get("nextToken", 0))
+        events = [
+            {"logStreamName": "training/p/c", "timestamp": _at(at), "message": each, "eventId": each}
+            for each in pages[at]
+        ]
+        return {"events": events, **({"nextToken": str(at + 1)} if at + 1 < len(pages) else {})}
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", answer)
+    assert [text for _, text in _read("training/p/")] == ["a", "b", "c"]
+    assert [each.get("nextToken") for each in asked] == [None, "1", "2"]
+    wanted = {"logGroupName": GROUP, "logStreamNamePrefix": "training/p/", "startTime": _at(0)}
+    assert all(wanted.items() <= each.items() for each in asked)
+
+
+def _refusing(times: int, code: str, message: str = "no") -> Callable[..., Any]:
+    """Answers so many requests with an error."""
+    left = [times]
+
+    def answer(request: Any, **_: Any) -> AWSResponse | None:
+        if not left[0]:
+            return None
+        left[0] -= 1
+        body = json.dumps({"__type": code, "message": message}).encode()
+        made = AWSResponse(request.url, 400, {"Content-Type": "application/x-amz-json-1.1"}, None)
+        made._content = body
+        return made
+
+    return answer
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes requests fail before they are sent, and waits for no time between them."""
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
+    whole = job_lookups.client
+
+    def refuse(times: int, code: str, message: str = "no") -> None:
+        def client(service: str, region: str, attempts: int | None = None) -> Any:
+            made = whole(service, region, attempts)
+            made.meta.events.register_first("before-send.cloudwatch-logs", _refusing(times, code, message))
+            return made
+
+        monkeypatch.setattr(cloudwatch_logs, "client", client)
+
+    return refuse
+
+
+def test_it_asks_again_where_too_much_is_asked(logs: Any, refuse: Callable[..., None]) -> None:
+    _put(logs, "p", (1, "a"))
+    refuse(6, "ThrottlingException", "Rate exceeded")
+    assert _read() == [("p", "a")]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "fix"),
+    [
+        (
+            "AccessDeniedException",
+            "not authorized",
+            f"needs logs:FilterLogEvents on arn:aws*:logs:*:*:log-group:{GROUP}:*",
+        ),
+        ("ExpiredTokenException", "the token has expired", "log in again (aws sso login)"),
+        ("ThrottlingException", "Rate exceeded", "again in a minute"),
+        ("InvalidParameterException", "what", "cannot read the log group"),
+    ],
+)
+def test_what_cannot_be_read_is_a_line_with_what_mends_it(
+    logs: Any, refuse: Callable[..., None], code: str, message: str, fix: str
+) -> None:
+    refuse(100, code, message)
+    with pytest.raises(AwsError) as caught:
+        _read()
+    assert fix in str(caught.value)
+    assert f"{message} ({code})" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_group_that_is_not_there_says_why_that_may_be() -> None:
+    with pytest.raises(AwsError, match=r"there is none in us-west-2: has the stack been updated \(pulumi up\)"):
+        _read()
+
+
+def test_without_credentials_it_says_so(monkeypatch: pytest.MonkeyPatch, logs: Any) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it has found some before
+    with pytest.raises(AwsError, match=r"there are no AWS credentials here \(aws configure, or aws sso login\)"):
+        _read()

@@ -1,0 +1,204 @@
+"""What AWS is asked, answered by moto or by canned answers."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from botocore.stub import Stubber  # type: ignore[import-untyped]
+from moto import mock_aws
+
+from trainium_eks.aws import job_lookups
+from trainium_eks.aws.account import Account, NotChecked
+from trainium_eks.aws.job_lookups import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.operate.cleanup import orphans
+from trainium_eks.operate.cleanup.marks import Marks
+
+REGION = "us-west-2"
+REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
+Canned = Callable[[str], Stubber]
+
+
+@pytest.fixture
+def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
+    """Makes a service answer what a test says."""
+    stubbers: dict[str, Stubber] = {}
+
+    def of(service: str) -> Stubber:
+        client = boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+        stubbers[service] = Stubber(client)
+        stubbers[service].activate()
+        return stubbers[service]
+
+    monkeypatch.setattr(job_lookups, "client", lambda service, _: stubbers[service].client)
+    yield of
+    for stubber in stubbers.values():
+        stubber.assert_no_pending_responses()
+
+
+def _images(*tags: str) -> dict[str, Any]:
+    details = [
+        {"imageTags": [tag], "imageDigest": f"sha256:{tag}", "imagePushedAt": datetime(2026, 11, day, tzinfo=UTC)}
+        for day, tag in enumerate(tags, start=1)
+    ]
+    return {"imageDetails": [*details, {"imageDigest": "sha256:untagged"}]}
+
+
+_ASKED = {"registryId": "123456789012", "repositoryName": "trn/training"}
+
+
+def test_the_newest_image_is_the_default(canned: Canned) -> None:
+    canned("ecr").add_response("describe_images", _images("a1", "b2"), {**_ASKED, "filter": {"tagStatus": "TAGGED"}})
+    assert Aws(REGION).newest_image(REPOSITORY) == f"{REPOSITORY}:b2"
+
+
+def test_an_empty_repository_has_no_default(canned: Canned) -> None:
+    canned("ecr").add_response("describe_images", {"imageDetails": []})
+    assert Aws(REGION).newest_image(REPOSITORY) == ""
+    assert Aws(REGION).newest_image("") == ""
+
+
+@pytest.mark.parametrize("image", [f"{REPOSITORY}:bert", f"{REPOSITORY}@sha256:untagged"])
+def test_images_that_are_there(canned: Canned, image: str) -> None:
+    canned("ecr").add_response("describe_images", _images("bert"), _ASKED)
+    assert Aws(REGION).image_problem(image) is None
+
+
+def test_a_missing_image_names_the_nearest(canned: Canned) -> None:
+    canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
+    problem = Aws(REGION).image_problem(f"{REPOSITORY}:bert-3")
+    assert problem is not None
+    assert problem.reason == "the repository has no image bert-3"
+    assert problem.good == f"{REPOSITORY}:bert-2"
+    assert "trn image push" in problem.fix
+
+
+def test_other_registries_are_not_asked() -> None:
+    assert Aws(REGION).image_problem("public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0") is None
+    assert Aws(REGION).image_problem("localhost:5000/train") is None
+
+
+@mock_aws
+def test_a_repository_of_a_real_looking_ecr(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    ecr = boto3.client("ecr", region_name=REGION)
+    ecr.create_repository(repositoryName="trn/training")
+    manifest = (
+        '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": [], "config": {}}'
+    )
+    ecr.put_image(repositoryName="trn/training", imageManifest=manifest, imageTag="bert")
+    assert Aws(REGION).newest_image(REPOSITORY) == f"{REPOSITORY}:bert"
+    assert Aws(REGION).image_problem(f"{REPOSITORY}:bert") is None
+    with pytest.raises(AwsError, match="RepositoryNotFoundException"):
+        Aws(REGION).newest_image(REPOSITORY.replace("training", "none"))
+
+
+def test_when_a_capacity_block_ends(canned: Canned) -> None:
+    ends = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
+    asked = {"CapacityReservationIds": ["cr-1"]}
+    ec2 = canned("ec2")
+    ec2.add_response("describe_capacity_reservations", {"CapacityReservations": [{"EndDate": ends}]}, asked)
+    ec2.add_response("describe_capacity_reservations", {"CapacityReservations": [{}]}, asked)
+    assert Aws(REGION).capacity_ends("cr-1") == "2026-12-01T11:30:00Z"
+    assert Aws(REGION).capacity_ends("cr-1") == ""
+
+
+def test_the_size_of_a_group(canned: Canned) -> None:
+    health = {"issues": [{"code": "InsufficientFreeAddresses", "message": "no addresses"}]}
+    scaling = {"minSize": 0, "maxSize": 4, "desiredSize": 2}
+    found = {"nodegroup": {"scalingConfig": scaling, "status": "DEGRADED", "health": health}}
+    asked = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc"}
+    canned("eks").add_response("describe_nodegroup", found, asked)
+    size = Aws(REGION).group_size("trn-dev", "ng1-abc")
+    assert size == GroupSize(2, 0, 4, "DEGRADED", ("InsufficientFreeAddresses: no addresses",))
+
+
+def test_scaling_asks_for_the_number_alone(canned: Canned) -> None:
+    asked = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc", "scalingConfig": {"desiredSize": 4}}
+    canned("eks").add_response("update_nodegroup_config", {}, asked)
+    Aws(REGION).scale("trn-dev", "ng1-abc", 4)
+
+
+def test_who_may_not_is_told_so(canned: Canned) -> None:
+    canned("eks").add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")
+    with pytest.raises(NotAllowed, match="cannot scale the node group ng1: not authorized"):
+        Aws(REGION).scale("trn-dev", "ng1", 4)
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, bytes], None]]:
+    """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
+    said = {"status": 200, "body": b""}
+
+    class Page(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(said["status"])
+            self.send_header("Content-Length", str(len(said["body"])))
+            self.end_headers()
+            self.wfile.write(said["body"])
+
+        do_GET = do_HEAD = do_POST  # noqa: N815 - the server's names
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # which keeps its first credentials
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    yield lambda status, body: said.update(status=status, body=body)
+    server.shutdown()
+    server.server_close()
+
+
+OF_EACH_PROTOCOL = {
+    "ec2": ("describe_vpcs", {}),
+    "iam": ("list_roles", {}),
+    "logs": ("describe_log_groups", {}),
+    "eks": ("list_clusters", {}),
+    "s3": ("list_buckets", {}),
+}
+"""An operation of a service of each of boto3's protocols: ec2, query, json, rest-json, rest-xml."""
+
+
+@pytest.mark.parametrize(
+    "body", [b"\n<!DOCTYPE html><html><body>Log in</body></html>", b"<?xml version='1.0'?><HTML>no</HTML>", b"{]"]
+)
+@pytest.mark.parametrize("status", [200, 403])
+@pytest.mark.parametrize("service", OF_EACH_PROTOCOL)
+def test_a_proxys_page_is_no_answer(
+    proxy: Callable[[int, bytes], None], service: str, status: int, body: bytes
+) -> None:
+    proxy(status, body)
+    operation, parameters = OF_EACH_PROTOCOL[service]
+    with pytest.raises(AwsError, match="cannot look") as told, job_lookups.saying("look"):
+        getattr(job_lookups.client(service, REGION), operation)(**parameters)
+    with pytest.raises(NotChecked) as checked:
+        Account(REGION).call(service, operation, **parameters)
+    if (service, body) != ("s3", b"{]"):  # which botocore words itself, by the status
+        assert "answer of AWS: look at the proxy" in str(told.value)
+        assert "HTTPS_PROXY" in str(checked.value)
+
+
+def test_nothing_is_called_clean_behind_a_proxy(proxy: Callable[[int, bytes], None]) -> None:
+    proxy(200, b"<html>Log in</html>")
+    found = orphans.look(Account(REGION), Marks(stack="dev"), None)
+    assert not found.found
+    assert {what for what, _ in orphans.SEARCHES} <= {each.what for each in found.unseen}
+
+
+def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    with pytest.raises(AwsError, match="there are no AWS credentials here"):
+        Aws(REGION).newest_image(REPOSITORY)

@@ -1,0 +1,185 @@
+"""Claims that an update takes away, and the pods that hold them."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import outputs
+from stub_api import serving
+
+from trainium_eks.cli.environment.change import claims, deploy
+from trainium_eks.cli.environment.change.claims import Claim, Holder, holders, leaving
+from trainium_eks.cli.failure import Failure
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.plan.graph import Graph
+
+TEAM = Claim("training", lustre.CLAIM)
+JOB = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "bert", "controller": True}
+
+
+def step(operation: str, type_: str, name: str, namespace: str = "", **state: Any) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    old = {"type": type_, "inputs": {"metadata": metadata}, **state}
+    return {"op": operation, "urn": f"urn:{type_}::{namespace}/{name}", "oldState": old}
+
+
+def pod(name: str, *, node: str = "n1", phase: str = "Running", claim: str = lustre.CLAIM, **metadata: Any) -> Any:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "training", **metadata},
+        "spec": {"volumes": volumes, **({"nodeName": node} if node else {})},
+        "status": {"phase": phase},
+    }
+
+
+def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
+    preview = {
+        "steps": [
+            step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
+            step("replace", claims.CLAIM, lustre.CLAIM, "training"),
+            step("delete", claims.CLAIM, lustre.CLAIM, "vision"),
+            step("same", claims.CLAIM, lustre.CLAIM, "speech"),
+            step("delete", "aws:s3/bucket:Bucket", "b"),
+        ]
+    }
+    assert leaving(preview) == (TEAM, Claim("vision", lustre.CLAIM))
+
+
+def test_a_claim_that_goes_with_its_namespace_is_said_to() -> None:
+    steps = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
+    assert leaving({"steps": steps}) == (Claim("training", lustre.CLAIM, with_namespace=True),)
+
+
+def test_the_claim_of_the_stacks_own_job_is_not_a_teams() -> None:
+    claim = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
+    job = step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [claim["urn"]]})
+    assert leaving({"steps": [claim, job]}) == ()
+
+
+def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
+    pods = [
+        pod("a", ownerReferences=[JOB]),
+        pod("b", phase="Succeeded", ownerReferences=[JOB]),
+        pod("c", phase="Failed"),
+        pod("waiting", node="", phase="Pending"),
+        pod("other", claim="scratch"),
+        {"metadata": {"name": "plain"}, "spec": {"nodeName": "n1"}},
+    ]
+    assert [(each.pod, each.phase, each.owner) for each in holders(TEAM, pods)] == [
+        ("a", "Running", "job.batch.volcano.sh/bert"),
+        ("b", "Succeeded", "job.batch.volcano.sh/bert"),
+        ("c", "Failed", "pod/c"),
+    ]
+
+
+def test_the_refusal_names_claims_pods_and_the_commands_that_free_them() -> None:
+    found = [Holder(TEAM, f"bert-{index}", "Succeeded", "job.batch.volcano.sh/bert") for index in range(7)]
+    text = claims.refusal(found)
+    assert "training/fsx-claim: bert-0 (Succeeded), " in text
+    assert "and 2 more" in text
+    assert "    kubectl -n training delete job.batch.volcano.sh/bert\n" in text
+    assert "--wait-for-pods" in text
+
+
+def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "PAUSE_SECONDS", 0)
+    one, two = (Holder(TEAM, name, "Running", f"pod/{name}") for name in "ab")
+    answers = iter([(one, two), (one, two), (one,), ()])
+    said: list[str] = []
+    claims.wait([TEAM], lambda _: next(answers), said.append)
+    assert [line.count("(Running)") for line in said] == [2, 1]
+
+
+# --- `trn deploy up`, with a pulumi that answers as the real one does ------------------------------------------------
+
+Deploy = Callable[..., list[list[str]]]
+
+
+@pytest.fixture
+def hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
+    """Runs `trn deploy up`; the commands that it hands over to."""
+    handed: list[list[str]] = []
+    monkeypatch.setattr(deploy, "complaints", list)
+    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
+    monkeypatch.setattr(claims, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str, steps: Sequence[Any], held: bool = True, shown: str | None = None) -> list[list[str]]:
+        exported = {"deployment": {"resources": [{"type": claims.CLAIM}] if held else []}}
+        answers = {"stack export": exported, "preview --json": {"steps": list(steps)}, "stack output": shown}
+        for name, answer in answers.items():
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            (tmp_path / name.replace(" ", "-")).write_text("" if answer is None else text)
+        script = f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec cat "{tmp_path}/$1-$2"\n'
+        (tmp_path / "pulumi").write_text(script)
+        (tmp_path / "pulumi").chmod(0o755)
+        deploy.run("up", Graph("p", "dev", (), {}), tmp_path, list(arguments))
+        return handed
+
+    return call
+
+
+REPLACED = [step("replace", claims.CLAIM, lustre.CLAIM, "training")]
+
+
+def exported(kubeconfig: Any) -> str:
+    return json.dumps({**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(kubeconfig)})
+
+
+def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
+    hand_over: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving({"Pod": [pod("bert-0", phase="Succeeded")]}) as api, pytest.raises(SystemExit) as stopped:
+        hand_over(steps=REPLACED, shown=exported(api.kubeconfig))
+    said = capsys.readouterr()
+    assert stopped.value.code == 1
+    assert "training/fsx-claim: bert-0 (Succeeded)" in said.err
+    assert "  training/fsx-claim\n" in said.out
+
+
+def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, tmp_path: Path) -> None:
+    with serving({"Pod": [pod("waiting", node="")]}) as api:
+        handed = hand_over("--yes", "--target", "x", steps=REPLACED, shown=exported(api.kubeconfig))
+    assert handed == [["pulumi", "up", "--stack", "dev", "--yes", "--target", "x", "--parallel", "32"]]
+    assert "preview --json --stack dev --target x\n" in (tmp_path / "calls").read_text()
+
+
+def test_up_waits_for_the_pods_when_told_to_and_keeps_the_flag_from_pulumi(hand_over: Deploy) -> None:
+    with serving({}) as api:
+        assert hand_over("--wait-for-pods", steps=REPLACED, shown=exported(api.kubeconfig)) == [
+            ["pulumi", "up", "--stack", "dev", "--parallel", "32"]
+        ]
+
+
+def test_up_names_the_claims_where_the_cluster_cannot_be_asked(
+    hand_over: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
+    said = capsys.readouterr()
+    assert "training/fsx-claim" in said.out
+    assert "Cannot ask the cluster" in said.err
+
+
+def test_a_namespace_that_goes_is_told_and_not_held_up(hand_over: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
+    with serving({"Pod": [pod("bert-0")]}) as api:
+        assert len(hand_over(steps=gone, shown=exported(api.kubeconfig))) == 1
+    assert "(with its namespace and pods)" in capsys.readouterr().out
+
+
+def test_a_stack_without_claims_is_not_previewed_twice(hand_over: Deploy, tmp_path: Path) -> None:
+    hand_over(steps=REPLACED, held=False)
+    assert (tmp_path / "calls").read_text() == "stack export --stack dev\n"
+
+
+def test_a_pulumi_that_fails_is_told_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(Failure, match="pulumi stack export: error: no stack named dev"):
+        claims.ahead(tmp_path, "dev", [])

@@ -1,0 +1,176 @@
+"""``trn comment``: what it reads, what it writes, and its exit code."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_built import changed, environment, without
+from small_project import Project, Run
+from typer.testing import Result
+
+from trainium_eks.cli.environment.review import comment as command
+from trainium_eks.operate.preflight.finding import Finding, Outcome
+from trainium_eks.operate.preflight.run import Preflight
+from trainium_eks.operate.review.posting import PostingError
+
+MARKER = "<!-- trn-preview:trainium-eks/dev -->"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Saved plans: of a base, of the same, of one with a lost file system, of another stack."""
+    base = environment()
+    plans = {
+        "base": base,
+        "lost": without(base, "lustre"),
+        "grown": changed(base, "queue-test", spec={"capability": {"aws.amazon.com/neuron": 64}, "weight": 2}),
+        "prod": replace(base, stack="prod"),
+    }
+    for name, graph in plans.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(graph.to_json()))
+    return tmp_path
+
+
+@pytest.fixture
+def commented(trn: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls it with saved plans, whose small environment breaks rules: they are not looked at here."""
+    monkeypatch.setattr("trainium_eks.plan.rules.judge", lambda *_: ())
+    monkeypatch.setattr("trainium_eks.plan.timeline.check_edges", lambda *_: ())
+
+    def run(after: str, *arguments: object, before: str = "base") -> Result:
+        given = ("--before", files / f"{before}.json", "--after", files / f"{after}.json")
+        return trn("comment", *given, *arguments)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("after", "arguments", "code", "verdict"),
+    [
+        ("base", (), 0, "SAFE"),
+        ("grown", (), 0, "SAFE"),
+        ("lost", (), 1, "BLOCKED"),
+        ("lost", ("--fail-on", "never"), 0, "BLOCKED"),
+        ("lost", ("--accept-losses",), 1, "BLOCKED"),
+    ],
+)
+def test_the_verdict_decides_the_exit_code(
+    commented: Run, after: str, arguments: tuple[str, ...], code: int, verdict: str
+) -> None:
+    done = commented(after, *arguments)
+    assert done.exit_code == code
+    assert done.stdout.startswith(MARKER)
+    assert f"– {verdict}" in done.stdout.splitlines()[2]
+
+
+def test_review_fails_where_that_is_asked(commented: Run, files: Path) -> None:
+    base = environment()
+    more = changed(base, "trn1", scalingConfig={"minSize": 0, "desiredSize": 2, "maxSize": 40})
+    (files / "more.json").write_text(json.dumps(more.to_json()))
+    assert commented("more").exit_code == 0
+    assert commented("more", "--fail-on", "review").exit_code == 1
+
+
+def test_a_failed_preflight_blocks(commented: Run, tmp_path: Path) -> None:
+    checks = [{"id": "vcpus", "status": "fail", "title": "vCPUs", "detail": "256 of 512", "fix": "ask for more"}]
+    (tmp_path / "checks.json").write_text(json.dumps({"checks": [*checks, {"id": "new", "status": "else"}, "x"]}))
+    done = commented("base", "--preflight", tmp_path / "checks.json")
+    assert done.exit_code == 1
+    assert "| ⛔ fail | vCPUs | 256 of 512 | ask for more |" in done.stdout
+    assert "1 fail, 1 not-checked" in done.stdout
+
+
+def test_what_trn_check_prints_is_read(commented: Run, tmp_path: Path) -> None:
+    found = [
+        Finding("quotas/L-2C3B7624", "vCPUs of Trn instances", Outcome.FAIL, "256 of 512", "ask for more"),
+        Finding("zones/offered", "trn1.32xlarge in usw2-az4", Outcome.PASS, "offered"),
+        Finding("capacity/block", "Capacity Block", Outcome.NOT_CHECKED, "not checked: AccessDenied", "allow it"),
+    ]
+    document = Preflight("dev", "us-west-2", "111122223333", tuple(found)).to_json()
+    (tmp_path / "checks.json").write_text(json.dumps(document))
+    text = commented("base", "--preflight", tmp_path / "checks.json").stdout
+    assert "**Preflight**: 1 pass, 1 fail, 1 not-checked" in text
+    assert "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |" in text
+    assert "| not checked | Capacity Block |" in text
+
+
+def test_a_check_that_failed_to_run_is_not_checked(commented: Run, tmp_path: Path) -> None:
+    (tmp_path / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
+    done = commented("base", "--preflight", tmp_path / "checks.json")
+    assert done.exit_code == 0
+    assert "| not checked | the preflight | no credentials |" in done.stdout
+
+
+def test_what_trn_plan_prints_for_a_broken_config_is_told(
+    commented: Run, files: Path, trn: Run, project: Project
+) -> None:
+    project.write("__main__.py", "raise SystemExit('no')\n")
+    printed = trn("plan", "--directory", project.path, "--json").stdout
+    (files / "broken.json").write_text(printed)
+    done = commented("broken")
+    assert done.exit_code == 1
+    assert "– BLOCKED" in done.stdout
+    assert "The program cannot be planned" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "what is to be compared?"),
+        (("--before", "{files}/base.json"), "what is to be compared?"),
+        (("--before", "{files}/base.json", "--after", "{files}/none.json"), "cannot read"),
+        (("--before", "{files}/base.json", "--after", "{files}/prod.json"), "of stack prod, not of dev"),
+        (("--preview", "{files}/base.json"), "is no preview"),
+        (("--before", "{files}/base.json", "--after", "{files}/base.json", "--scrub", "("), "--scrub '('"),
+        (
+            ("--before", "{files}/base.json", "--after", "{files}/base.json", "--preflight", "{files}/base.json"),
+            "trn check",
+        ),
+    ],
+)
+def test_wrong_usage_is_2_and_writes_nothing(trn: Run, files: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = trn("comment", *(each.format(files=files) for each in arguments))
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_both_plans_are_kept_for_whoever_posts(trn: Run, project: Project, tmp_path: Path) -> None:
+    project.git("init", "-q")
+    project.commit()
+    program = (project.path / "__main__.py").read_text()
+    project.write("__main__.py", program.replace("store = Store", 'aws.sns.Topic("q")\nstore = Store'))
+    kept = tmp_path / "kept"
+    written = tmp_path / "comment.md"
+    done = trn("comment", "--directory", project.path, "--against", "HEAD", "--save", kept, "--output", written)
+    assert done.exit_code in (0, 1)
+    assert "1 create" in written.read_text()
+    again = trn("comment", "--before", kept / "before.json", "--after", kept / "after.json")
+    assert again.stdout.splitlines()[2] == written.read_text().splitlines()[2]
+
+
+def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(
+    trn: Run, project: Project, tmp_path: Path
+) -> None:
+    program = (project.path / "__main__.py").read_text()
+    project.git("init", "-q")
+    project.write("__main__.py", "raise ValueError('broken')\n")
+    project.commit()
+    project.write("__main__.py", program)
+    done = trn("comment", "--directory", project.path, "--against", "HEAD", "--save", tmp_path / "kept")
+    assert "The base cannot be planned" in done.stdout or "rule" in done.stdout
+    assert "create" in done.stdout
+    assert "broken" in (tmp_path / "kept" / "before.json").read_text()
+
+
+def test_what_cannot_be_posted_fails(commented: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> str:
+        raise PostingError("POST api: 403 Forbidden")
+
+    monkeypatch.setenv("GITHUB_TOKEN", "t")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "org/repo")
+    monkeypatch.setattr(command.posting, "post", refused)
+    done = commented("base", "--post", "--request", "7")
+    assert done.exit_code == 1
+    assert "the comment was not posted: POST api: 403" in done.stderr

@@ -1,0 +1,173 @@
+"""`make destroy`: what it says and does before pulumi begins."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cleanup_accounts import state
+from stub_api import serving
+
+from trainium_eks.aws import job_lookups
+from trainium_eks.cli.environment.change import destroy
+from trainium_eks.cli.environment.change.destroy import Wishes
+from trainium_eks.cli.failure import Failure
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.cleanup import exporting
+from trainium_eks.operate.cleanup.state import StackState, StateError
+from trainium_eks.plan.graph import Graph, Options, Resource
+
+FILES = "fs-0123456789abcdef0"
+LINKED = state((exporting.ASSOCIATION, "dra-1", {"fileSystemId": FILES}))
+LINK = Resource("u1", exporting.ASSOCIATION, "link")
+GRAPH = Graph("p", "prod", (LINK,), {})
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """File systems that were exported, with the seconds that it might take."""
+    done: list[tuple[str, float]] = []
+
+    class Export:
+        def __init__(self, _fsx: object, region: str, name: str, _say: object, patience: exporting.Patience) -> None:
+            assert region == "us-west-2"
+            self.asked = (name, patience.seconds)
+
+        def run(self) -> None:
+            done.append(self.asked)
+
+        def resume(self) -> str:
+            return "  aws fsx update-data-repository-association"
+
+    monkeypatch.setattr(exporting, "Export", Export)
+    monkeypatch.setattr(job_lookups, "client", lambda *_: None)
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    return done
+
+
+def prepare(monkeypatch: pytest.MonkeyPatch, path: Path, held: StackState, *arguments: str) -> list[str]:
+    (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: held))
+    return destroy.prepare(GRAPH, path, list(arguments))
+
+
+def test_linked_file_systems_are_exported_before_pulumi_begins(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    exported: list[tuple[str, float]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert prepare(monkeypatch, tmp_path, LINKED, "--yes", "--export-minutes=30") == ["--yes"]
+    assert exported == [(FILES, 1800)]
+    shown = capsys.readouterr().out
+    assert f"Exporting {FILES} to S3 before anything is destroyed (at most 30 minutes" in shown
+    assert "If you do not destroy the stack now" in shown
+
+
+def test_no_export_says_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    exported: list[tuple[str, float]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert prepare(monkeypatch, tmp_path, LINKED, "--no-export") == []
+    assert exported == []
+    assert f"what S3 lacks of {FILES} is lost" in capsys.readouterr().out
+
+
+def test_a_preview_alone_exports_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exported: list[tuple[str, float]]
+) -> None:
+    assert prepare(monkeypatch, tmp_path, LINKED, "--preview-only") == ["--preview-only"]
+    assert exported == []
+
+
+def test_an_export_that_fails_stops_the_destroy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise exporting.NotExported("2 files were not written")
+
+    monkeypatch.setattr(exporting.Export, "run", refuse)
+    monkeypatch.setattr(job_lookups, "client", lambda *_: None)
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    with pytest.raises(Failure, match="2 files were not written"):
+        prepare(monkeypatch, tmp_path, LINKED)
+
+
+def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(stack: str, project: Path) -> StackState:
+        raise StateError("no stack named 'prod' found")
+
+    monkeypatch.setattr(StackState, "ask", staticmethod(refuse))
+    with pytest.raises(Failure, match="no stack named 'prod' found") as stopped:
+        destroy.prepare(GRAPH, tmp_path, [])
+    assert "--no-export. What S3 lacks is lost then" in stopped.value.title
+    assert destroy.prepare(GRAPH, tmp_path, ["--no-export"]) == []
+    assert destroy.prepare(Graph("p", "dev", (), {}), tmp_path, ["-y"]) == ["-y"]
+
+
+@pytest.mark.parametrize("minutes", ["0", "-5", "soon", "20000", "nan", ""])
+def test_a_time_that_is_none_is_refused(minutes: str) -> None:
+    with pytest.raises(Failure, match="a number of minutes, more than 0 and at most 10080"):
+        Wishes.of([f"--export-minutes={minutes}"])
+
+
+@pytest.mark.parametrize(("jobs", "arguments", "stops"), [
+    (["training/bert"], [], True), (["training/bert"], ["--yes"], False), ([], [], False), (None, [], False),
+])  # fmt: skip
+def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
+    jobs: list[str] | None, arguments: list[str], stops: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wishes, _ = Wishes.of(arguments)
+    if stops:
+        with pytest.raises(Failure, match="Nothing was destroyed"):
+            destroy.agree_to_end(jobs, wishes)
+    else:
+        destroy.agree_to_end(jobs, wishes)
+    assert ("1 job has not ended: training/bert" in capsys.readouterr().out) == bool(jobs)
+
+
+def test_what_stays_is_listed_with_what_it_goes_on_costing() -> None:
+    kept, plain = Options(retain_on_delete=True), Options()
+    backed = {"skipFinalBackup": False}
+    resources = (
+        Resource("u1", "aws:kms/key:Key", "key", options=kept),
+        Resource("u2", "aws:s3/bucket:Bucket", "bucket", options=kept),
+        Resource("u3", destroy.LUSTRE, "files", inputs=backed),
+        Resource("u4", "aws:kms/key:Key", "other", options=plain),
+        Resource("u5", destroy.LUSTRE, "scratch", options=plain),
+    )
+    lines = list(destroy.goes_on_costing(Graph("p", "dev", resources, {})))
+    assert [line.split(":")[0].strip() for line in lines] == ["key", "bucket", "the last backup of files"]
+    assert "$1.00 a month" in lines[0]
+    assert "$0.023 a month for each GiB" in lines[1]
+    assert "$0.05 a month for each GiB" in lines[2]
+
+
+def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [_job("training", "bert", "Running"), _job("research", "old", "Completed"), _job("research", "q", "Pending")]
+    with serving({"Job": jobs}) as api:
+        monkeypatch.setattr(StackOutputs, "load", lambda *_, **__: _Outputs(json.dumps(api.kubeconfig)))
+        assert destroy.running_jobs("dev", tmp_path) == ["research/q", "training/bert"]
+    assert destroy.running_jobs("dev", tmp_path) is None
+    assert "Cannot ask the cluster which jobs run" in capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    kubeconfig: str
+
+
+def _job(namespace: str, name: str, phase: str) -> dict[str, Any]:
+    when = "2026-11-22T10:00:00Z"
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": when},
+        "spec": {"queue": "test", "minAvailable": 1, "tasks": [{"replicas": 1, "template": {"spec": {}}}]},
+        "status": {"state": {"phase": phase, "lastTransitionTime": when}},
+    }

@@ -1,0 +1,197 @@
+"""`trn doctor`: the pages of alerts, and what a stack's Prometheus says fires."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import watched_team
+from small_project import Run
+from stub_api import StubApi, serving
+from stub_channels import answer_http
+from watched_team import Call
+
+from trainium_eks.observe.alerts import alerts, runbook
+
+POD = {
+    "metadata": {
+        "name": "prometheus-kube-prometheus-stack-prometheus-0",
+        "namespace": "monitoring",
+        "labels": {"app.kubernetes.io/name": "prometheus"},
+    },
+    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+}
+PORT = f"{POD['metadata']['name']}/portforward"
+IDLE = {
+    "labels": {"alertname": "AcceleratorsIdle", "severity": "warning", "node_group": "ng1"},
+    "annotations": {
+        "summary": "Nodes of ng1 are idle",
+        "description": "For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour.",
+        "next": "trn scale ng1 0 --stack prod",
+    },
+    "state": "firing",
+    "activeAt": "2026-11-22T10:00:00Z",
+    "value": "4.3e+01",
+}
+STALLED = {
+    "labels": {"alertname": "TrainingStalled", "severity": "critical", "namespace": "training", "job_name": "alpha"},
+    "annotations": {"summary": "alpha of training makes no steps"},
+    "state": "firing",
+    "activeAt": "2026-11-22T11:00:00Z",
+    "value": "1.2e+03",
+}
+SOON = {
+    "labels": {"alertname": "GangStuck", "severity": "warning"},
+    "state": "pending",
+    "activeAt": "2026-11-22T11:30:00Z",
+}
+WATCHDOG = {
+    "labels": {"alertname": "Watchdog", "severity": "none"},
+    "state": "firing",
+    "activeAt": "2026-11-22T09:00:00Z",
+}
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    """A cluster with Prometheus, and nothing else."""
+    with serving({"Pod": [POD]}) as stub:
+        yield stub
+
+
+@pytest.fixture
+def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
+    return watched_team.seat(trn, api, tmp_path)
+
+
+def says(api: StubApi, *found: object) -> None:
+    """What Prometheus answers."""
+    api.channels[PORT] = answer_http(json.dumps({"status": "success", "data": {"alerts": found}}), 9090)
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_alerts_with_what_they_mean(trn: Run) -> None:
+    shown = trn("doctor")
+    assert shown.exit_code == 0
+    assert [line.split()[0] for line in shown.output.splitlines() if line[:1].isalpha()][1:] == alerts.names()
+    assert "An exporter does not answer Prometheus." in shown.output
+    document = json.loads(trn("doctor", "--json").output)
+    assert [each["name"] for each in document["alerts"]] == alerts.names()
+    assert {each["severity"] for each in document["alerts"]} == {"critical", "warning"}
+
+
+def test_a_page(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainium_eks.cli.failure.shutil.which", lambda _: "/usr/bin/trn")
+    shown = trn("doctor", "GangStuck")
+    assert (shown.exit_code, shown.output) == (0, runbook.page("GangStuck"))
+
+
+def test_a_page_for_one_stack_as_json(trn: Run) -> None:
+    document = json.loads(trn("doctor", "gangstuck", "--stack", "prod", "--json").output)
+    assert document["alert"]["name"] == "GangStuck"
+    assert document["alert"]["severity"] == "warning"
+    assert "trn status JOB --namespace TEAM --stack prod" in document["alert"]["text"]
+    assert "STACK" not in document["alert"]["text"]
+
+
+def test_a_name_that_is_nearly_one(trn: Run) -> None:
+    shown = trn("doctor", "GangStuk")
+    assert shown.exit_code == 2
+    assert shown.output == "there is no alert 'GangStuk': did you mean GangStuck?\n"
+    (problem,) = json.loads(trn("doctor", "GangStuk", "--json").output)["problems"]
+    assert problem["reason"] == "there is no alert 'GangStuk': did you mean GangStuck?"
+
+
+def test_a_name_like_none(trn: Run) -> None:
+    assert "trn doctor` lists them" in trn("doctor", "xyz").output
+
+
+# --- what fires -------------------------------------------------------------------------------------------------------
+
+
+def test_what_fires_the_most_urgent_first(call: Call, api: StubApi) -> None:
+    says(api, WATCHDOG, IDLE, SOON, STALLED)
+    code, out = call("doctor", "--no-color")
+    assert code == 1
+    assert out.rstrip().splitlines() == [
+        "critical  TrainingStalled  since 2026-11-22T11:00:00Z",
+        "  alpha of training makes no steps",
+        "",
+        "warning  AcceleratorsIdle  since 2026-11-22T10:00:00Z",
+        "  Nodes of ng1 are idle",
+        "  For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour.",
+        "  Next: ./trn scale ng1 0 --stack prod",
+        "",
+        "Will fire if nothing changes: GangStuck",
+    ]
+
+
+def test_what_fires_as_json(call: Call, api: StubApi) -> None:
+    says(api, IDLE, SOON)
+    code, out = call("doctor", "--json")
+    assert code == 1
+    idle, soon = json.loads(out)["alerts"]
+    assert idle == {
+        "name": "AcceleratorsIdle",
+        "state": "firing",
+        "severity": "warning",
+        "since": "2026-11-22T10:00:00Z",
+        "labels": {"node_group": "ng1"},
+        "summary": IDLE["annotations"]["summary"],
+        "description": IDLE["annotations"]["description"],
+        "next": "trn scale ng1 0 --stack prod",
+    }
+    assert (soon["name"], soon["state"], soon["summary"]) == ("GangStuck", "pending", "GangStuck")
+
+
+def test_nothing_fires(call: Call, api: StubApi) -> None:
+    says(api, WATCHDOG)
+    assert call("doctor") == (0, "Nothing fires.\n\n")
+
+
+def test_what_will_fire_is_no_failure(call: Call, api: StubApi) -> None:
+    says(api, SOON)
+    code, out = call("doctor")
+    assert code == 0
+    assert out.rstrip().splitlines() == ["Nothing fires.", "Will fire if nothing changes: GangStuck"]
+
+
+def test_a_cluster_without_prometheus(call: Call, api: StubApi) -> None:
+    api.objects["Pod"] = []
+    code, out = call("doctor")
+    assert code == 1
+    assert "there is no Prometheus in the cluster" in out
+    assert "`observability.metrics` in the config installs it" in out
+
+
+def test_prometheus_is_not_ready(call: Call, api: StubApi) -> None:
+    api.objects["Pod"][0]["status"] = {"phase": "Pending"}
+    code, out = call("doctor")
+    assert code == 1
+    assert "kubectl describe pods --namespace monitoring" in out
+
+
+@pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])
+def test_who_may_not_ask(path: str, call: Call, api: StubApi) -> None:
+    says(api)
+    api.refuses[f"/api/v1/namespaces/monitoring/{path}"] = 403
+    code, out = call("doctor")
+    assert code == 1
+    assert "may not reach pods of the namespace monitoring" in out
+    assert "--kubeconfig" in out
+
+
+def test_something_else_answers(call: Call, api: StubApi) -> None:
+    api.channels[PORT] = answer_http("[]", 9090)
+    code, out = call("doctor")
+    assert code == 1
+    assert "answered something else" in out
+
+
+def test_what_stops_it_is_json_where_json_was_asked_for(call: Call, api: StubApi) -> None:
+    api.objects["Pod"] = []
+    code, out = call("doctor", "--json")
+    assert code == 1
+    assert json.loads(out)["problems"][0]["reason"].startswith("there is no Prometheus")

@@ -1,0 +1,131 @@
+"""`trn upgrade` on copies of the committed environments, recorded from the program that `pulumi up` runs."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_project import Run
+
+ROOT = Path(__file__).resolve().parents[4]
+
+BLOCK = """
+config:
+  trainium-eks:region: us-west-2
+  trainium-eks:owner: me
+  trainium-eks:cluster:
+    endpoint: { publicAccessCidrs: ["203.0.113.0/24"] }
+  trainium-eks:nodeGroups:
+    - name: block
+      instanceType: trn1.32xlarge
+      maxSize: 4
+      desiredSize: 2 # while the block runs
+      capacity: { type: capacity-block, id: cr-0123456789abcdef0, zoneId: usw2-az4 }
+  trainium-eks:allowedAccountIds: ["111122223333"]
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The project with its environment dev."""
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "__main__.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def _json(trn: Run, copy: Path, *arguments: object) -> tuple[int, dict[str, Any]]:
+    result = trn("upgrade", "--directory", copy, "--json", *arguments)
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
+    before = (copy / "Pulumi.dev.yaml").read_text()
+    code, data = _json(trn, copy, "--to", "1.36")
+    assert (code, data["written"]) == (0, "")
+    assert (copy / "Pulumi.dev.yaml").read_text() == before
+    phases = [step["phase"] for step in data["steps"]]
+    assert phases[:3] == ["control plane", "add-on", "node group"]
+    assert phases.count("node group") == 4
+    [group] = [step for step in data["steps"] if step["nodes"] == 2 and "trn1-32xl" in step["name"]]
+    assert group["batches"] == 2
+    assert data["kubernetes"][0] == {"version": "1.35", "standardEnd": "2027-03-27", "extendedEnd": "2028-03-27"}
+    assert any("Volcano" in text for text in data["warnings"])
+    assert [each["line"] for each in data["settings"]] == [
+        "Pulumi.dev.yaml line 7, under trainium-eks:cluster: add kubernetesVersion: '1.36'"
+    ]
+
+    result = trn("upgrade", "--directory", copy, "--to", "1.36", "--write")
+    assert result.exit_code == 0
+    assert "Pulumi.dev.yaml is changed" in result.stdout
+    after = (copy / "Pulumi.dev.yaml").read_text()
+    assert [line for line in after.splitlines() if line not in before.splitlines()] == ['    kubernetesVersion: "1.36"']
+    code, data = _json(trn, copy)
+    assert data["kubernetes"] == [{"version": "1.36", "standardEnd": "2027-08-02", "extendedEnd": "2028-08-02"}]
+
+
+def test_nodes_are_kept_and_brought_later(trn: Run, copy: Path) -> None:
+    assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes", "--write").exit_code == 0
+    after = (copy / "Pulumi.dev.yaml").read_text()
+    assert after.count('      kubernetesVersion: "1.35"\n') == 2
+    code, data = _json(trn, copy, "--to", "1.36")
+    assert code == 0
+    assert {step["phase"] for step in data["steps"]} == {"node group"}
+    assert [each["path"] for each in data["settings"]] == [f"nodeGroups[{index}].kubernetesVersion" for index in (0, 1)]
+
+
+def test_a_capacity_block_does_not_stop_an_upgrade_that_keeps_its_nodes(trn: Run, copy: Path) -> None:
+    (copy / "Pulumi.dev.yaml").write_text(BLOCK)
+    assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
+    assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes").exit_code == 0
+
+
+def test_a_running_capacity_block_stops_it(trn: Run, copy: Path) -> None:
+    (copy / "Pulumi.dev.yaml").write_text(BLOCK)
+    result = trn("upgrade", "--directory", copy, "--ami", "1.35.6-20260901", "--write")
+    assert result.exit_code == 1
+    assert "nothing was written, because AWS would refuse this" in result.stderr
+    assert "set desiredSize and minSize to 0" in result.stderr
+    assert (copy / "Pulumi.dev.yaml").read_text() == BLOCK
+
+
+def test_an_old_driver_for_the_image_is_told_as_after_the_upgrade(trn: Run, copy: Path) -> None:
+    code, data = _json(trn, copy, "--ami", "1.35.1-20260312")
+    assert code == 1
+    assert {problem["path"] for problem in data["problems"]} == {
+        "nodeGroups[0].releaseVersion",
+        "nodeGroups[1].releaseVersion",
+    }
+
+
+def test_a_version_is_not_skipped(trn: Run, copy: Path) -> None:
+    file = copy / "Pulumi.dev.yaml"
+    endpoint = "    endpoint:\n"
+    file.write_text(file.read_text().replace(endpoint, f'    kubernetesVersion: "1.34"\n{endpoint}'))
+    code, data = _json(trn, copy, "--to", "1.36")
+    assert code == 1
+    [problem] = data["problems"]
+    assert problem["path"] == "cluster.kubernetesVersion"
+    assert problem["reason"] == "EKS goes one minor version at a time: 1.34 to 1.35 comes first"
+    assert problem["fix"] == "trn upgrade --to 1.35"
+
+
+def test_without_a_version_it_says_until_when_and_what_is_next(trn: Run, copy: Path) -> None:
+    result = trn("upgrade", "--directory", copy)
+    assert result.exit_code == 0
+    assert "standard support until 2027-03-27" in result.stdout
+    assert "--to 1.36 shows what the next version changes" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x"), ("--keep-nodes",)])
+def test_an_option_without_its_other_half_is_wrong_usage(trn: Run, copy: Path, arguments: tuple[str, ...]) -> None:
+    assert trn("upgrade", "--directory", copy, *arguments).exit_code == 2
+
+
+def test_another_programs_config_is_wrong_usage(trn: Run, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  small:purpose: tests\n")
+    (tmp_path / "__main__.py").write_text("")
+    result = trn("upgrade", "--directory", tmp_path, "--to", "1.36")
+    assert result.exit_code == 1
+    assert "cannot be read; nothing was compared" in result.stderr

@@ -1,0 +1,217 @@
+"""With whose rights a command asks the cluster: one order for all commands."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from cluster_snapshots import outputs
+from small_project import Run
+
+from trainium_eks.cli import kubeconfig_variable
+from trainium_eks.cli.app import app
+from trainium_eks.cli.failure import Failure
+from trainium_eks.cli.local import local
+from trainium_eks.kube.requests import Requests
+from trainium_eks.local import toolchain
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.control_plane import researchers
+from trainium_eks.local.paths import Paths
+
+HERE, ELSEWHERE = "https://127.0.0.1:9", "https://other.example"
+ARGUMENTS = {
+    "cancel": "x",
+    "compile": "--example gradient-sum",
+    "doctor": "",
+    "image mirror": "alpine:3 --in-cluster",
+    "image push": "--in-cluster",
+    "jobs": "",
+    "logs": "x",
+    "predict": "m in.csv --to out.csv",
+    "profile": "x",
+    "scale": "ng1 1",
+    "secret": "hf",
+    "serve": "m",
+    "stage": "https://example.com/x --to x",
+    "status": "x",
+    "tensorboard": "x",
+    "top": "x",
+    "train": "--example gradient-sum",
+    "verify": "",
+}
+"""Each command that can be given a kubeconfig, and what else it must be given."""
+ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret"}
+"""Those that ask AWS, or a person, before the cluster."""
+
+
+def document(user: str, server: str = HERE, namespace: str = "", **cluster: str) -> dict[str, Any]:
+    context = {"cluster": "c", "user": user, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": user, "user": {"token": user}}],
+        "contexts": [{"name": user, "context": context}],
+        "current-context": user,
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Mapping[str, Path]:
+    """A kubeconfig of the stack's cluster for each user, one of another cluster, and the stack's outputs."""
+    made = {name: tmp_path / name for name in ("option", "variable", "elsewhere", "outputs")}
+    made["option"].write_text(yaml.safe_dump(document("option")))
+    made["variable"].write_text(yaml.safe_dump(document("variable")))
+    made["elsewhere"].write_text(yaml.safe_dump(document("elsewhere", ELSEWHERE)))
+    known = outputs().model_dump(by_alias=True)
+    made["outputs"].write_text(json.dumps({**known, "kubeconfig": json.dumps(document("own"))}))
+    return made
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The users as which a cluster was asked. None answers."""
+    found: list[str] = []
+
+    def connect(file: Path) -> Requests:
+        found.append(yaml.safe_load(file.read_text())["current-context"])
+        raise LocalError("nobody answers")
+
+    monkeypatch.setattr(Requests, "connect", connect)
+    return found
+
+
+def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its name."""
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
+def test_every_command_that_takes_a_kubeconfig_is_tried() -> None:
+    taking = {name for name, each in commands() if any("--kubeconfig" in option.opts for option in each.params)}
+    assert taking == ARGUMENTS.keys()
+
+
+@pytest.mark.parametrize("command", sorted(ARGUMENTS.keys() - ASKS_NO_CLUSTER_FIRST))
+def test_the_option_comes_first_then_the_variable_then_the_stack(
+    command: str, files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*command.split(), *ARGUMENTS[command].split(), "--outputs", files["outputs"]]
+    trn(*words)
+    monkeypatch.setenv("KUBECONFIG", str(files["elsewhere"]))
+    assert f"leads to {ELSEWHERE}, which is not the cluster of" in " ".join(trn(*words).output.split())
+    monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
+    trn(*words)
+    trn(*words, "--kubeconfig", files["option"])
+    assert asked == ["own", "own", "variable", "option"]
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, files: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """As much of a local cloud as a command looks at before it asks, with its administrator's kubeconfig."""
+    paths = Paths(tmp_path / "cloud")
+    paths.root.mkdir()
+    paths.kubeconfig.parent.mkdir(exist_ok=True, parents=True)
+    paths.kubeconfig.write_text(yaml.safe_dump(document("administrator")))
+    paths.outputs.write_text(files["outputs"].read_text())
+    report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": [], "realVolcano": False}
+    paths.report.write_text(json.dumps({**report, "server": HERE, "kubernetes": "v1.35.0"}))
+
+    def minted(_: Paths, namespace: str) -> Path:
+        file = tmp_path / f"minted-{namespace}"
+        file.write_text(yaml.safe_dump(document(f"minted-{namespace}")))
+        return file
+
+    monkeypatch.setattr(researchers, "kubeconfig", minted)
+    return paths
+
+
+def test_no_certificate_is_made_for_who_has_a_kubeconfig(
+    cloud: Paths, files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("cancel", "x", "--namespace", "training", "--outputs", cloud.outputs)
+    trn(*words)
+    monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
+    trn(*words)
+    assert asked == ["minted-training", "variable"]
+    shown = yaml.safe_load(trn("kubeconfig", "--namespace", "training", "--outputs", cloud.outputs).output)
+    assert shown["users"][0]["name"] == "variable"
+    assert shown["contexts"][0]["context"]["namespace"] == "training"
+
+
+def test_the_contexts_namespace_is_the_default(
+    files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = json.loads(files["outputs"].read_text())
+    known["namespaces"].append({**known["namespaces"][0], "name": "second"})
+    files["outputs"].write_text(json.dumps(known))
+    files["variable"].write_text(yaml.safe_dump(document("variable", namespace="second")))
+    monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
+    seen: list[str] = []
+    monkeypatch.setattr("trainium_eks.cli.jobs.submit.session.find_namespace", lambda _, name: seen.append(name) or {})
+    trn("jobs", "--outputs", files["outputs"])
+    trn("jobs", "--outputs", files["outputs"], "--namespace", "training")
+    assert seen == ["second", "training"]
+
+
+def test_several_files_are_one_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = {**document("a"), "users": [], "current-context": ""}
+    second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
+    (tmp_path / "first").write_text(yaml.safe_dump(first))
+    (tmp_path / "second").write_text(yaml.safe_dump(second))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(str(tmp_path / each) for each in ("first", "none", "second")))
+    made = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))
+    assert made["current-context"] == "a"
+    assert [each["cluster"]["server"] for each in made["clusters"]] == [HERE]
+    assert [each["name"] for each in made["users"]] == ["a"]
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "second"))
+    [cluster] = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))["clusters"]
+    assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
+
+
+def test_a_tunnel_to_the_same_authority_is_the_same_cluster() -> None:
+    own, tunnel = document("a", **{"certificate-authority-data": "Y2E="}), document("a", "https://127.0.0.1:8443")
+    tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "Y2E="
+    assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == ""
+    tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "YW5vdGhlcg=="
+    assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == "https://127.0.0.1:8443"
+    assert kubeconfig_variable.other_server(json.dumps(tunnel), "[secret]") == ""
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "clusters: 3", "- 2026-99-99"])
+def test_a_file_that_is_no_kubeconfig_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text(text)
+    with pytest.raises(Failure, match="broken, which is no kubeconfig"):
+        kubeconfig_variable.merged([tmp_path / "broken"])
+
+
+def test_a_file_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, trn: Run, files: Mapping[str, Path]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/no/such")
+    result = trn("jobs", "--outputs", files["outputs"])
+    assert (result.exit_code, "/no/such" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])
+def test_kubectl_obeys_the_variable(
+    file: str | None, used: str, cloud: Paths, files: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, str] = {}
+    monkeypatch.setattr(local, "_kubeconfig", lambda _: cloud.kubeconfig)
+    monkeypatch.setattr(local.Target, "paths", lambda _: cloud)
+    program = SimpleNamespace(path="kubectl")
+    monkeypatch.setattr(toolchain, "provide", lambda *_, **__: {"kubectl": program})
+    monkeypatch.setattr(os, "execve", lambda _program, _words, environment: given.update(environment))
+    if file:
+        monkeypatch.setenv("KUBECONFIG", str(files[file]))
+    local.kubectl(local.Target("local"), ["get", "nodes"])
+    assert given["KUBECONFIG"] == str(files["variable"] if used == "variable" else cloud.kubeconfig)

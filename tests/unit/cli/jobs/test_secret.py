@@ -1,0 +1,183 @@
+"""Tokens for gated models: in a Secret, and in nothing else that is made or said."""
+
+import base64
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import outputs
+from typer.testing import CliRunner, Result
+
+from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.cli.app import app
+from trainium_eks.cli.cluster_access import Source
+from trainium_eks.cli.jobs.data import stage
+from trainium_eks.cli.jobs.submit import secret
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.jobs.data import tokens
+from trainium_eks.kube.api import ApiError, ObjectReference
+
+TOKEN = "hf_aVerySecretWord123"
+ENCODED = base64.b64encode(TOKEN.encode()).decode()
+ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hub-x7k2f"
+
+
+class Namespace:
+    """A team's Secrets, as a researcher may handle them: made and deleted, and never read."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, str] = {}
+        self.refuses = ""
+
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Mapping[str, Any]:
+        name = manifest["metadata"]["name"]
+        if self.refuses and not dry_run:
+            raise ApiError(403, "Forbidden", f"{self.refuses}: {json.dumps(manifest)} {TOKEN}")
+        if name in self.secrets:
+            raise ApiError(409, "AlreadyExists", f"secrets {name!r} already exists")
+        if not dry_run:
+            self.secrets[name] = base64.b64decode(manifest["data"]["token"]).decode()
+        return manifest
+
+    def delete(self, reference: ObjectReference, **_: str) -> bool:
+        return self.secrets.pop(reference.name, None) is not None
+
+    def list(self, *_: str, **__: str) -> list[dict[str, Any]]:
+        return []
+
+
+@pytest.fixture
+def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    made = Namespace()
+
+    @contextmanager
+    def opened(seat: Seat) -> Iterator[Session]:
+        source = Source("dev", outputs())
+        yield Session(source, source.outputs.namespaces[0], made, Path("kubeconfig"))  # type: ignore[arg-type]
+
+    for module in (secret, stage):
+        monkeypatch.setattr(module, "open_session", opened)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    return made
+
+
+def _trn(command: str, given: str = "", **environment: str) -> Result:
+    result = CliRunner().invoke(app, shlex.split(command), input=given, env=environment)
+    assert TOKEN not in result.output
+    assert ENCODED not in result.output
+    return result
+
+
+def test_from_the_environment_or_a_pipe(namespace: Namespace) -> None:
+    assert "trn stage takes it for hf:// by itself" in _trn("secret", HF_TOKEN=f" {TOKEN}\n").stdout
+    assert namespace.secrets == {"hugging-face": TOKEN}
+    assert _trn("secret other", f"{TOKEN}\n").exit_code == 0
+    assert namespace.secrets["other"] == TOKEN
+    document = json.loads(_trn("secret other --json", "hf_new").stdout)
+    assert (document["secret"], document["state"]) == ("other", "replaced")
+    assert namespace.secrets["other"] == "hf_new"
+    assert _trn("secret other --delete").exit_code == 0
+    assert "other" not in namespace.secrets
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "words"),
+    [
+        ("secret", "", "export HF_TOKEN, or pipe it in"),
+        ("secret", f"{TOKEN} {TOKEN}", "it is one word"),
+        ("secret Not_A_Name", TOKEN, "set --hf-secret to hugging-face"),
+    ],
+)
+def test_what_is_no_token_is_refused(namespace: Namespace, command: str, given: str, words: str) -> None:
+    result = _trn(command, given)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert namespace.secrets == {}
+
+
+def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace: Namespace) -> None:
+    namespace.refuses = "no Secrets today"
+    result = _trn("secret", TOKEN)
+    assert result.exit_code == 1
+    assert "no Secrets today" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("held", "options", "region"),
+    [
+        (TOKEN, f"--from-aws {ARN}", "eu-west-1"),
+        (json.dumps({"token": TOKEN}), "--from-aws hub", "us-west-2"),
+        (json.dumps({"a": "b", "hub": TOKEN}), "--from-aws hub --json-key hub", "us-west-2"),
+    ],
+)
+def test_from_secrets_manager(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, held: str, options: str, region: str
+) -> None:
+    asked = []
+
+    class Manager:
+        def get_secret_value(self, **query: str) -> dict[str, str]:
+            asked.append(query["SecretId"])
+            return {"SecretString": held}
+
+    monkeypatch.setattr(tokens, "client", lambda *given: asked.append(given[1]) or Manager())
+    assert _trn(f"secret {options}", HF_TOKEN="another").exit_code == 0
+    assert namespace.secrets == {"hugging-face": TOKEN}
+    assert asked[0] == region
+
+
+def test_a_secret_of_several_keys_wants_one_named(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Manager:
+        def get_secret_value(self, **_: str) -> dict[str, str]:
+            return {"SecretString": json.dumps({"hub": TOKEN, "other": "x"})}
+
+    monkeypatch.setattr(tokens, "client", lambda *_: Manager())
+    assert "has the keys hub, other: name one with --json-key" in _trn("secret --from-aws hub").stderr
+
+
+def test_who_may_not_read_it_is_told_which_right_is_missing(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: str) -> None:
+        raise AwsError("cannot reach AWS")
+
+    monkeypatch.setattr(tokens, "client", refuse)
+    assert _trn("secret --from-aws hub").exit_code != 0
+    assert namespace.secrets == {}
+
+
+# --- Staging ----------------------------------------------------------------------------------------------------------
+
+_STAGE = "stage hf://meta-llama/Llama-2-7b-hf --to models/llama-2-7b --dry-run"
+
+
+def _variables(shown: Result) -> list[dict[str, Any]]:
+    assert shown.exit_code == 0, shown.stderr
+    [job] = [each for each in json.loads(shown.stdout)["items"] if each["kind"] == "Job"]
+    return job["spec"]["template"]["spec"]["containers"][0]["env"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "key"),
+    [("", "hugging-face", "token"), ("--hf-secret mine", "mine", "token"), ("--hf-secret mine:hub", "mine", "hub")],
+)
+def test_staging_takes_the_token_by_reference(namespace: Namespace, options: str, name: str, key: str) -> None:
+    namespace.secrets[name] = TOKEN
+    reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+    assert reference in _variables(_trn(f"{_STAGE} {options}", HF_TOKEN=TOKEN))
+
+
+def test_staging_what_is_public_needs_no_token(namespace: Namespace) -> None:
+    assert "HF_TOKEN" not in [each["name"] for each in _variables(_trn(_STAGE))]
+
+
+def test_staging_with_a_secret_that_is_not_there_says_how_to_make_it(namespace: Namespace) -> None:
+    result = _trn(f"{_STAGE} --hf-secret mine")
+    assert result.exit_code == 1
+    assert "trn secret mine" in result.stderr
+    assert result.stdout == ""

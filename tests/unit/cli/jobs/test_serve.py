@@ -1,0 +1,295 @@
+"""``trn serve`` and ``trn predict`` as they are typed, on an API server that only remembers."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import NEURON, group, outputs
+from typer.testing import CliRunner, Result
+
+from trainium_eks.aws.job_lookups import Aws
+from trainium_eks.cli.app import app
+from trainium_eks.cli.cluster_access import Source
+from trainium_eks.cli.jobs.serve import predict, serve
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.kube.types import Kind, NoSuchKind, ObjectReference
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.paths import Paths
+from trainium_eks.operate.verify.local_report import LocalReport
+
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
+STACK = outputs(nodeGroups=[group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"), group("ng1", NEURON, 8, 2)])
+
+Json = dict[str, Any]
+
+
+class Cluster:
+    """Keeps what it is told; its controllers do at once what they are told to do here."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Json] = {}
+        self.patches: list[Json] = []
+        self.is_allowed = True
+        self.has_nodes = True
+        self.pods: list[Json] = []
+        self.ready = True
+        self.log = '{"predict": "complete", "rows": 3}\n'
+        self.job_end = "Complete"
+
+    def list(self, api_version: str, kind: str, **_: str) -> list[Json]:
+        if api_version.startswith(("batch.volcano", "kubeflow", "trainer")):
+            raise NoSuchKind("nobody serves it")
+        if kind == "Node":
+            return [{"metadata": {"name": "n"}}] if self.has_nodes else []
+        return self.pods if kind == "Pod" else [each for (of, _), each in self.objects.items() if of == kind]
+
+    def get(self, reference: ObjectReference) -> Json | None:
+        found = self.objects.get((reference.kind, reference.name))
+        if found is None:
+            return None
+        replicas = found["spec"].get("replicas", 1)
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        status: Json = {"observedGeneration": 1, **dict.fromkeys(counts, replicas if self.ready else 0)}
+        if reference.kind == "Job":
+            status = {"conditions": [{"type": self.job_end, "status": "True", "lastTransitionTime": NOW}]}
+        return {**found, "status": status}
+
+    def create(self, manifest: Mapping[str, Any]) -> Json:
+        made: Json = json.loads(json.dumps(manifest))
+        made["metadata"] |= {"uid": "u", "creationTimestamp": NOW, "generation": 1}
+        self.objects[made["kind"], made["metadata"]["name"]] = made
+        return made
+
+    def delete(self, reference: ObjectReference, **_: str) -> None:
+        del self.objects[reference.kind, reference.name]
+
+    def request(self, _method: str, path: str, body: Json, **_: str) -> Json:
+        if path.endswith("selfsubjectaccessreviews"):
+            return {"status": {"allowed": self.is_allowed}}
+        self.patches.append(body)
+        return {"metadata": {"uid": "u"}}
+
+    def lines(self, *_: Any, **__: Any) -> Iterator[str]:
+        yield from self.log.splitlines()
+
+    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
+        metadata = manifest["metadata"]
+        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
+
+
+NOW = "2026-11-21T10:00:00Z"
+
+
+def pod(**container: Any) -> Json:
+    status = {"phase": "Running", "containerStatuses": [{"name": "model", "restartCount": 0, **container}]}
+    metadata = {"name": "p", "uid": "p", "namespace": "training", "creationTimestamp": NOW}
+    return {"metadata": metadata, "status": status}
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainium_eks.cli.failure.shutil.which", lambda name: f"/bin/{name}")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A deployed stack's; ECR holds one image."""
+    made = Cluster()
+    take_seat(monkeypatch, Source("dev", STACK), made)
+    monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
+    monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
+    return made
+
+
+def take_seat(monkeypatch: pytest.MonkeyPatch, source: Source, api: Cluster) -> None:
+    @contextmanager
+    def opened(seat: Seat) -> Iterator[Session]:
+        yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
+
+    for module in (serve, predict):
+        monkeypatch.setattr(module, "open_session", opened)
+    monkeypatch.setattr(serve, "LOOK_SECONDS", 0)
+
+
+def trn(command: str) -> Result:
+    return CliRunner().invoke(app, shlex.split(command))
+
+
+# --- serve ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> None:
+    done = trn("serve polarity-1 --replicas 2")
+    assert done.exit_code == 0, done.stderr
+    deployment, service = (cluster.objects[kind, "serve-polarity-1"] for kind in ("Deployment", "Service"))
+    assert deployment["spec"]["replicas"] == 2
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["args"][0]) == (IMAGE, "/data/output/polarity-1/model")
+    # It goes with the Deployment, whoever deletes that.
+    assert service["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
+    assert "answers in the namespace at http://serve-polarity-1.training.svc:8080/predict" in done.stdout
+    assert "kubectl port-forward service/serve-polarity-1 8080" in done.stdout
+
+
+def test_a_dry_run_makes_nothing(cluster: Cluster) -> None:
+    done = trn("serve /data/models/mine --group inf --dry-run")
+    assert [each["kind"] for each in json.loads(done.stdout)["items"]] == ["Deployment", "Service"]
+    assert cluster.objects == {}
+
+
+def test_a_group_without_nodes_is_told_of(cluster: Cluster) -> None:
+    assert "no nodes" not in trn("serve one --group inf").stderr
+    cluster.has_nodes = False
+    for command in ("serve two --group inf --no-wait", "predict one a.csv --to b.csv --group inf --no-follow"):
+        assert "inf has no nodes, and its pods wait until it has: trn scale inf 1" in trn(command).stderr
+    assert "no nodes" not in trn("serve three").stderr
+
+
+def test_another_model_takes_the_place_of_the_first(cluster: Cluster) -> None:
+    trn("serve one --name s --group inf")
+    assert trn("serve two --name s").exit_code == 0
+    (patch,) = cluster.patches
+    spec = patch["spec"]["template"]["spec"]
+    assert spec["containers"][0]["args"][0] == "/data/output/two/model"
+    # What the first asked for is taken away: its nodes, its queue, its scheduler.
+    assert spec["nodeSelector"] == {"eks.amazonaws.com/nodegroup": None, "trainium-eks/pool": "cpu"}
+    assert spec["schedulerName"] is None
+    assert patch["spec"]["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": None}
+    assert [kind for kind, _ in cluster.objects] == ["Deployment", "Service"]
+
+
+def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
+    cluster.objects["Deployment", "serve-one"] = {"metadata": {"name": "serve-one"}, "spec": {}}
+    done = trn("serve one")
+    assert done.exit_code == 2
+    assert "a Deployment serve-one is there, and not of trn serve: choose a --name" in done.stderr
+    assert "nothing of the name 'serve-one' is served" in trn("serve --stop serve-one").stderr
+    assert cluster.patches == []
+
+
+def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Cluster) -> None:
+    cluster.ready = False
+    ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
+    cluster.pods = [pod(state=ended)]
+    done = trn("serve one")
+    assert done.exit_code == 1
+    assert "serve-one does not answer" in done.stderr
+    assert "serve --stop serve-one ends it\nrefused: no model's directory" in done.stderr
+    # Another error may pass; after some tries nobody waits any more.
+    failed = {"terminated": {"exitCode": 1, "message": "broken"}}
+    cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
+    assert "broken" in trn("serve one").stderr
+
+
+def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
+    done = trn("serve one --no-wait --json")
+    assert json.loads(done.stdout) == {
+        "schemaVersion": 1,
+        "name": "serve-one",
+        "namespace": "training",
+        "state": "submitted",
+        "url": "http://serve-one.training.svc:8080/predict",
+        "model": "output/one/model",
+        "image": IMAGE,
+        "replicas": 1,
+        "port": 8080,
+    }
+    assert json.loads(trn("serve --stop serve-one --json").stdout)["state"] == "stopped"
+    assert ("Deployment", "serve-one") not in cluster.objects
+    refused = trn("serve one --group non --json")
+    assert refused.exit_code == 2
+    assert json.loads(refused.stdout)["problems"][0]["path"] == "--group"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("serve", "give a job's name"),
+        ("serve one --stop two", "either a model to serve, or --stop NAME"),
+        ("serve /etc/model", "not on the team's volume"),
+        ("serve one --group ng", "no node group has this name"),
+        ("serve one --instance-type trn2.48xlarge", "no node group has this type"),
+        ("serve one --devices 2", "the CPU pool has none"),
+        ("serve one --group inf --devices 2", "a node of inf has 1"),
+        ("serve one --queue other", "none of the queues of training"),
+        ("serve one --name A", "must be lower-case letters"),
+        ("predict one /data/a.txt --to b.csv", "the name does not say which format it is"),
+        ("predict one a.csv --to b.parquet", "….jsonl, ….csv"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_is_made(cluster: Cluster, command: str, words: str) -> None:
+    done = trn(command)
+    assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
+    assert cluster.objects == {}
+
+
+def test_all_that_is_wrong_is_said_at_once(cluster: Cluster) -> None:
+    cluster.is_allowed = False
+    done = trn("serve /etc/x --name A --queue q --devices 9")
+    for words in ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices"):
+        assert words in done.stderr
+
+
+def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    api, paths = Cluster(), Paths.of(tmp_path, "local")
+    take_seat(monkeypatch, Source("local", STACK, LocalReport(), paths), api)
+    plain = LocalImage("python", "0" * 12, Path("/nowhere"), has_torch=False)
+    monkeypatch.setattr(images, "find", {"python": plain}.get)
+    done = trn("serve one")
+    assert "a model needs an image with PyTorch" in done.stderr
+    assert "there is no model at /data/output/one/model" in done.stderr
+    model = paths.claims / "training" / "fsx-claim" / "output" / "one" / "model"
+    model.mkdir(parents=True)
+    (model / "config.json").touch()
+    torch = LocalImage("torch", "0" * 12, Path("/nowhere"), has_torch=True)
+    monkeypatch.setattr(images, "find", {"torch": torch}.get)
+    done = trn("serve one --group ng1")
+    assert done.exit_code == 0, done.stderr
+    (container,) = api.objects["Deployment", "serve-one"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "local/torch"
+    assert container["args"][1:3] == ["--backend", "cpu"]
+    assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
+
+
+# --- predict ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_predicted_and_followed(cluster: Cluster) -> None:
+    cluster.pods = [pod(state={"running": {}})]
+    done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
+    assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
+    ((_, name),) = cluster.objects
+    assert name.startswith("predict-one-")
+    (container,) = cluster.objects["Job", name]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:4] == ["/data/output/one/model", "/data/in/a.csv", "--to", "/data/out/b.csv"]
+    # It was made suspended, and let run once all was there.
+    assert cluster.patches == [{"spec": {"suspend": False}}]
+
+
+def test_a_batch_that_fails_says_why(cluster: Cluster) -> None:
+    cluster.pods, cluster.job_end = [pod(state={"running": {}})], "Failed"
+    cluster.log = "refused: there is no /data/in/a.csv\n"
+    done = trn("predict one in/a.csv --to b.csv")
+    assert done.exit_code == 1
+    assert "/data/in/a.csv is not predicted: refused: there is no /data/in/a.csv" in done.stderr
+    done = trn("predict one in/a.csv --to b.csv --json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["message"] == "refused: there is no /data/in/a.csv"
+
+
+def test_it_need_not_be_followed(cluster: Cluster) -> None:
+    done = trn("predict one in/a.csv --to b.csv --no-follow --name mine")
+    assert done.stdout == "Job mine in training; trn logs mine follows it\n"
+    assert json.loads(trn("predict one in/a.csv --to b.csv --dry-run --group inf").stdout)["kind"] == "Job"
+    assert len(cluster.objects) == 1

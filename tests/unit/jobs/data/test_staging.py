@@ -1,0 +1,416 @@
+"""The Job that stages data: what it asks for, what is refused before, and how it is followed."""
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from trainium_eks.cli.app import app
+from trainium_eks.cli.failure import Failure
+from trainium_eks.cli.jobs.data import stage as command
+from trainium_eks.cli.jobs.data.render_stage import ShownProgress, amount
+from trainium_eks.jobs.data import staging
+from trainium_eks.jobs.data.presets import PRESETS
+from trainium_eks.jobs.data.staging import StageRequest
+from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.kube.api import ApiError, Kind, ObjectReference
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.images.images import workloads
+from trainium_eks.local.spec.plan import MACHINE_PATH
+from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.outputs import NamespaceOutput
+
+TEAM = NamespaceOutput(
+    name="vision", queues=("eyes",), service_account="training", claim="fsx-claim", training_user_id=2001
+)
+REQUEST = StageRequest("s3://bucket/set/", "data/set")
+
+Json = dict[str, Any]
+
+
+def objects(request: StageRequest = REQUEST, *, is_local: bool = False) -> tuple[Json, Json]:
+    code = staging.code_files(workloads())
+    return staging.objects(request, TEAM, "stage-set-1", region="us-west-2", code=code, is_local=is_local)
+
+
+def pod_of(job: Json) -> Json:
+    found: Json = job["spec"]["template"]["spec"]
+    return found
+
+
+# --- Objects ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_the_objects_are_valid(is_local: bool) -> None:
+    request = StageRequest(
+        "hf://datasets/a/b", "x", True, True, ("*.x",), ("y",), True, 4, "https://mirror", "hugging-face"
+    )
+    for each in objects(request, is_local=is_local):
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need() -> None:
+    _, job = objects()
+    pod = pod_of(job)
+    assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 2001
+    assert pod["serviceAccountName"] == "training"
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "fsx-claim"}
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["args"] == ["s3://bucket/set/", "--to", "data/set", "--root", "/data"]
+    assert container["image"].startswith("public.ecr.aws/docker/library/python:3.")
+
+
+def test_a_team_whose_user_is_not_known_has_the_default_one() -> None:
+    team = TEAM.model_copy(update={"training_user_id": None})
+    _, job = staging.objects(REQUEST, team, "n", region="r", code={}, is_local=False)
+    assert pod_of(job)["securityContext"]["runAsUser"] == 1000
+
+
+def test_a_copy_that_cannot_succeed_ends_the_job_and_one_that_may_is_tried_again() -> None:
+    from trainium_workloads.stage import __main__ as copier
+
+    _, job = objects()
+    fail, ignore = job["spec"]["podFailurePolicy"]["rules"]
+    assert copier.FAILED in fail["onExitCodes"]["values"]
+    assert copier.TRY_AGAIN not in fail["onExitCodes"]["values"]
+    assert ignore == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def test_the_arguments_are_the_copiers() -> None:
+    from trainium_workloads.stage.__main__ import _parser
+
+    request = StageRequest("https://h/l", "x", True, True, ("*.x", "z"), ("y",), True, 4)
+    asked = _parser().parse_args(request.arguments)
+    assert (asked.source, asked.to, str(asked.root)) == ("https://h/l", "x", "/data")
+    assert (asked.list, asked.extract, asked.replace, asked.workers) == (True, True, True, 4)
+    assert (asked.include, asked.exclude) == (["*.x", "z"], ["y"])
+
+
+def test_the_code_in_the_config_map_is_all_that_the_copier_imports(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    config_map, job = objects()
+    (volume,) = [each for each in pod_of(job)["volumes"] if each["name"] == "code"]
+    for item in volume["configMap"]["items"]:
+        path = tmp_path / item["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(config_map["data"][item["key"]])
+    (container,) = pod_of(job)["containers"]
+    program = [
+        sys.executable,
+        "-I",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', '-h']; ",
+    ]
+    program[-1] += f"import runpy; runpy.run_module({container['command'][-1]!r}, run_name='__main__')"
+    shown = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert len(json.dumps(config_map)) < 500_000  # an object holds a megabyte
+
+
+def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None:
+    def env(request: StageRequest) -> dict[str, Json]:
+        (container,) = pod_of(objects(request)[1])["containers"]
+        return {each["name"]: each for each in container["env"]}
+
+    hub = env(StageRequest("hf://datasets/a/b", "x", endpoint="https://m", token_secret="s"))
+    assert hub["HF_ENDPOINT"]["value"] == "https://m"
+    assert hub["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "s", "key": "token"}}
+    assert env(StageRequest("s3://b/x", "x", endpoint="https://m"))["AWS_ENDPOINT_URL_S3"]["value"] == "https://m"
+    assert "HF_TOKEN" not in env(REQUEST)
+
+
+def test_on_the_local_cloud_it_is_an_image_that_runs_there() -> None:
+    (container,) = pod_of(objects(is_local=True)[1])["containers"]
+    assert container["image"] == "local/python"
+
+
+@pytest.mark.parametrize("to", ["x", "a/B_c.d", "a/" + "y" * 200, "ä/ö"])
+def test_the_jobs_name_leaves_room_for_its_pods(to: str) -> None:
+    name = staging.job_name(StageRequest("s3://b/k", to), "abc123")
+    assert len(name) <= 63 - len("-abcde")
+    _, job = staging.objects(REQUEST, TEAM, name, region="r", code={}, is_local=False)
+    kubernetes_validate.validate(job, KUBERNETES, strict=True)
+
+
+def test_what_decides_the_content_decides_the_digest() -> None:
+    same = StageRequest("s3://bucket/set/", "data/set", replace=True, workers=3, image="other")
+    assert same.digest == REQUEST.digest
+    for other in (
+        StageRequest("s3://bucket/set", "data/set"),
+        StageRequest("s3://bucket/set/", "data/set", extract=True),
+    ):
+        assert other.digest != REQUEST.digest
+
+
+def test_every_preset_can_be_staged() -> None:
+    for preset in PRESETS.values():
+        request = StageRequest(preset.source, preset.to, extract=preset.extract, include=preset.include)
+        assert staging.problems(request, TEAM, is_local=False) == []
+    assert len({preset.to for preset in PRESETS.values()}) == len(PRESETS)
+
+
+# --- Refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("file:///tmp", "which the cluster does not see"),
+        ("http://host.example/x", "lets pods out to port 443 alone"),
+        ("https://host.example:8443/x", "lets pods out to port 443 alone"),
+        ("sr3://bucket/x", "neither a source nor a preset"),
+    ],
+)
+def test_a_source_that_the_cluster_cannot_reach_is_refused(source: str, said: str) -> None:
+    (problem,) = staging.problems(StageRequest(source, "x"), TEAM, is_local=False)
+    assert (problem.path, said in problem.reason) == ("SOURCE", True)
+    assert problem.fix or problem.good
+
+
+@pytest.mark.parametrize(
+    "source", ["http://minio:9000/x", "http://m.vision.svc/x", "https://host.example/x", "s3://b/k"]
+)
+def test_a_source_that_it_reaches_is_not(source: str) -> None:
+    assert staging.problems(StageRequest(source, "x"), TEAM, is_local=False) == []
+
+
+def test_on_the_local_cloud_files_of_this_machine_are_sources() -> None:
+    here = Path(__file__).parent
+    assert staging.problems(StageRequest(here.as_uri(), "x"), TEAM, is_local=True) == []
+    assert staging.problems(StageRequest("http://127.0.0.1:1/x", "x"), TEAM, is_local=True) == []
+    (problem,) = staging.problems(StageRequest(f"{here.as_uri()}/none", "x"), TEAM, is_local=True)
+    assert "no such file" in problem.reason
+    (problem,) = staging.problems(StageRequest("file:///proc/version", "x"), TEAM, is_local=True)
+    assert "in whose place a pod has something else" in problem.reason
+
+
+def test_the_pod_is_told_which_path_of_the_machine_it_may_read(tmp_path: Path) -> None:
+    place = tmp_path / "my data"
+    place.mkdir()
+    request = StageRequest(place.as_uri(), "x")
+    assert staging.problems(request, TEAM, is_local=True) == []
+    _, job = staging.objects(request, TEAM, "n", region="r", code={}, is_local=True)
+    assert job["spec"]["template"]["metadata"]["annotations"] == {MACHINE_PATH: str(place)}
+
+
+@pytest.mark.parametrize(
+    ("to", "good"),
+    [("", "data/<name>"), ("..", "data/<name>"), ("../x", "x"), ("/x", "x"), ("a//b", "a/b"), ("a/../b", "b")],
+)
+def test_a_destination_outside_the_volume_is_refused_with_one_inside(to: str, good: str) -> None:
+    (problem,) = staging.problems(StageRequest("s3://b/k", to), TEAM, is_local=False)
+    assert (problem.path, problem.good) == ("--to", good)
+    (problem,) = staging.problems(StageRequest("s3://b/k", "a/.stage-x"), TEAM, is_local=False)
+    assert "the copier's own" in problem.reason
+
+
+def test_without_a_volume_there_is_nowhere_to_stage_to() -> None:
+    (problem,) = staging.problems(REQUEST, TEAM.model_copy(update={"claim": ""}), is_local=False)
+    assert "has no shared volume" in problem.reason
+
+
+def test_the_hubs_secret_is_named_not_given() -> None:
+    request = StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd")
+    (problem,) = staging.problems(request, TEAM, is_local=False)
+    assert problem.path == "--hf-secret"
+
+
+def test_a_name_that_is_no_preset_is_said_with_the_nearest() -> None:
+    with pytest.raises(Failure, match="did you mean wikicorpus-bert-128"):
+        command._as_url("wikicorpus-bert128", is_local=False)
+
+
+def test_the_list_of_presets_needs_no_stack() -> None:
+    shown = CliRunner().invoke(app, ["stage", "--list"])
+    assert shown.exit_code == 0
+    assert all(name in shown.output for name in PRESETS)
+
+
+# --- Following --------------------------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """An API server whose answers are written down: each look at the Job is one step."""
+
+    def __init__(self, *steps: Json) -> None:
+        self.steps = list(steps)
+        self.now: Json = {}
+        self.logs: list[str] = []
+
+    def get(self, reference: ObjectReference) -> Json | None:
+        assert (reference.kind, reference.name) == ("Job", "job")
+        self.now = self.steps.pop(0)
+        job: Json | None = self.now.get("job", {})
+        return job
+
+    def list(self, api_version: str, kind: str, *, namespace: str, labels: str) -> list[Json]:
+        assert (api_version, kind, labels) == ("v1", "Pod", "batch.kubernetes.io/job-name=job")
+        return [
+            {
+                "metadata": {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": name},
+                "status": status,
+            }
+            for name, status in self.now.get("pods", {}).items()
+        ]
+
+    def lines(self, path: str, *, query: Mapping[str, str], quiet_seconds: float) -> Iterator[str]:
+        self.logs.append(path.split("/")[-2])
+        assert (query["container"], query["follow"]) == ("stage", "true")
+        assert quiet_seconds > 60
+        for each in self.now.get("log", []):
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+def finished(kind: str, reason: str = "", message: str = "") -> Json:
+    return {"status": {"conditions": [{"type": kind, "status": "True", "reason": reason, "message": message}]}}
+
+
+def follow(*steps: Json) -> tuple[batch_jobs.End, list[str], list[str], Scripted]:
+    api, lines, waits = Scripted(*steps), list[str](), list[str]()
+    end = batch_jobs.follow(
+        api,  # type: ignore[arg-type]
+        "vision",
+        "job",
+        "stage",
+        line=lines.append,
+        waiting=waits.append,
+        pause=lambda _: None,
+    )
+    return end, lines, waits, api
+
+
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}],
+}
+PULLING = {
+    "phase": "Pending",
+    "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}],
+}
+
+
+def test_a_job_is_followed_from_pod_to_pod_to_its_end() -> None:
+    end, lines, waits, api = follow(
+        {},
+        {"pods": {"1": UNSCHEDULABLE}},
+        {"pods": {"1": PULLING}},
+        {"pods": {"1": {"phase": "Running"}}, "log": ["a", "b"]},
+        {"pods": {"1": {"phase": "Failed"}}},
+        {"pods": {"1": {"phase": "Failed"}, "2": {"phase": "Running"}}, "log": ["c"]},
+        {"pods": {"1": {"phase": "Failed"}, "2": {"phase": "Succeeded"}}, "job": finished("Complete")},
+    )
+    assert end.succeeded
+    assert lines == ["a", "b", "c"]
+    assert waits == [
+        "the Job controller makes its pod",
+        "no node takes the pod: 0/5 nodes are available",
+        "ErrImagePull: no",
+    ]
+    assert api.logs == ["1", "2"]
+
+
+def test_a_log_that_breaks_off_is_read_again() -> None:
+    running = {"pods": {"1": {"phase": "Running"}}}
+    end, lines, _, _ = follow(
+        {**running, "log": ["a", LocalError("reset")]},
+        {**running, "log": [ApiError.of(400, '{"message": "container is waiting to start"}')]},
+        {**running, "log": ["b"]},
+        {"pods": {"1": {"phase": "Succeeded"}}, "job": finished("Complete")},
+    )
+    assert (end.succeeded, lines) == (True, ["a", "b"])
+
+
+def test_a_job_that_fails_or_goes_says_why() -> None:
+    failed = finished("Failed", "PodFailurePolicy", "exit code 1")
+    assert follow({"pods": {}, "job": failed})[0] == batch_jobs.End(False, "PodFailurePolicy: exit code 1")
+    assert follow({"job": None})[0] == batch_jobs.End(False, "the Job was deleted")
+
+
+def test_a_refusal_is_not_waited_for() -> None:
+    with pytest.raises(ApiError, match="forbidden"):
+        follow({"pods": {"1": {"phase": "Running"}}, "log": [ApiError.of(403, '{"message": "forbidden"}')]})
+
+
+class Recorder:
+    """An API server that notes what it is told."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.done: list[str] = []
+
+    def create(self, manifest: Json) -> Json:
+        if manifest["kind"] == self.refuses:
+            raise ApiError.of(403, '{"message": "exceeded quota"}')
+        owners = [owner["uid"] for owner in manifest["metadata"].get("ownerReferences", [])]
+        suspended = manifest.get("spec", {}).get("suspend")
+        self.done.append(f"create {manifest['kind']} {owners if owners else suspended}")
+        return {**manifest, "metadata": {**manifest["metadata"], "uid": "u"}}
+
+    def reference(self, manifest: Json) -> ObjectReference:
+        metadata = manifest["metadata"]
+        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        return Kind(api_version, kind, f"{kind.lower()}s", True)
+
+    def request(self, method: str, path: str, body: Json, *, content_type: str) -> None:
+        assert content_type == "application/merge-patch+json"
+        self.done.append(f"{method} {path.rpartition('/')[2]} {body}")
+
+    def delete(self, reference: ObjectReference, *, propagation: str) -> None:
+        self.done.append(f"delete {reference.kind} {propagation}")
+
+
+def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started() -> None:
+    job = {"metadata": {"creationTimestamp": "2026-11-22T00:00:00Z"}, "spec": {"suspend": True}}
+    made = 1795305600
+    assert batch_jobs.is_left_over(job, made + 61)
+    assert not batch_jobs.is_left_over(job, made + 1)
+    assert not batch_jobs.is_left_over({**job, "spec": {}}, made + 61)
+
+
+def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none() -> None:
+    config_map, job = objects()
+    api = Recorder()
+    batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
+    assert api.done == ["create Job True", "create ConfigMap ['u']", "PATCH stage-set-1 {'spec': {'suspend': False}}"]
+    api = Recorder("ConfigMap")
+    with pytest.raises(ApiError, match="exceeded quota"):
+        batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
+    assert api.done == ["create Job True", "delete Job Background"]
+
+
+def test_progress_is_shown_in_words_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    shown = ShownProgress(Console(file=out, width=200), None)
+    line = {"stage": "copying", "bytes": 15e8, "total_bytes": 3e10, "files": 0, "total_files": 1, "rate": 1.053e8}
+    shown.waiting("no node takes the pod")
+    shown.waiting("no node takes the pod")
+    for each in (line, line, {**line, "message": "a.bin came with wrong bytes"}):
+        shown.line(json.dumps(each))
+    shown.line("Traceback (most recent call last):")
+    assert out.getvalue().splitlines() == [
+        "Waiting: no node takes the pod",
+        "copying 1.5 GB of 30.0 GB, 0 of 1 files, 105.3 MB/s",
+        "a.bin came with wrong bytes",
+        "Traceback (most recent call last):",
+    ]
+    assert shown.last["message"] == "a.bin came with wrong bytes"
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (3.2e13, "32.0 TB")])
+def test_amounts(count: float, text: str) -> None:
+    assert amount(count) == text

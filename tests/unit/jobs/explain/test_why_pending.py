@@ -1,0 +1,405 @@
+"""Why a job waits, by what a real Volcano said of jobs (``scenes``), and by what kubelets say."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from recorded_scenes import GROUPS, Change, Snapshot, of
+
+from trainium_eks.jobs.explain.reason import Cause
+from trainium_eks.jobs.explain.why_pending import why, why_ended
+
+RECORDED = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=[row["scene"] for row in RECORDED])
+def test_what_volcano_leaves_unsaid_is_said(row: Mapping[str, str]) -> None:
+    reason = why(of(row["scene"], row["job"]))
+    assert reason is not None
+    assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix")}
+
+
+@pytest.mark.parametrize(
+    ("name", "job"),
+    [
+        ("running", "alpha"),
+        ("queue_full", "alpha"),
+        ("restarted", "run"),
+        ("completed", "run"),
+        ("failed", "run"),
+        ("aborted", "run"),
+        ("topology_fragmented", "one"),
+    ],
+)
+def test_a_job_that_runs_or_has_ended_waits_for_nothing(name: str, job: str) -> None:
+    assert why(of(name, job)) is None
+
+
+# --- What a researcher does not see -----------------------------------------------------------------------------------
+
+
+def test_other_teams_share_of_a_queue_is_what_its_own_jobs_do_not_explain() -> None:
+    def without_alpha(found: Snapshot) -> None:
+        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("beta")]
+
+    reason = why(of("queue_full", "beta", without_alpha))
+    assert reason is not None
+    assert reason.sentence.endswith("32 are in use by other teams' jobs (32), and it needs 16")
+    assert reason.fix == "wait for other teams' jobs"
+
+
+def test_nodes_that_look_free_may_be_held_by_other_teams() -> None:
+    def without_alpha(found: Snapshot) -> None:
+        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("delta")]
+
+    reason = why(of("capacity_partly", "delta", without_alpha))
+    assert reason is not None
+    assert reason.cause is Cause.CAPACITY
+    assert (
+        reason.sentence
+        == "it needs 3 nodes of trn1.32xlarge to itself, and other teams' jobs hold 32 aws.amazon.com/neuron"
+    )
+    assert reason.fix == "wait for them, or trn scale ng1 5"
+
+
+def test_what_may_not_be_read_is_left_to_volcanos_own_words() -> None:
+    def unread(found: Snapshot) -> None:
+        found |= {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None}
+
+    reason = why(of("no_nodes", "zeta", unread))
+    assert reason is not None
+    assert reason.cause is Cause.UNKNOWN
+    assert reason.sentence.startswith("Volcano says: 0/7 nodes are unavailable: 3 Insufficient aws.amazon.com/neuron")
+
+
+def test_who_may_not_read_nodes_is_not_told_that_there_is_room() -> None:
+    def unread(found: Snapshot) -> None:
+        found["Node"] = None
+
+    reason = why(of("kept_back_behind", "chi", unread))
+    assert reason is not None
+    assert reason.sentence.startswith("Volcano says: resource in cluster is overused: overused cpu, overused memory")
+
+
+def test_a_job_that_is_kept_back_has_been_looked_at() -> None:
+    """Without pods nothing but its PodGroup's phase tells."""
+
+    def at_once(found: Snapshot) -> None:
+        [job] = found["Job"]
+        found["now"] = job["metadata"]["creationTimestamp"]
+
+    reason = why(of("kept_back_by_queue", "upsilon", at_once))
+    assert reason is not None
+    assert reason.cause is Cause.QUEUE
+
+
+def test_a_job_that_can_never_be_placed_is_not_told_to_wait() -> None:
+    """One node too many for its group, while another job is in its queue."""
+
+    def seven_nodes(found: Snapshot) -> None:
+        next(job for job in found["Job"] if job["metadata"]["name"] == "beta")["spec"]["tasks"][0]["replicas"] = 7
+        queue = next(each for each in found["Queue"] if each["metadata"]["name"] == "test")
+        queue["spec"]["capability"]["aws.amazon.com/neuron"] = 128
+
+    reason = why(of("queue_full", "beta", seven_nodes))
+    assert reason is not None
+    assert reason.sentence == "it needs 7 nodes of trn1.32xlarge, and ng1 can have 6 at most: it is never placed"
+    assert reason.fix == "ask for at most 6 nodes, or have `maxSize` of ng1 raised"
+
+
+def test_a_group_at_its_most_is_not_told_to_grow() -> None:
+    groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
+    reason = why(of("capacity_never", "epsilon", groups=groups))
+    assert reason is not None
+    assert reason.fix == "ask for at most 4 nodes, or have `maxSize` of ng1 raised"
+    reason = why(of("capacity_partly", "delta", groups=groups))
+    assert reason is not None
+    assert reason.fix == "wait for alpha"
+
+
+def test_a_group_that_can_grow_to_the_gang_but_not_beyond_busy_nodes_grows_and_waits() -> None:
+    def two_nodes(found: Snapshot) -> None:
+        held = {pod["spec"].get("nodeName") for pod in found["Pod"]}
+        found["Node"] = [node for node in found["Node"] if node["metadata"]["name"] in held]
+
+    groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
+    reason = why(of("capacity_partly", "delta", two_nodes, groups=groups))
+    assert reason is not None
+    assert reason.sentence == "it needs 3 nodes of trn1.32xlarge, and 2 are there"
+    assert reason.fix == "trn scale ng1 4, and wait for alpha"
+
+
+def test_a_type_that_no_group_has_is_said() -> None:
+    reason = why(of("no_nodes", "zeta", groups=GROUPS[:1]))
+    assert reason is not None
+    assert reason.fix.startswith("no node group of the stack has trn1n.32xlarge")
+
+
+# --- Quotas -----------------------------------------------------------------------------------------------------------
+
+
+def held_by_quota(requested: str, used: str, limited: str) -> Change:
+    """As the scheduler's plugin ``resourcequota`` writes it (Volcano 1.15.0)."""
+
+    def change(found: Snapshot) -> None:
+        [group] = found["PodGroup"]
+        maps = f"requested: map[{requested}], used: map[{used}], limited: map[{limited}]"
+        about = {"kind": "PodGroup", "uid": group["metadata"]["uid"]}
+        event = {"metadata": {"name": "held"}, "involvedObject": about, "lastTimestamp": found["now"]}
+        found["Event"].append(event | {"message": f"resource quota insufficient, {maps}", "reason": "Unschedulable"})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("amounts", "sentence", "fix"),
+    [
+        (
+            [f"pods:{{{{{count} 0}} {{<nil>}} {count} DecimalSI}}" for count in (4, 162, 164)],
+            "the namespace's quota has no room for it: it needs 4 pods, of which 162 of 164 are in use",
+            "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised",
+        ),
+        (
+            [
+                "requests.cpu:{{16400 -3} {<nil>}  DecimalSI}",
+                "requests.cpu:{{0 0} {<nil>} 0 DecimalSI}",
+                "requests.cpu:{{8 0} {<nil>} 8 DecimalSI}",
+            ],
+            "the namespace's quota has no room for it: it needs 16400m requests.cpu, of which 0 of 8 are in use",
+            "it never starts: ask for less requests.cpu, or have `resourceQuota` of the namespace raised",
+        ),
+    ],
+)
+def test_a_job_that_is_held_back_for_the_quota_says_what_it_lacks(
+    amounts: Sequence[str], sentence: str, fix: str
+) -> None:
+    reason = why(of("kept_back_by_queue", "upsilon", held_by_quota(*amounts)))
+    assert reason is not None
+    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix}
+
+
+def test_a_job_that_volcano_ended_for_the_quota_says_so() -> None:
+    def given_up(found: Snapshot) -> None:
+        [job] = found["Job"]
+        job["status"]["state"]["phase"] = "Terminated"
+        about = {"kind": "Job", "uid": job["metadata"]["uid"]}
+        event = {"metadata": {"name": "end"}, "involvedObject": about, "lastTimestamp": found["now"]}
+        found["Event"].append(event | {"message": "Job failed on action SyncJob for retry limit reached"})
+
+    ended = of("quota", "nu", given_up)
+    assert why(ended) is None
+    reason = why_ended(ended)
+    assert reason is not None
+    assert reason.cause is Cause.QUOTA
+    assert "gave up making its pods: the namespace's quota team is used up" in reason.sentence
+    assert why_ended(of("failed", "run")) is None
+
+
+# --- Volcano itself ---------------------------------------------------------------------------------------------------
+
+
+def later(found: Snapshot) -> None:
+    found["now"] = found["now"].replace("T05", "T06")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "log"),
+    [
+        ("controllers_down", "Volcano's controllers have not seen it for 3604 s", "deploy/volcano-controllers"),
+        ("scheduler_down", "Volcano's scheduler has not looked at it for 3604 s", "deploy/volcano-scheduler"),
+    ],
+)
+def test_a_volcano_that_hangs_is_told_from_one_that_has_not_looked_yet(name: str, sentence: str, log: str) -> None:
+    fresh = why(of(name, "rho"))
+    assert fresh is not None
+    assert fresh.cause is Cause.STARTING
+    reason = why(of(name, "rho", later))
+    assert reason is not None
+    assert reason.cause is Cause.VOLCANO
+    assert reason.sentence.startswith(sentence)
+    assert log in reason.fix
+    local = why(of(name, "rho", later, is_local=True))
+    assert local is not None
+    assert "trn local logs vc-" in local.fix
+
+
+def test_a_machine_without_volcano_says_so() -> None:
+    reason = why(of("controllers_down", "rho", unscheduled="vc-scheduler is not on PATH"))
+    assert reason is not None
+    assert reason.cause is Cause.VOLCANO
+    assert (
+        reason.sentence == "Volcano does not run here: vc-scheduler is not on PATH; jobs are checked but not scheduled"
+    )
+
+
+def test_pods_of_before_that_are_being_ended_are_waited_for() -> None:
+    def releasing(found: Snapshot) -> None:
+        for group in found["PodGroup"]:
+            message = "2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable"
+            group["status"]["conditions"] = [{"type": "Unschedulable", "message": message}]
+        found["Pod"] = found["Pod"][:1]
+
+    reason = why(of("running", "alpha", releasing))
+    assert reason is not None
+    assert (reason.cause, reason.fix) == (Cause.ENDING, "")
+
+    def leaving(found: Snapshot) -> None:
+        found["Pod"] = found["Pod"][:1]
+        found["Pod"][0]["metadata"]["deletionTimestamp"] = found["now"]
+
+    reason = why(of("running", "alpha", leaving))
+    assert reason is not None
+    assert reason.sentence == "1 of its pods is being ended, and made anew after that"
+
+
+# --- Kubelets ---------------------------------------------------------------------------------------------------------
+
+
+def pods_wait(reason: str, message: str, image: str = "busybox") -> Change:
+    def change(found: Snapshot) -> None:
+        for pod in found["Pod"]:
+            state = {"waiting": {"reason": reason, "message": message}}
+            statuses = [{"name": "trainer", "image": image, "state": state}]
+            pod["status"] = {"phase": "Pending", "containerStatuses": statuses}
+
+    return change
+
+
+ECR = "123456789012.dkr.ecr.us-west-2.amazonaws.com/training:nope"
+NOT_FOUND = (
+    f'rpc error: code = NotFound desc = failed to pull and unpack image "{ECR}": '
+    f'failed to resolve reference "{ECR}": {ECR}: not found'
+)
+DENIED = (
+    'failed to pull and unpack image "docker.io/team/x:1": failed to resolve reference: pull access denied, repository '
+    "does not exist or may require authorization: server message: insufficient_scope: authorization failed"
+)
+NO_ROUTE = (
+    'failed to pull and unpack image "ghcr.io/x:1": failed to do request: Head "https://ghcr.io/v2/x": '
+    "dial tcp 1.2.3.4:443: i/o timeout"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "sentence", "fix"),
+    [
+        (pods_wait("ErrImagePull", NOT_FOUND, ECR), Cause.IMAGE, f"there is no image {ECR}", "trn image push"),
+        (
+            pods_wait("ImagePullBackOff", f'Back-off pulling image "{ECR}": ErrImagePull: {NOT_FOUND}', ECR),
+            Cause.IMAGE,
+            f"there is no image {ECR}",
+            "trn image push",
+        ),
+        (
+            pods_wait("ErrImagePull", DENIED, "docker.io/team/x:1"),
+            Cause.IMAGE,
+            "the registry refuses to give docker.io/team/x:1 to the nodes",
+            "bring it into the stack's repository: trn image mirror docker.io/team/x:1",
+        ),
+        (
+            pods_wait("ErrImagePull", NO_ROUTE, "ghcr.io/x:1"),
+            Cause.IMAGE,
+            "the image ghcr.io/x:1 cannot be pulled: i/o timeout",
+            "a registry the nodes do not reach? Bring it into the stack's own: trn image mirror ghcr.io/x:1",
+        ),
+        (
+            pods_wait("ErrImageNeverPull", "no such image", "local/torch"),
+            Cause.IMAGE,
+            "this machine has no image local/torch",
+            "trn local images make torch; `trn local images` lists those it has",
+        ),
+        (
+            pods_wait("ErrImageNeverPull", "no such image", "local/mine:abc"),
+            Cause.IMAGE,
+            "this machine has no image local/mine:abc",
+            "trn local images make mine --requirements FILE; `trn local images` lists those it has",
+        ),
+        (
+            pods_wait("InvalidImageName", "couldn't parse image name", "A:B:C"),
+            Cause.IMAGE,
+            "'A:B:C' is no name of an image",
+            "submit it anew with a good --image",
+        ),
+        (
+            pods_wait("CreateContainerConfigError", 'secret "hf-token" not found'),
+            Cause.CONFIG,
+            'a container of alpha-trainer-0-0 cannot be made: secret "hf-token" not found',
+            "make what is missing, or mend the job and submit it anew: trn cancel alpha",
+        ),
+        (
+            pods_wait("ContainerCreating", ""),
+            Cause.STARTING,
+            "all its pods have nodes; 0 of 2 run already",
+            "",
+        ),
+    ],
+    ids=["not-found", "back-off", "denied", "no-route", "local-torch", "local-own", "bad-name", "secret", "creating"],
+)
+def test_a_pod_that_has_a_node_waits_for_what_its_kubelet_says(
+    change: Change, cause: Cause, sentence: str, fix: str
+) -> None:
+    reason = why(of("running", "alpha", change))
+    assert reason is not None
+    assert (reason.cause, reason.sentence, reason.fix) == (cause, sentence, fix)
+
+
+def events(reason: str, message: str) -> Callable[[Snapshot], None]:
+    def change(found: Snapshot) -> None:
+        pods_wait("ContainerCreating", "")(found)
+        pod = found["Pod"][0]["metadata"]
+        about = {"kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+        event: dict[str, Any] = {"metadata": {"name": "e"}, "involvedObject": about, "lastTimestamp": found["now"]}
+        found["Event"].append({**event, "type": "Warning", "reason": reason, "message": message})
+
+    return change
+
+
+def test_a_volume_that_does_not_mount_is_told_by_the_kubelets_events() -> None:
+    words = 'MountVolume.SetUp failed for volume "fsx": rpc error: code = DeadlineExceeded'
+    reason = why(of("running", "alpha", events("FailedMount", words)))
+    assert reason is not None
+    assert reason.cause is Cause.VOLUME
+    assert reason.sentence == f"a volume of alpha-trainer-0-0 does not mount: {words}"
+
+
+def test_pulling_is_progress() -> None:
+    reason = why(of("running", "alpha", events("Pulling", 'Pulling image "busybox"')))
+    assert reason is not None
+    assert (reason.cause, reason.sentence) == (Cause.STARTING, "all its pods have nodes; 1 of 2 pull the image")
+
+
+def test_a_claim_that_is_not_bound_holds_the_job() -> None:
+    def unbound(found: Snapshot) -> None:
+        found["PersistentVolumeClaim"] = [{"metadata": {"name": "nowhere"}, "status": {"phase": "Pending"}}]
+
+    reason = why(of("claim_missing", "iota", unbound))
+    assert reason is not None
+    assert (reason.cause, reason.sentence) == (Cause.VOLUME, "its claim nowhere is Pending, not Bound")
+
+
+def not_ready(found: Snapshot) -> None:
+    for node in found["Node"][:2]:
+        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+        node["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
+
+
+def test_nodes_that_do_not_answer_are_told_from_nodes_that_are_not_there() -> None:
+    def three(found: Snapshot) -> None:
+        not_ready(found)
+        found["Node"] = found["Node"][:3]
+        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("delta")]
+
+    reason = why(of("capacity_partly", "delta", three))
+    assert reason is not None
+    assert reason.cause is Cause.NODE
+    assert reason.sentence == "it needs 3 nodes of trn1.32xlarge, and 2 of the 3 are not ready (trn-1 and trn-2)"
+
+
+def test_a_pod_on_a_node_that_is_gone_waits_for_kubernetes_to_give_it_up() -> None:
+    reason = why(of("node_deleted", "lost", pods_wait("ContainerCreating", "")))
+    assert reason is not None
+    assert reason.cause is Cause.NODE
+    assert reason.sentence == "its node trn-1 is gone"
+    assert "kubectl delete pod lost-trainer-" in reason.fix

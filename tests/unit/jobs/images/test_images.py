@@ -1,0 +1,585 @@
+"""Training images: what they are made of, the engines that build them (recorded), ECR (canned), Jobs in the cluster."""
+
+import base64
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import kubernetes_validate
+import pytest
+from botocore.stub import Stubber  # type: ignore[import-untyped]
+from cluster_snapshots import group, outputs
+from registry_images import PROGRAM, Pushed, docker_registry, layer, push
+
+from trainium_eks.aws import ecr, job_lookups
+from trainium_eks.aws.ecr import Login, Repository
+from trainium_eks.cli.images import cluster_builds, mirror
+from trainium_eks.cli.images import image as command
+from trainium_eks.cli.images.image import ImageOptions
+from trainium_eks.cli.images.mirror import MirrorOptions
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.jobs.images import engines, image_jobs, images
+from trainium_eks.jobs.images.engines import EngineError
+from trainium_eks.jobs.images.images import ImageRequest
+from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.local.images.images import workloads
+from trainium_eks.model.catalogue import training_images
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.catalogue.training_images import BASES
+from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
+from trainium_eks.model.validation.problems import Problem
+
+URL = "123456789012.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training"
+TRN1 = BASES["trn1"].image or ""
+REQUEST = ImageRequest("trn1", TRN1)
+TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="training", claim="fsx-claim")
+
+Answer = tuple[int, str, str]
+
+
+# --- What an image is made of -----------------------------------------------------------------------------------------
+
+
+def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/train.py").write_text("1")
+    made = [
+        images.context(REQUEST, workloads()),
+        images.context(replace(REQUEST, base="public.ecr.aws/x/y:1"), workloads()),
+        images.context(replace(REQUEST, user_id=2000), workloads()),
+        images.context(REQUEST, workloads(), requirements="x==1"),
+        images.context(REQUEST, workloads(), dockerfile="FROM scratch"),
+        images.context(REQUEST, workloads(), own_files=tmp_path / "own"),
+    ]
+    assert len({images.tag(REQUEST, each) for each in made}) == len(made)
+    assert images.tag(REQUEST, made[0]) == images.tag(REQUEST, images.context(REQUEST, workloads()))
+    assert images.tag_problem(images.tag(REQUEST, made[0])) is None
+
+
+def test_a_context_holds_our_package_and_no_rubbish(tmp_path: Path) -> None:
+    for name in ("a.py", "__pycache__/a.pyc", ".git/config", "deep/b.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    made = images.context(REQUEST, workloads(), own_files=tmp_path)
+    assert {"a.py", "deep/b.txt", "Dockerfile", "requirements.txt", "trainium_workloads/gang.py"} <= set(made.files)
+    assert not [path for path in made.files if "pycache" in path or ".git" in path or path == "out"]
+
+
+def test_the_archive_of_a_context_is_the_same_each_time_and_fits_into_an_object() -> None:
+    made = images.context(REQUEST, workloads())
+    assert made.archive() == images.context(REQUEST, workloads()).archive()
+    assert len(made.archive()) < image_jobs.MOST_CONTEXT_BYTES
+    with tarfile.open(fileobj=BytesIO(made.archive())) as tar:
+        assert sorted(tar.getnames()) == sorted(made.files)
+
+
+def test_every_base_is_pinned() -> None:
+    for target, base in BASES.items():
+        assert base.image is None or training_images.reference_problems(base.image, target) == []
+
+
+def test_every_type_of_the_catalogue_has_a_target() -> None:
+    chosen = {name: training_images.target_of(name) for name in CATALOGUE}
+    assert chosen["trn1.32xlarge"] == chosen["trn1n.32xlarge"] == "trn1"
+    assert chosen["trn2.48xlarge"] == "trn2"
+    for name, target in chosen.items():
+        assert (target == "cpu") == (CATALOGUE[name].family == "cpu"), name
+
+
+def test_the_first_node_group_says_what_is_built() -> None:
+    assert images.request_for(outputs(), None, None) == REQUEST
+    gpu = outputs(nodeGroups=[group("g", "nvidia.com/gpu", 4, 1)])
+    found = images.request_for(gpu, None, None)
+    assert isinstance(found, ImageRequest)
+    assert (found.target, found.base) == ("cuda", BASES["cuda"].image)
+
+
+def test_the_configs_base_and_then_the_commands_come_before_the_tables() -> None:
+    stack = outputs(baseImages={"trn2": "registry.example/team/neuron:2.14"})
+    found = images.request_for(stack, "trn2", None)
+    assert isinstance(found, ImageRequest)
+    assert found.base == "registry.example/team/neuron:2.14"
+    found = images.request_for(stack, "trn2", "registry.example/team/neuron:2.15")
+    assert isinstance(found, ImageRequest)
+    assert found.base == "registry.example/team/neuron:2.15"
+
+
+def test_the_teams_user_is_the_images() -> None:
+    team = {"name": "v", "queues": [], "serviceAccount": "s", "claim": "", "trainingUserId": 2001}
+    found = images.request_for(outputs(namespaces=[team]), None, None)
+    assert isinstance(found, ImageRequest)
+    assert found.user_id == 2001
+
+
+@pytest.mark.parametrize(
+    ("target", "base", "path", "said"),
+    [
+        ("trn9", None, "--for", "did you mean"),
+        ("trn2", None, "--base", "name one: --base IMAGE"),
+        ("trn1", "team/base:1.0", "--base", "not an image with its registry"),
+        ("trn1", "registry.example/team/base:latest", "--base", "means another image tomorrow"),
+    ],
+)
+def test_what_cannot_be_built_is_said(target: str, base: str | None, path: str, said: str) -> None:
+    found = images.request_for(outputs(), target, base)
+    assert isinstance(found, Problem)
+    assert found.path == path
+    assert said in f"{found.reason} {found.fix}"
+
+
+@pytest.mark.parametrize(
+    ("source", "tag"),
+    [
+        ("public.ecr.aws/neuron/x:1.0", "mirror-x-1.0"),
+        (f"quay.io/a/b@sha256:{'0123456789' * 6}abcd", "mirror-b-012345678901"),
+        (TRN1, "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04"),
+        (f"r.example/{'n' * 90}:{'t' * 90}", f"mirror-{'n' * 53}-{'t' * 67}"),
+    ],
+)
+def test_the_tag_of_a_copy(source: str, tag: str) -> None:
+    assert images.mirror_tag(source) == tag
+    assert images.tag_problem(tag) is None
+
+
+# --- Engines ----------------------------------------------------------------------------------------------------------
+
+
+class Recorded:
+    """Engines that note what they are told."""
+
+    def __init__(self, *broken: str, held: Sequence[str] = (), fails: str = "") -> None:
+        self.broken = broken
+        """Engines whose service does not run."""
+        self.held = list(held)
+        """Images that they hold."""
+        self.fails = fails
+        """Subcommand that fails."""
+        self.ran: list[list[str]] = []
+        self.inputs: list[str] = []
+        self.built: dict[str, bytes] = {}
+
+    def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
+        self.ran.append(list(argv))
+        self.inputs.append(stdin)
+        if argv[1] == self.fails:
+            raise EngineError(f"{argv[0]} {argv[1]} ended with code 125:\ndial tcp: lookup: no such host")
+        if argv[1] == "build":
+            directory = Path(argv[-1])
+            self.built = {
+                path.relative_to(directory).as_posix(): path.read_bytes()
+                for path in directory.rglob("*")
+                if path.is_file()
+            }
+            self.held.append(argv[argv.index("--tag") + 1])
+
+    def ask(self, argv: Sequence[str]) -> tuple[int, str]:
+        if argv[1] == "info":
+            return (1, "Cannot connect to the daemon") if argv[0] in self.broken else (0, "")
+        return (0, "") if argv[-1] in self.held else (125, "no such image")
+
+    def commands(self) -> list[str]:
+        return [each[1] for each in self.ran]
+
+
+@pytest.fixture
+def on_path(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def only(*names: str) -> None:
+        monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in names else None)
+
+    return only
+
+
+def test_the_first_engine_that_works_is_taken(on_path: Callable[..., None]) -> None:
+    on_path("docker", "podman", "buildah")
+    assert engines.find(None, Recorded()).name == "docker"
+    assert engines.find(None, Recorded("docker")).name == "podman"
+    assert engines.find("buildah", Recorded()).name == "buildah"
+
+
+def test_no_engine_at_all_leads_to_a_build_in_the_cluster(on_path: Callable[..., None]) -> None:
+    on_path()
+    with pytest.raises(EngineError, match=r"none of docker, podman, buildah is on PATH.*--in-cluster"):
+        engines.find(None, Recorded())
+    with pytest.raises(EngineError, match="podman is not on PATH"):
+        engines.find("podman", Recorded())
+
+
+def test_an_engine_that_does_not_run_is_said_with_what_starts_it(on_path: Callable[..., None]) -> None:
+    on_path("docker")
+    with pytest.raises(EngineError, match=r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"):
+        engines.find(None, Recorded("docker"))
+
+
+@pytest.mark.parametrize("name", engines.ENGINES)
+def test_a_password_is_never_an_argument(name: str, tmp_path: Path) -> None:
+    runner = Recorded()
+    engines.Engine(name, runner, tmp_path / "auth.json").login("r.example", "AWS", "the-password")
+    assert runner.inputs == ["the-password"]
+    assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
+
+
+@pytest.mark.parametrize("name", ["podman", "buildah"])
+def test_our_login_leaves_no_trace_and_hides_no_other(name: str, tmp_path: Path) -> None:
+    runner, file = Recorded(), tmp_path / "auth.json"
+    engine = engines.Engine(name, runner, file)
+    engine.pull("r.example/base:1")
+    engine.login("s.example", "AWS", "p")
+    file.write_text("{}")
+    engine.push("s.example/x:1")
+    given = ["--authfile" in argv for argv in runner.ran]
+    assert given == [False, True, True]
+
+
+def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    programs = engines.Programs()
+    programs.run(["sh", "-c", "echo begins; cat >&2"], stdin="given")
+    assert "begins\ngiven" in capfd.readouterr().err
+    with pytest.raises(EngineError, match=r"(?s)sh -c .* ended with code 3:\ntwo\nthree"):
+        programs.run(["sh", "-c", "for w in one two three; do echo $w; done; exit 3"])
+    assert programs.ask(["sh", "-c", "echo x; exit 4"]) == (4, "x")
+
+
+# --- ECR --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+    """ECR with answers that a test writes down."""
+    client = boto3.client("ecr", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
+    with Stubber(client) as stubber:
+        monkeypatch.setattr(job_lookups, "client", lambda *_: client)
+        yield stubber
+        stubber.assert_no_pending_responses()
+
+
+def holds(canned: Stubber, tag: str, digest: str = "") -> None:
+    asked = {"registryId": "123456789012", "repositoryName": "trn-dev/training", "imageIds": [{"imageTag": tag}]}
+    if digest:
+        canned.add_response("describe_images", {"imageDetails": [{"imageDigest": digest}]}, asked)
+    else:
+        canned.add_client_error("describe_images", "ImageNotFoundException", expected_params=asked)
+
+
+def lets_in(canned: Stubber) -> None:
+    token = base64.b64encode(b"AWS:secret-of-twelve-hours").decode()
+    canned.add_response("get_authorization_token", {"authorizationData": [{"authorizationToken": token}]})
+
+
+def test_ecr_tells_what_is_there_and_lets_in(canned: Stubber) -> None:
+    repository = Repository(URL)
+    holds(canned, "a", "sha256:1")
+    holds(canned, "b")
+    lets_in(canned)
+    assert (repository.digest("a"), repository.digest("b")) == ("sha256:1", "")
+    assert repository.login() == Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "secret-of-twelve-hours")
+
+
+def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned: Stubber) -> None:
+    canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
+    with pytest.raises(job_lookups.NotAllowed) as caught:
+        Repository(URL).login()
+    policy = json.loads(str(caught.value).partition("What pushing takes: ")[2])
+    assert policy["Statement"][1]["Resource"] == "arn:aws:ecr:us-west-2:123456789012:repository/trn-dev/training"
+    assert "ecr:PutImage" in policy["Statement"][1]["Action"]
+
+
+def test_the_actions_of_the_policy_are_ecrs() -> None:
+    known = boto3.client("ecr", region_name="us-west-2").meta.service_model.operation_names
+    assert {action.removeprefix("ecr:") for action in ecr.PUSH_ACTIONS} <= set(known)
+
+
+def test_a_repository_that_has_gone_is_said(canned: Stubber) -> None:
+    canned.add_client_error("describe_images", "RepositoryNotFoundException", "does not exist")
+    with pytest.raises(job_lookups.AwsError, match="deleted after the stack's last update"):
+        Repository(URL).digest("a")
+
+
+# --- Commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def seat(tmp_path: Path) -> Seat:
+    file = tmp_path / "exported.json"
+    file.write_text(outputs(imageRepository=URL).model_dump_json(by_alias=True))
+    return Seat("dev", outputs=file)
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Callable[[int], Answer]:
+    def call(code: int) -> Answer:
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+Shown = Callable[[int], Answer]
+
+
+@pytest.fixture
+def _docker(on_path: Callable[..., None]) -> None:
+    on_path("docker")
+
+
+@pytest.mark.usefixtures("_docker")
+def test_an_image_is_built_for_our_nodes_from_a_pulled_base(seat: Seat, shown: Shown) -> None:
+    runner = Recorded()
+    code, out, err = shown(command.build(ImageOptions(seat), runner))
+    assert code == 0, err
+    reference = out.split()[0]
+    assert reference.startswith(f"{URL}:trn1-")
+    assert runner.ran[0] == ["docker", "pull", "--platform", "linux/amd64", TRN1]
+    build = runner.ran[1]
+    assert build[:4] == ["docker", "build", "--platform", "linux/amd64"]
+    assert f"BASE={TRN1}" in build
+    assert build[build.index("--tag") + 1] == reference
+    assert {"Dockerfile", "requirements.txt", "trainium_workloads/stage/__main__.py"} <= set(runner.built)
+    assert shown(command.build(ImageOptions(seat), runner))[1] == f"{reference} was built already\n"
+    assert len(runner.ran) == 2
+
+
+@pytest.mark.usefixtures("_docker")
+def test_push_builds_logs_in_and_pushes(seat: Seat, shown: Shown, canned: Stubber) -> None:
+    tag = command.plan(ImageOptions(seat), command.outputs_of(seat)).tag
+    holds(canned, tag)
+    lets_in(canned)
+    holds(canned, tag, "sha256:1")
+    runner = Recorded()
+    code, out, err = shown(command.push(ImageOptions(replace(seat, as_json=True)), runner))
+    assert code == 0, err
+    assert json.loads(out) == {
+        "schemaVersion": 1,
+        "image": f"{URL}:{tag}",
+        "state": "pushed",
+        "digest": "sha256:1",
+    }
+    assert runner.commands() == ["pull", "build", "login", "push"]
+    assert runner.inputs[2] == "secret-of-twelve-hours"
+
+
+@pytest.mark.usefixtures("_docker")
+def test_push_does_nothing_where_the_repository_has_it(seat: Seat, shown: Shown, canned: Stubber) -> None:
+    tag = command.plan(ImageOptions(seat), command.outputs_of(seat)).tag
+    holds(canned, tag, "sha256:1")
+    runner = Recorded()
+    assert shown(command.push(ImageOptions(seat), runner))[:2] == (0, f"{URL}:{tag} is there already\n")
+    assert runner.ran == []
+
+
+@pytest.mark.usefixtures("_docker")
+def test_a_tag_of_ones_own_that_is_taken_is_refused(seat: Seat, shown: Shown, canned: Stubber) -> None:
+    holds(canned, "mine", "sha256:1")
+    code, _, err = shown(command.push(ImageOptions(seat, tag="mine"), Recorded()))
+    assert code == 1
+    assert "tags of this repository never move: choose another --tag" in err
+
+
+@pytest.mark.usefixtures("_docker")
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        ("pull", f"the base {TRN1} cannot be had"),
+        ("build", "docker build ended with code 125"),
+        ("login", "docker login ended with code 125"),
+        ("push", "docker push ended with code 125"),
+    ],
+)
+def test_what_fails_is_said(seat: Seat, shown: Shown, canned: Stubber, fails: str, said: str) -> None:
+    holds(canned, command.plan(ImageOptions(seat), command.outputs_of(seat)).tag)
+    if fails in ("login", "push"):
+        lets_in(canned)
+    code, _, err = shown(command.push(ImageOptions(seat), Recorded(fails=fails)))
+    assert code == 1
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"engine": "kaniko"}, "--engine kaniko is none of docker, podman, buildah"),
+        ({"tag": "a b"}, "not a tag"),
+        ({"requirements": Path("/none/r.txt")}, "--requirements /none/r.txt: No such file or directory"),
+        ({"context": Path("/none")}, "--context /none is no directory"),
+        ({"target": "trn2"}, "--base"),
+    ],
+)
+def test_wrong_usage(seat: Seat, shown: Shown, options: Mapping[str, Any], said: str) -> None:
+    code, out, err = shown(command.build(ImageOptions(seat, **options), Recorded()))
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_stack_without_a_repository_is_said(tmp_path: Path, shown: Shown) -> None:
+    file = tmp_path / "exported.json"
+    file.write_text(outputs().model_dump_json(by_alias=True))
+    code, _, err = shown(command.build(ImageOptions(Seat(outputs=file)), Recorded()))
+    assert code == 2
+    assert "the stack has no image repository" in err
+
+
+def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPatch, shown: Shown) -> None:
+    from trainium_eks.cli.cluster_access import Source
+    from trainium_eks.local.paths import Paths
+
+    local = Source("local", outputs(), paths=Paths(Path("/none")))
+    monkeypatch.setattr(command, "find_stack", lambda *_: local)
+    for act in (command.build, command.push):
+        code, _, err = shown(act(ImageOptions(Seat()), Recorded()))
+        assert code == 2
+        assert "local images make torch" in err
+
+
+@pytest.mark.usefixtures("_docker")
+def test_a_copy_by_an_engine(seat: Seat, shown: Shown, canned: Stubber) -> None:
+    tag = "mirror-x-1.0"
+    holds(canned, tag)
+    lets_in(canned)
+    holds(canned, tag, "sha256:1")
+    runner = Recorded()
+    options = MirrorOptions(seat, "public.ecr.aws/neuron/x:1.0", engine="docker")
+    assert shown(mirror.mirror(options, runner))[:2] == (0, f"{URL}:{tag} copied\n")
+    assert runner.commands() == ["pull", "tag", "login", "push"]
+
+
+def test_a_copy_without_an_engine_between_real_registries(tmp_path: Path, shown: Shown) -> None:
+    if shutil.which(PROGRAM) is None:
+        pytest.skip("a real registry is not here: `apt-get install docker-registry` (Debian, Ubuntu) has one")
+    pushed = Pushed()
+    pushed.index("1.0", pushed.image(layer(a=b"a" * 100_000)))
+    with docker_registry(tmp_path) as url:
+        push(url, "team/base", pushed)
+        host = url.removeprefix("http://")
+        file = tmp_path / "exported.json"
+        file.write_text(outputs(imageRepository=f"{host}/team/training").model_dump_json(by_alias=True))
+        options = MirrorOptions(Seat(outputs=file), f"{host}/team/base:1.0")
+        assert shown(mirror.mirror(options))[:2] == (0, f"{host}/team/training:mirror-base-1.0 copied\n")
+        assert shown(mirror.mirror(options))[1].endswith("is there already\n")
+        code, _, err = shown(mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
+        assert code == 1
+        assert "is not copied: " in err
+
+
+# --- In the cluster ---------------------------------------------------------------------------------------------------
+
+
+LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
+
+
+def build_job() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    made = images.context(REQUEST, workloads())
+    return image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", made, LOGIN)
+
+
+def mirror_job() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    return image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", image_jobs.mirror_code(workloads()), LOGIN)
+
+
+@pytest.mark.parametrize("made", [build_job, mirror_job])
+def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(
+    made: Callable[[], tuple[dict[str, Any], tuple[dict[str, Any], ...]]],
+) -> None:
+    job, needs = made()
+    for each in (job, *needs):
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+        assert each["metadata"]["labels"]["trainium-eks/kind"] == "image-build"
+        assert len(json.dumps(each)) < 1024 * 1024
+    (secret,) = [each for each in needs if each["kind"] == "Secret"]
+    config = base64.b64decode(secret["data"][".dockerconfigjson"]).decode()
+    assert json.loads(config)["auths"][LOGIN.registry]["auth"] == base64.b64encode(b"AWS:the-password").decode()
+    others = json.dumps([job, *(each for each in needs if each is not secret)])
+    assert "the-password" not in others
+    assert base64.b64encode(b"the-password").decode() not in others
+
+
+def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids() -> None:
+    pod = build_job()[0]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "privileged" not in container.get("securityContext", {})
+    assert "capabilities" not in container.get("securityContext", {})
+    # To forbid escalation would take newuidmap its right; a profile named Unconfined would be refused.
+    assert "allowPrivilegeEscalation" not in container.get("securityContext", {})
+    assert "seccompProfile" not in pod["securityContext"]
+    assert pod["securityContext"]["runAsUser"] == 1000
+    assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
+
+
+def test_the_builds_script_is_given_everything_as_arguments() -> None:
+    (container,) = build_job()[0]["spec"]["template"]["spec"]["containers"]
+    shell, flags, script, _, reference, *options = container["command"]
+    assert (shell, flags, reference) == ("bash", "-euc", f"{URL}:x")
+    assert f"BASE={TRN1}" in options
+    assert URL not in script
+    assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
+
+
+def test_the_code_of_a_mirror_runs_from_its_config_map(tmp_path: Path) -> None:
+    import sys
+
+    for path, text in image_jobs.mirror_code(workloads()).items():
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', '-h']; import runpy; "
+    program += "runpy.run_module('trainium_workloads.mirror', run_name='__main__')"
+    shown = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_build_in_the_cluster_is_followed_to_its_end(
+    seat: Seat, shown: Shown, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    tag = command.plan(ImageOptions(seat), command.outputs_of(seat)).tag
+    holds(canned, tag)
+    lets_in(canned)
+    if ends:
+        holds(canned, tag, "sha256:1")
+    submitted: list[dict[str, Any]] = []
+
+    class Session:
+        namespace, api = TEAM, None
+
+        def __enter__(self) -> "Session":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(cluster_builds, "open_session", lambda _: Session())
+    monkeypatch.setattr(batch_jobs, "submit", lambda _, job, needs: submitted.extend([job, *needs]))
+    end = batch_jobs.End(ends, "" if ends else "BackoffLimitExceeded")
+    monkeypatch.setattr(batch_jobs, "follow", lambda *_, **__: end)
+    code, out, err = shown(command.push(ImageOptions(seat), in_cluster=True))
+    assert [each["kind"] for each in submitted] == ["Job", "ConfigMap", "Secret"]
+    if ends:
+        assert (code, out) == (0, f"{URL}:{tag} pushed\n"), err
+    else:
+        assert code == 1
+        assert f"{URL}:{tag} is not there: BackoffLimitExceeded" in err
+
+
+def test_more_than_an_object_holds_is_not_sent(seat: Seat, shown: Shown, canned: Stubber, tmp_path: Path) -> None:
+    import random
+
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/big").write_bytes(random.Random(1).randbytes(800_000))
+    options = ImageOptions(seat, context=tmp_path / "own")
+    holds(canned, command.plan(options, command.outputs_of(seat)).tag)
+    code, _, err = shown(command.push(options, in_cluster=True))
+    assert code == 2
+    assert "give a smaller --context, or build with an engine" in err
+
+
+def test_outputs_without_bases_are_those_of_an_older_stack() -> None:
+    data = outputs().model_dump(by_alias=True)
+    del data["baseImages"]
+    assert StackOutputs.parse(data).base_images == {}

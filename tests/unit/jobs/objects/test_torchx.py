@@ -1,0 +1,153 @@
+"""What TorchX makes of the component is what ``trn`` submits, but for what TorchX cannot say."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_jobs import job
+
+from trainium_eks.jobs.objects import torchx_app, volcano_job
+from trainium_eks.jobs.objects.job import CompileCache, Program, TrainingJob
+from trainium_eks.jobs.objects.resources import local_share
+from trainium_eks.model.catalogue.instances import CATALOGUE
+
+ROOT = Path(__file__).resolve().parents[4]
+COMPONENT = ROOT / "workloads" / "torchx_components.py"
+
+_PROGRAM = """
+import json, sys
+from torchx.runner import get_runner
+from torchx.schedulers import kubernetes_scheduler as kubernetes
+component, options, settings, name = json.load(sys.stdin)
+kubernetes.make_unique = lambda _: name
+if hasattr(kubernetes, "Opts"):  # the nightly asks the API server otherwise
+    settings["validate_spec"] = False
+with get_runner("torchx") as runner:
+    made = runner.dryrun_component(component, options, "kubernetes", settings)
+json.dump(kubernetes.sanitize_for_serialization(made.request.resource), sys.stdout)
+"""
+
+
+def _pythons() -> dict[str, str]:
+    """Interpreter of each TorchX that is here, by its version."""
+    named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if each]
+    on_path = shutil.which("torchx")
+    found = {}
+    for program in [*named, *([Path(on_path)] if on_path else [])]:
+        python = program.parent / "python"
+        said = subprocess.run(
+            [python, "-c", "import torchx; print(torchx.__version__)"], capture_output=True, text=True, check=False
+        )
+        if said.returncode == 0:
+            found[said.stdout.strip()] = str(python)
+    return found
+
+
+PYTHONS = _pythons()
+needs_torchx = pytest.mark.skipif(
+    not PYTHONS, reason="no torchx: put 0.7.0 on PATH, or name its program in TRN_TORCHX (several: separated by colons)"
+)
+
+
+def _torchx(version: str, wanted: TrainingJob) -> dict[str, Any]:
+    """The Volcano job that TorchX makes when it is told what ``trn train`` prints."""
+    words = torchx_app.run_command(wanted, str(COMPONENT))
+    settings = dict(pair.split("=") for pair in words[words.index("-cfg") + 1].split(","))
+    options = words[words.index(f"{COMPONENT}:trainium_ddp") + 1 :]
+    told = [f"{COMPONENT}:trainium_ddp", options, settings, wanted.name]
+    result = subprocess.run(
+        [PYTHONS[version], "-W", "ignore", "-c", _PROGRAM],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    made = json.loads(result.stdout)
+    for task in made["spec"]["tasks"]:
+        container = task["template"]["spec"]["containers"][0]
+        # The nightly's number of the command that asked.
+        container["env"] = [each for each in container["env"] if each["name"] != "TORCHX_INTERNAL_SESSION_ID"]
+    return made  # type: ignore[no-any-return]
+
+
+def _as_nightly(wanted: TrainingJob, version: str) -> dict[str, Any]:
+    """What the nightly adds to 0.7.0's object: the image's name for the program, and the overlay."""
+    made = json.loads(json.dumps(volcano_job.torchx_job(wanted)).replace('"0.7.0"', json.dumps(version)))
+    for task in made["spec"]["tasks"]:
+        spec = task["template"]["spec"]
+        overlay = volcano_job.pod_overlay(wanted)["spec"]
+        spec["volumes"][0] = overlay.pop("__join__:volumes:name")[0]
+        spec |= overlay
+        spec["containers"][0]["env"].append({"name": "TORCHX_IMAGE", "value": wanted.image})
+    return made  # type: ignore[no-any-return]
+
+
+JOBS = {
+    "bert": job(),
+    "a GPU type": job("p4d.24xlarge"),
+    "TorchNeuron": job("trn2.48xlarge", precision="fp32"),
+    "local": job(
+        backend="cpu", ranks_per_node=1, resources=local_share(CATALOGUE.find("trn1.32xlarge")), launcher="gang"
+    ),
+    "a precision": job(precision="tf32"),
+    "a module": job(program=Program(module="trainium_workloads.gradient_sum", arguments=("--steps", "3")), nodes=1),
+    "a cache": job(cache=CompileCache("bert-64-bf16", {"batch": "16"}), data=("bert/train",)),
+    "a compilation": job(kind="compile", cache=CompileCache("bert-64-bf16", {}), retries=3),
+    "etcd": job(rendezvous="etcd-server.torchx-etcd.svc.cluster.local:2379", priority_class="training-high"),
+    "variables": job(env={"NEURON_CC_FLAGS": "--model-type transformer", "A": "$HOME"}, restarts_in_place=2),
+    "no metrics": job(metrics_port=0),
+    "no volume": job(claim="", service_account=""),
+}
+
+
+@needs_torchx
+@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("name", JOBS)
+def test_torchx_makes_the_same_job(name: str, version: str) -> None:
+    wanted = JOBS[name]
+    expected = volcano_job.torchx_job(wanted) if version == "0.7.0" else _as_nightly(wanted, version)
+    assert _torchx(version, wanted) == expected
+
+
+@needs_torchx
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -> None:
+    program = Path(PYTHONS[version]).parent / "torchx"
+    words = torchx_app.run_command(job(), str(COMPONENT))
+    words[words.index("-cfg") + 1] += "" if version == "0.7.0" else ",validate_spec=False"
+    command = shlex.join([str(program), "run", "--dryrun", *words[2:]])
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "kind: Job" in result.stdout
+    assert "aws.amazon.com/neuron: '16'" in result.stdout
+
+
+def test_the_component_needs_no_other_package() -> None:
+    """Neither Pulumi nor pydantic is where TorchX is."""
+    check = (
+        "import sys; from trainium_eks.jobs import torchx_app; "
+        "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
+    )
+    result = subprocess.run(
+        [
+            shutil.which("python3") or "python3",
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.append({str(ROOT)!r}); {check}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout.strip(), result.stderr) == ("", "")

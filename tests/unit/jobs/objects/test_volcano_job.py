@@ -1,0 +1,451 @@
+"""The Volcano job: what it asks for, what its containers run, and that it fits into etcd."""
+
+import copy
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_jobs import job
+from waiting import SECONDS
+
+from trainium_eks.jobs.objects import resources, volcano_job
+from trainium_eks.jobs.objects.command import ONE_TASK, place_of_task, shell
+from trainium_eks.jobs.objects.environment import environment
+from trainium_eks.jobs.objects.job import REFUSED, CompileCache, Program, Topology, TrainingJob
+from trainium_eks.model.catalogue.addon_records import ADDONS
+from trainium_eks.model.catalogue.instances import CATALOGUE, EFA_RESOURCE, NEURON_RESOURCE, InstanceType
+from trainium_eks.model.sizing.quantities import quantity
+
+ETCD_BYTES = 1_572_864
+TRAINING_TYPES = [
+    name for name, each in CATALOGUE.items() if each.family != "cpu" and not each.accelerator.startswith("Inferentia")
+]
+
+
+def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from _paths(each, f"{path}.{key}")
+    elif isinstance(value, list) and value:
+        for index, each in enumerate(value):
+            yield from _paths(each, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def _pods(made: dict[str, Any]) -> list[dict[str, Any]]:
+    return [task["template"] for task in made["spec"]["tasks"]]
+
+
+# --- Resources --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TRAINING_TYPES)
+def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name: str) -> None:
+    instance = CATALOGUE.find(name)
+    requirements = volcano_job.manifest(job(name))["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]
+    allocatable = CATALOGUE.allocatable(name)
+    for resource in ("cpu", "memory"):
+        asked, has = quantity(requirements["requests"][resource]), quantity(allocatable[resource])
+        assert asked
+        assert has
+        left = {"cpu": resources.SYSTEM_MILLICPU / 1000, "memory": resources.SYSTEM_MEMORY_MIB * 2**20}[resource]
+        assert float(asked) <= float(has) - left
+        # Less than a CPU and a GB more than that are left.
+        assert float(has) - left - float(asked) < {"cpu": 1, "memory": 1e9}[resource]
+    for resource, count in CATALOGUE.device_resources(name).items():
+        assert requirements["limits"][resource] == str(count)
+    assert ("hugepages-2Mi" in requirements["limits"]) == (instance.hugepages_2mi > 0)
+    if instance.hugepages_2mi:
+        assert requirements["limits"]["hugepages-2Mi"] == str(instance.hugepages_2mi * 2 * 2**20)
+
+
+@pytest.mark.parametrize("name", TRAINING_TYPES)
+def test_what_daemon_sets_ask_for_fits_into_what_is_left(name: str) -> None:
+    instance = CATALOGUE.find(name)
+    pods = [
+        workload.pod
+        for addon in ADDONS.values()
+        for workload in addon.workloads
+        if workload.kind == "DaemonSet" and workload.expected_on(instance.family, has_efa=instance.has_efa)
+    ]
+    # Device and EFA plugins, and the monitor, of the charts.
+    charts_millicpu, charts_memory_mib = 250, 512
+    assert pods
+    assert sum(pod.millicpu for pod in pods) + charts_millicpu <= resources.SYSTEM_MILLICPU
+    assert sum(pod.memory_mib for pod in pods) + charts_memory_mib <= resources.SYSTEM_MEMORY_MIB
+
+
+@pytest.mark.parametrize("name", TRAINING_TYPES)
+def test_shared_memory_is_a_part_of_the_memory_that_is_requested(name: str) -> None:
+    [volume] = [each for each in _pods(volcano_job.manifest(job(name)))[0]["spec"]["volumes"] if each["name"] == "dshm"]
+    limit = quantity(volume["emptyDir"]["sizeLimit"])
+    asked = (resources.whole_node(CATALOGUE.find(name)).memory_mb - resources.RESERVED_MEMORY_MB) * 10**6
+    assert limit is not None
+    assert 0 < limit <= asked / 2
+
+
+def test_the_device_is_the_one_that_the_plugin_offers() -> None:
+    limits = _pods(volcano_job.manifest(job()))[0]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits[NEURON_RESOURCE] == "16"
+    assert limits[EFA_RESOURCE] == "8"
+    assert not [name for name in limits if "neurondevice" in name]
+
+
+@pytest.mark.parametrize("nodes", [2, 500])
+@pytest.mark.parametrize("name", TRAINING_TYPES)
+def test_what_the_gang_needs_is_said_before_it_has_pods(name: str, nodes: int) -> None:
+    """The API server makes requests of limits in pods alone, and a PodGroup sums up what templates request."""
+    for pod in _pods(volcano_job.manifest(job(name, nodes=nodes))):
+        asked = pod["spec"]["containers"][0]["resources"]
+        devices = {resource: str(count) for resource, count in resources.whole_node(CATALOGUE[name]).devices.items()}
+        assert asked["requests"].keys() == {"cpu", "memory", *devices}
+        assert devices.items() <= asked["requests"].items()
+        assert devices.items() <= asked["limits"].items(), "extended resources and huge pages take no other limit"
+
+
+def test_a_job_of_the_local_cloud_takes_the_devices_and_little_else() -> None:
+    share = resources.local_share(CATALOGUE.find("p5.48xlarge"))
+    assert dict(share.devices) == CATALOGUE.device_resources("p5.48xlarge")
+    assert (share.cpu, share.memory_mb) == (1, 3072)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("trn1.32xlarge", (1, 2, 8, 32)),
+        ("trn1.2xlarge", (1, 2)),
+        ("trn2.48xlarge", tuple(range(1, 65))),
+        ("p5.48xlarge", tuple(range(1, 9))),
+    ],
+)
+def test_ranks_fit_the_cores(name: str, ranks: tuple[int, ...]) -> None:
+    assert resources.allowed_ranks(CATALOGUE.find(name)) == ranks
+
+
+# --- The two shapes ---------------------------------------------------------------------------------------------------
+
+
+def test_beyond_torchx_is_all_that_differs() -> None:
+    """Every field of TorchX's object is as TorchX has it; what is added is on the list."""
+    wanted = job(has_workspace=True, user_id=1000, topology=Topology("hard", 1), capacity_ends="2026-12-01T11:30:00Z")
+    made, base = volcano_job.manifest(wanted), volcano_job.torchx_job(wanted)
+    with_policies = copy.deepcopy(made)
+    for task in with_policies["spec"]["tasks"]:
+        assert task["policies"].pop(0) == {"exitCode": REFUSED, "action": "TerminateJob"}
+    ours, theirs = dict(_paths(with_policies)), dict(_paths(base))
+    changed = {path for path, value in theirs.items() if ours.get(path) != value}
+    assert {path.rpartition("].")[2] for path in changed} == {"securityContext"}, "was empty"
+    added = {path for path in ours if path not in theirs}
+    known = (
+        *(".metadata.namespace", ".metadata.labels", ".metadata.annotations", ".spec.networkTopology"),
+        *(
+            "trainium-eks/kind",
+            "trainium-eks/metrics",
+            ".terminationGracePeriodSeconds",
+            ".securityContext",
+            ".initContainers",
+            ".workingDir",
+        ),
+        *(".volumes", ".volumeMounts", ".env", ".terminationMessagePolicy"),
+        *(f".resources.requests.{device}" for device in (NEURON_RESOURCE, EFA_RESOURCE)),
+    )
+    assert [path for path in sorted(added) if not any(part in path for part in known)] == []
+    assert len(volcano_job.BEYOND_TORCHX) == 17
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 64, 99, 256, 1000])
+@pytest.mark.parametrize("variables", [0, 20])
+def test_a_gang_of_any_size_fits_into_etcd(nodes: int, variables: int) -> None:
+    env = {f"VARIABLE_{n}": "x" * 100 for n in range(variables)}
+    wanted = job(nodes=nodes, name="a" * 49, has_workspace=True, env=env)
+    made = volcano_job.manifest(wanted)
+    # Defaults and owners of fields, which the API server adds, are at most as large again.
+    assert len(json.dumps(made)) < ETCD_BYTES / 2
+    tasks = made["spec"]["tasks"]
+    assert sum(task["replicas"] for task in tasks) == nodes
+    assert len(tasks) in (1, nodes)
+
+
+def test_a_gang_has_torchx_shape_where_it_fits() -> None:
+    assert [volcano_job.is_one_task(job(nodes=nodes)) for nodes in (2, 64, 256, 1000)] == [False, False, True, True]
+
+
+def test_one_task_does_not_grow() -> None:
+    sizes = {len(json.dumps(volcano_job.one_task_job(job(nodes=nodes)))) for nodes in (300, 900)}
+    assert len(sizes) == 1
+    assert sizes.pop() < 5000
+
+
+def test_both_shapes_say_the_same_of_a_pod() -> None:
+    first, one = _pods(volcano_job.torchx_job(job()))[1], _pods(volcano_job.one_task_job(job()))[0]
+    for pod in (first, one):
+        pod["spec"]["containers"][0].pop("command")
+        pod["spec"]["containers"][0].pop("name")
+        pod["metadata"]["labels"].pop("torchx.pytorch.org/replica-id", None)
+    assert first == one
+
+
+# --- Faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [2, 500])
+def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes: int) -> None:
+    made = volcano_job.manifest(job(nodes=nodes, retries=7, grace_seconds=120))
+    assert made["spec"]["maxRetry"] == 7
+    for task in made["spec"]["tasks"]:
+        assert task["maxRetry"] == 7
+        assert task["policies"] == [
+            {"exitCode": REFUSED, "action": "TerminateJob"},
+            {"event": "PodEvicted", "action": "RestartJob"},
+            {"event": "PodFailed", "action": "RestartJob"},
+        ]
+        assert task["template"]["spec"]["terminationGracePeriodSeconds"] == 120
+        assert task["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_torchrun_ends_its_ranks_before_the_kubelet_does() -> None:
+    assert environment(job(grace_seconds=120))["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "110"
+    assert environment(job(grace_seconds=3))["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "1"
+
+
+def test_the_end_of_a_capacity_block_is_known_to_the_job() -> None:
+    wanted = job(capacity_ends="2026-12-01T11:30:00Z")
+    assert environment(wanted)["TRN_CAPACITY_ENDS"] == "2026-12-01T11:30:00Z"
+    annotations = volcano_job.manifest(wanted)["metadata"]["annotations"]
+    assert annotations["trainium-eks/capacity-block-ends"] == "2026-12-01T11:30:00Z"
+    assert "TRN_CAPACITY_ENDS" not in environment(job())
+
+
+# --- Environment ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "has", "has_not"),
+    [
+        (
+            "trn1.32xlarge",
+            {"PJRT_DEVICE": "NEURON", "FI_PROVIDER": "efa", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1"},
+            {"NCCL_SOCKET_IFNAME", "XLA_DOWNCAST_BF16", "FI_EFA_FORK_SAFE"},
+        ),
+        ("trn1.2xlarge", {"PJRT_DEVICE": "NEURON"}, {"FI_PROVIDER"}),
+        ("trn2.48xlarge", {"CCOM_SOCKET_IFNAME": "eth0", "TRN_BACKEND": "neuron"}, {"PJRT_DEVICE"}),
+        ("p5.48xlarge", {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}, {"PJRT_DEVICE", "MALLOC_ARENA_MAX"}),
+    ],
+)
+def test_variables_by_accelerator(instance_type: str, has: dict[str, str], has_not: set[str]) -> None:
+    found = environment(job(instance_type))
+    assert has.items() <= found.items()
+    assert not has_not & found.keys()
+    assert found["PYTHONUNBUFFERED"] == "1"
+
+
+@pytest.mark.parametrize(("nodes", "scraped"), [(1, [True]), (3, [True, False, False]), (500, [True])])
+def test_the_pod_of_rank_0_is_found_by_its_label(nodes: int, scraped: list[bool]) -> None:
+    """In one task all pods have the template's label; the number of their task tells them apart."""
+    pods = _pods(volcano_job.manifest(job(nodes=nodes)))
+    assert ["trainium-eks/metrics" in pod["metadata"]["labels"] for pod in pods] == scraped
+    for pod in pods:
+        container = pod["spec"]["containers"][0]
+        assert container["ports"][1] == {"containerPort": 9600, "name": "trn-metrics"}
+        assert {"name": "TRN_METRICS_PORT", "value": "9600"} in container["env"]
+
+
+def test_without_metrics_nothing_names_them() -> None:
+    made = json.dumps(volcano_job.manifest(job(metrics_port=0))).lower()
+    assert "metrics" not in made
+
+
+def test_the_researchers_variables_win() -> None:
+    assert environment(job(env={"OMP_NUM_THREADS": "8"}))["OMP_NUM_THREADS"] == "8"
+
+
+def test_fp32_does_not_round_stochastically() -> None:
+    assert "NEURON_RT_STOCHASTIC_ROUNDING_EN" not in environment(job(precision="fp32"))
+
+
+def test_the_compile_cache_is_where_each_framework_looks() -> None:
+    cache = CompileCache("bert-64x-bf16")
+    assert environment(job(cache=cache))["NEURON_COMPILE_CACHE_URL"] == "/data/compile-cache/bert-64x-bf16"
+    neuron = environment(job("trn2.48xlarge", cache=cache))
+    assert neuron["TORCH_NEURONX_NEFF_CACHE_DIR"] == "/data/compile-cache/bert-64x-bf16"
+
+
+# --- Command: the script runs in a real shell, with stand-ins for the programs that it becomes ------------------------
+
+_STAND_INS = (
+    'torchrun() { printf "torchrun"; printf " <%s>" "$@"; echo; }\n'
+    'neuron_parallel_compile() { printf "npc "; "$@"; }\n'
+    'python3() { if [ "$1" = -c ]; then return $HAS_WORKLOADS; fi; printf "python3"; printf " <%s>" "$@"; echo; '
+    "return ${CHECK:-0}; }\n"
+)
+
+
+def _run(wanted: TrainingJob, node: int, *, one_task: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
+    hosts = {"VC_TRAINER_HOSTS": "j-trainer-0.j,j-trainer-1.j", "VC_TASK_INDEX": str(node)}
+    if not one_task:
+        hosts = {"VC_TRAINER_0_HOSTS": "j-trainer-0-0.j"} | ({} if node else {"TORCHX_RANK0_HOST": "localhost"})
+    script = shell(wanted, ONE_TASK if one_task else place_of_task(node))
+    return subprocess.run(
+        ["bash", "-c", _STAND_INS + script],
+        env={"PATH": "/usr/bin:/bin", "HAS_WORKLOADS": "0", **hosts, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _module(**changes: Any) -> TrainingJob:
+    return job(program=Program(module="m", arguments=("--note", "it's $5")), **changes)
+
+
+@pytest.mark.parametrize("one_task", [False, True])
+@pytest.mark.parametrize(("node", "host"), [(0, "localhost"), (1, "j-trainer-0{}.j")])
+def test_nodes_meet_at_node_0(node: int, host: str, one_task: bool) -> None:
+    result = _run(_module(), node, one_task=one_task)
+    endpoint = host.format("" if one_task else "-0")
+    assert f"<--rdzv_endpoint> <{endpoint}:29500>" in result.stdout
+    assert "<--nnodes> <2> <--nproc_per_node> <32>" in result.stdout
+    assert "<-m> <m> <--note> <it's $5>" in result.stdout
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("one_task", [False, True])
+@pytest.mark.parametrize("node", [0, 1])
+def test_without_torch_the_gang_meets_at_node_0_by_its_name(node: int, one_task: bool) -> None:
+    result = _run(_module(launcher="gang", backend="cpu"), node, one_task=one_task)
+    host = "j-trainer-0.j" if one_task else "j-trainer-0-0.j"
+    assert f"<trainium_workloads.gang> <--rdzv_endpoint> <{host}:29500>" in result.stdout
+
+
+def test_one_node_needs_no_other() -> None:
+    assert "<--rdzv_endpoint> <localhost:0>" in _run(_module(nodes=1), 0).stdout
+
+
+def test_etcd_gets_another_name_each_time_the_gang_starts() -> None:
+    result = _run(_module(rendezvous="etcd:2379"), 1, TRN_ATTEMPT="4")
+    assert "<--rdzv_backend> <etcd-v2> <--rdzv_endpoint> <etcd:2379> <--rdzv_id> <bert-x7k2f-4>" in result.stdout
+
+
+def test_a_node_that_does_not_know_node_0_says_so() -> None:
+    result = _run(_module(), 1, VC_TRAINER_0_HOSTS="")
+    assert result.returncode
+    assert "is set by the svc plugin" in result.stderr
+
+
+def test_missing_script_and_data_end_the_job_with_a_line_each() -> None:
+    result = _run(job(), 0)
+    assert result.returncode == REFUSED
+    assert result.stderr == "there is no script train.py in repo/train:1\n"
+    result = _run(_module(data=("no/such 'set",)), 0)
+    assert result.returncode == REFUSED
+    assert result.stderr.startswith("no/such 'set is not on the shared volume; bring it: trn stage")
+
+
+def test_training_waits_for_a_whole_cache_where_the_image_can_look() -> None:
+    wanted = _module(cache=CompileCache("k", {"batch": "16"}))
+    passed = _run(wanted, 0)
+    assert '<check> <--root> </data/compile-cache> <--key> <k> <--options> <{"batch": "16"}>' in passed.stdout
+    assert "torchrun" in passed.stdout
+    refused = _run(wanted, 0, CHECK="3")
+    assert refused.returncode == REFUSED
+    assert "torchrun" not in refused.stdout
+    without = _run(wanted, 0, HAS_WORKLOADS="1")
+    assert without.stdout.startswith("torchrun")
+
+
+@pytest.mark.parametrize("one_task", [False, True])
+def test_one_node_finds_out_for_all(one_task: bool) -> None:
+    """The pod of another node would end the job first, and node 0's words would go with its pod."""
+    wanted = job(cache=CompileCache("k"), data=("none",))
+    assert _run(wanted, 0, one_task=one_task).returncode == REFUSED
+    assert _run(wanted, 1, one_task=one_task, CHECK="3").stdout.startswith("torchrun")
+
+
+def test_node_0_compiles_with_the_lease_and_the_others_join_it() -> None:
+    wanted = _module(kind="compile", cache=CompileCache("k"))
+    first, second = _run(wanted, 0), _run(wanted, 1)
+    assert "<run> <--root> </data/compile-cache> <--key> <k>" in first.stdout
+    assert "<join> <--root> </data/compile-cache> <--key> <k>" in second.stdout
+    for each in (first, second):
+        assert f"<--job> <{wanted.name}> <--> <neuron_parallel_compile> <torchrun>" in each.stdout
+        assert "npc" not in each.stdout
+    assert _run(wanted, 1, HAS_WORKLOADS="1").stdout.startswith("npc torchrun")
+    assert _run(_module(kind="compile", backend="cpu"), 1).stdout.startswith("torchrun")
+
+
+_RANKS = """#!{python}
+import os, signal, time
+def stop(*_):
+    os.write(1, b"saving\\n")
+    time.sleep(0.3)
+    os.write(1, b"saved\\n")
+    os._exit(9)
+if {handles}:
+    signal.signal(signal.SIGTERM, stop)
+os.write(1, b"started\\n")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("handles", "code", "said"), [(True, 9, "saving\nsaved\n"), (False, 143, "")])
+def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(
+    tmp_path: Path, handles: bool, code: int, said: str
+) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(_RANKS.format(python=sys.executable, handles=handles))
+    torchrun.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
+    script = shell(_module(), place_of_task(0))
+    with subprocess.Popen(["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == said
+        assert process.wait(SECONDS) == code
+
+
+def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path: Path) -> None:
+    """It comes when the shell has started the launcher, and before its next command."""
+    torchrun, begun = tmp_path / "torchrun", tmp_path / "begun"
+    torchrun.write_text(f"#!/bin/sh\ntrap 'exit 9' TERM\n: > {begun}\nwhile :; do sleep 0.05; done\n")
+    torchrun.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
+    start, rest = shell(_module(), place_of_task(0)).split(" &\n")
+    script = f"{start} &\nuntil [ -e {begun} ]; do sleep 0.01; done; kill -TERM $$\n{rest}"
+    result = subprocess.run(["bash", "-c", script], env=environment, timeout=SECONDS, check=False)
+    assert result.returncode == 9
+
+
+@pytest.mark.parametrize("code", [0, 5, 78])
+def test_the_launchers_exit_code_is_the_containers(tmp_path: Path, code: int) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(f"#!/bin/sh\nexit {code}\n")
+    torchrun.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost"}
+    result = subprocess.run(["bash", "-c", shell(_module(), place_of_task(0))], env=environment, check=False)
+    assert result.returncode == code
+
+
+def test_a_uid_only_where_it_is_known() -> None:
+    known = _pods(volcano_job.manifest(job(user_id=1007)))[0]["spec"]["securityContext"]
+    assert known["runAsUser"] == known["runAsGroup"] == 1007
+    assert "runAsUser" not in _pods(volcano_job.manifest(job()))[0]["spec"]["securityContext"]
+
+
+def test_backends_follow_the_accelerator() -> None:
+    def backend(name: str) -> str:
+        return job(name).backend
+
+    assert [backend(name) for name in ("trn1n.32xlarge", "trn2u.48xlarge", "p4d.24xlarge", "m5.xlarge")] == [
+        "xla",
+        "neuron",
+        "cuda",
+        "cpu",
+    ]
+    assert isinstance(job().instance, InstanceType)

@@ -1,0 +1,238 @@
+"""A model that is served, and a file that is predicted: what the objects ask for, and what is refused before."""
+
+from dataclasses import replace
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from cluster_snapshots import NEURON, group
+
+from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.serve import serving, serving_refusals
+from trainium_eks.jobs.serve.serving import Batch, Place, Served
+from trainium_eks.local.images.images import workloads
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
+
+TEAM = NamespaceOutput(
+    name="vision", queues=("eyes", "ears"), service_account="training", claim="fsx-claim", training_user_id=2001
+)
+GROUP = NodeGroupOutput.model_validate(group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"), by_alias=True)
+CPU = Place()
+
+Json = dict[str, Any]
+
+
+def on(instance_type: str, devices: int = 1, *, is_local: bool = False) -> Place:
+    return serving.place(GROUP, CATALOGUE[instance_type], devices, is_local=is_local)
+
+
+def served(place: Place = CPU, **changes: Any) -> Served:
+    return replace(Served("serve-x", "output/x/model", "image", place, "eyes", 2), **changes)
+
+
+def batch(place: Place = CPU, **changes: Any) -> Batch:
+    return replace(Batch("predict-x", "output/x/model", "in/a.csv", "out/b.jsonl", "image", place, "eyes"), **changes)
+
+
+def pod_of(manifest: Json) -> Json:
+    found: Json = manifest["spec"]["template"]["spec"]
+    return found
+
+
+def container_of(manifest: Json) -> Json:
+    (found,) = pod_of(manifest)["containers"]
+    return found  # type: ignore[no-any-return]
+
+
+PLACES = {
+    "cpu": CPU,
+    "local": Place(is_local=True),
+    "inferentia": on("inf2.xlarge"),
+    "trainium": on("trn1.32xlarge", 2),
+    "trainium2": on("trn2.48xlarge"),
+    "gpu": on("p4d.24xlarge"),
+    "local devices": on("trn1.32xlarge", is_local=True),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_objects_are_valid(name: str) -> None:
+    place = PLACES[name]
+    for each in (*serving.objects(served(place), TEAM), serving.job(batch(place, field="body", replace=True), TEAM)):
+        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def test_each_type_computes_as_its_image_can() -> None:
+    found = {name: (each.backend, each.devices, each.resource, each.copies) for name, each in PLACES.items()}
+    assert found == {
+        "cpu": ("cpu", 0, "", 1),
+        "local": ("cpu", 0, "", 1),
+        # A core a copy: Inferentia2 and Trainium have two in a device.
+        "inferentia": ("xla", 1, "aws.amazon.com/neuron", 2),
+        "trainium": ("xla", 2, "aws.amazon.com/neuron", 4),
+        "trainium2": ("neuron", 1, "aws.amazon.com/neuron", 1),
+        "gpu": ("cuda", 1, "nvidia.com/gpu", 1),
+        "local devices": ("cpu", 1, "aws.amazon.com/neuron", 1),
+    }
+
+
+def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on() -> None:
+    deployment, service = serving.objects(served(), TEAM)
+    container = container_of(deployment)
+    assert container["readinessProbe"]["httpGet"] == container["startupProbe"]["httpGet"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    (port,) = service["spec"]["ports"]
+    assert port["port"] == port["targetPort"] == container["ports"][0]["containerPort"]
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert service["spec"]["type"] == "ClusterIP"
+    assert deployment["spec"]["replicas"] == 2
+    neuron = container_of(serving.objects(served(PLACES["inferentia"]), TEAM)[0])
+    for each, seconds in ((container, 600), (neuron, 3600)):
+        probe = each["startupProbe"]
+        assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
+
+
+def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need() -> None:
+    deployment, _ = serving.objects(served(), TEAM)
+    pod = pod_of(deployment)
+    assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
+    assert pod["securityContext"]["runAsUser"] == 2001
+    assert pod["automountServiceAccountToken"] is False
+    assert "schedulerName" not in pod
+    # A served model is read; on an accelerator graphs are kept, and a batch writes its output.
+    read_only = [
+        container_of(each)["volumeMounts"][0].get("readOnly", False)
+        for each in (
+            deployment,
+            serving.objects(served(PLACES["inferentia"]), TEAM)[0],
+            serving.job(batch(), TEAM),
+        )
+    ]
+    assert read_only == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["inferentia", "gpu", "local devices"])
+def test_devices_go_through_the_queue(name: str) -> None:
+    place = PLACES[name]
+    for each in (serving.objects(served(place), TEAM)[0], serving.job(batch(place), TEAM)):
+        assert pod_of(each)["schedulerName"] == "volcano"
+        annotations = each["spec"]["template"]["metadata"]["annotations"]
+        assert annotations == {"scheduling.volcano.sh/queue-name": "eyes"}
+        resources = container_of(each)["resources"]
+        assert resources["requests"][place.resource] == resources["limits"][place.resource] == "1"
+        assert pod_of(each)["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
+
+
+def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before() -> None:
+    def rolling(place: Place) -> Json:
+        found: Json = serving.objects(served(place), TEAM)[0]["spec"]["strategy"]["rollingUpdate"]
+        return found
+
+    assert rolling(CPU) == {"maxSurge": 1, "maxUnavailable": 0}
+    assert rolling(PLACES["inferentia"]) == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_a_batch_that_would_end_the_same_way_is_not_tried_again() -> None:
+    job = serving.job(batch(), TEAM)
+    refused, _ = job["spec"]["podFailurePolicy"]["rules"]
+    assert (refused["action"], refused["onExitCodes"]["values"]) == ("FailJob", [REFUSED])
+    assert container_of(job)["args"] == [
+        *("/data/output/x/model", "/data/in/a.csv", "--to", "/data/out/b.jsonl"),
+        *("--backend", "cpu", "--threads", "2"),
+    ]
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_programs_know_their_arguments(name: str) -> None:
+    """Without PyTorch their parsers cannot run here: their sources must name each option."""
+    package = workloads() / "trainium_workloads" / "serving"
+    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "loading"))
+    place = PLACES[name]
+    for each in (serving.objects(served(place), TEAM)[0], serving.job(batch(place, field="f", replace=True), TEAM)):
+        module = container_of(each)["command"][-1].rpartition(".")[2]
+        assert (package / f"{module}.py").is_file()
+        for option in (word for word in container_of(each)["args"] if word.startswith("--")):
+            assert f'"{option}"' in known
+
+
+def test_names_say_of_what_they_are_and_fit() -> None:
+    assert serving.default_name("serve", "output/polarity-abcde/model") == "serve-polarity-abcde"
+    assert serving.default_name("predict", "models/My_BERT", "1a2b3c") == "predict-my-bert-1a2b3c"
+    assert serving.default_name("serve", "model") == "serve-model"
+    longest = serving.default_name("predict", f"output/{'x' * 60}/model", "1a2b3c")
+    assert len(longest) <= serving_refusals.LONGEST_NAME
+
+
+def test_the_digest_changes_with_what_the_pods_are() -> None:
+    base = served().digest
+    assert served(replicas=5, name="other").digest == base
+    others = (served(model="y"), served(image="y"), served(PLACES["gpu"]), served(queue="ears"))
+    assert len({base, *(each.digest for each in others)}) == 5
+
+
+# --- Refusals ---------------------------------------------------------------------------------------------------------
+
+
+def problems(place: Place = CPU, **changes: Any) -> list[str]:
+    given = {"name": "serve-x", "queue": "eyes", "instance": None, "devices": None, "may_create": True, **changes}
+    team = given.pop("team", TEAM)
+    found = serving_refusals.problems(
+        team, given.pop("name"), given.pop("queue"), place, given.pop("instance"), what="deployments", **given
+    )
+    return [str(each) for each in found]
+
+
+def test_what_can_run_is_not_refused() -> None:
+    assert problems() == []
+    assert problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"may_create": False}, "you may not create deployments in the namespace vision"),
+        ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),
+        ({"name": "Serve_X"}, "serve-x"),
+        ({"name": "x" * 46}, "45 at most"),
+        ({"queue": "eye"}, "eyes"),
+        ({"devices": 1}, "the CPU pool has none"),
+        ({"place": PLACES["trainium"], "instance": CATALOGUE["trn1.32xlarge"], "devices": 17}, "has 16"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_what_mends_it(changes: Json, words: str) -> None:
+    (said,) = problems(**changes)
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/data/in/a.csv", "in/a.csv"),
+        ("in//a.csv", "in/a.csv"),
+        ("in/../a.csv", "a.csv"),
+        ("../a.csv", None),
+        ("/etc/passwd", None),
+        ("/data/../etc/passwd", None),
+        (".", None),
+    ],
+)
+def test_paths_are_of_the_volume(text: str, expected: str | None) -> None:
+    assert serving_refusals.path_on_volume(text) == expected
+    assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
+
+
+def test_the_format_of_a_file_is_in_its_name() -> None:
+    (problem,) = serving_refusals.path_problems("--to", "out.parquet", serving_refusals.OUTPUTS)
+    assert problem.allowed == ("….jsonl", "….csv")
+    package = workloads() / "trainium_workloads" / "serving"
+    assert f"SUFFIXES = {serving_refusals.INPUTS!s}".replace("'", '"') in (package / "inputs.py").read_text()
+
+
+def test_a_jobs_model_is_where_the_job_wrote_it() -> None:
+    assert serving_refusals.model_of("x", "") == "output/x/model"
+    assert serving_refusals.model_of("x", "/data/runs/7") == "runs/7/model"
+    assert serving_refusals.model_of("/data/models/bert", "") == "models/bert"

@@ -1,0 +1,387 @@
+"""From a request to a job, or to all that is wrong with it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cluster_snapshots import EFA, GPU, NEURON, group, outputs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainium_eks.jobs.objects.job import Program, Topology, TrainingJob
+from trainium_eks.jobs.submit import planning, refusals
+from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
+from trainium_eks.jobs.submit.requests import Facts, Plan, Request
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation.problems import Problem, Severity
+
+IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
+REQUEST = Request(Program("train.py"))
+FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
+
+BLOCK = {"capacity": "capacity-block", "reservation": "cr-0123456789abcdef0"}
+GROUPS = [
+    group("ng1", NEURON, 8, 2),
+    {**group("small", NEURON, 8, 0), "instanceType": "trn1.2xlarge", "resources": {NEURON: 1}},
+    {**group("trn2", NEURON, 16, 0), "instanceType": "trn2.48xlarge", **BLOCK},
+    group("gpu", GPU, 4, 0),
+    {**group("inf", NEURON, 0, 0), "instanceType": "inf2.48xlarge", "resources": {NEURON: 12}},
+]
+NAMESPACE = {
+    "name": "training",
+    "queues": ["test", "wide"],
+    "serviceAccount": "trainer",
+    "claim": "fsx-claim",
+    "trainingUserId": 1007,
+}
+STACK = outputs(
+    nodeGroups=GROUPS,
+    namespaces=[NAMESPACE],
+    queues={"test": {NEURON: 32, EFA: 32}, "wide": {NEURON: 64}, "theirs": {NEURON: 64}},
+    queueNames=["test", "wide", "theirs"],
+)
+
+
+def _plan(request: Request = REQUEST, facts: Facts = FACTS, stack: StackOutputs = STACK) -> Plan:
+    return planning.plan(request, stack, stack.namespaces[0], facts)
+
+
+def _job(facts: Facts = FACTS, **changes: Any) -> TrainingJob:
+    made = _plan(replace(REQUEST, **changes), facts)
+    assert made.job is not None, made.problems
+    return made.job
+
+
+def _refused(facts: Facts = FACTS, stack: StackOutputs = STACK, **changes: Any) -> Problem:
+    """The one problem that a request has."""
+    made = _plan(replace(REQUEST, **changes), facts, stack)
+    assert made.job is None
+    [problem] = [each for each in made.problems if each.severity is Severity.REFUSE]
+    return problem
+
+
+# --- What comes from the stack ----------------------------------------------------------------------------------------
+
+
+def test_everything_comes_from_the_stack() -> None:
+    job = _job()
+    assert (job.name, job.app, job.namespace, job.queue) == ("train-x7k2f", "train", "training", "test")
+    assert (job.nodes, job.ranks_per_node, job.world_size) == (2, 32, 64)
+    assert (job.service_account, job.claim, job.user_id, job.image) == ("trainer", "fsx-claim", 1007, IMAGE)
+    assert (job.instance.name, job.backend, job.rendezvous, job.launcher) == (
+        "trn1.32xlarge",
+        "xla",
+        "c10d",
+        "torchrun",
+    )
+    assert (job.retries, job.grace_seconds) == (50, 300)
+
+
+def test_a_local_stack_gets_a_small_world_on_the_cpu() -> None:
+    job = _job(replace(FACTS, is_local=True, image="local/python", image_has_torch=False))
+    assert (job.backend, job.launcher, job.world_size, job.grace_seconds) == ("cpu", "gang", 2, 30)
+    assert job.resources.devices == {NEURON: 16, EFA: 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "instance_type", "nodes", "ranks"),
+    [
+        ({"group": "gpu"}, "p4d.24xlarge", 2, 8),
+        ({"instance_type": "trn2.48xlarge"}, "trn2.48xlarge", 2, 64),
+        ({"group": "small"}, "trn1.2xlarge", 1, 2),
+    ],
+)
+def test_groups_by_name_and_by_type(changes: dict[str, str], instance_type: str, nodes: int, ranks: int) -> None:
+    wide = replace(REQUEST, queue="wide", **changes)
+    job = _plan(wide, stack=StackOutputs.parse({**STACK.model_dump(by_alias=True), "queues": {"wide": {}}})).job
+    assert job is not None
+    assert (job.instance.name, job.nodes, job.ranks_per_node) == (instance_type, nodes, ranks)
+
+
+def test_a_group_of_one_node_trains_on_one() -> None:
+    stack = outputs(nodeGroups=[{**GROUPS[0], "maxSize": 1}], namespaces=[NAMESPACE])
+    made = _plan(stack=stack)
+    assert made.job is not None
+    assert made.job.nodes == 1
+
+
+def test_a_type_of_the_config_is_in_the_catalogue() -> None:
+    stack = outputs(
+        nodeGroups=[{**GROUPS[0], "instanceType": "trn9.big"}],
+        namespaces=[NAMESPACE],
+        instanceTypes={"trn9.big": {"like": "trn1.32xlarge"}},
+    )
+    made = _plan(stack=stack)
+    assert made.job is not None
+    assert made.job.instance.name == "trn9.big"
+
+
+def test_etcd_on_request_at_the_stacks_endpoint() -> None:
+    stack = outputs(nodeGroups=GROUPS, namespaces=[NAMESPACE], rendezvous="etcd-server.torchx-etcd:2379")
+    assert _plan(stack=stack).job.rendezvous == "c10d"  # type: ignore[union-attr]
+    asked = _plan(replace(REQUEST, rendezvous="etcd"), stack=stack)
+    assert asked.job is not None
+    assert asked.job.rendezvous == "etcd-server.torchx-etcd:2379"
+
+
+def test_a_training_can_be_scraped_and_a_compilation_has_nothing_to_tell() -> None:
+    assert _job().metrics_port == 9600
+    assert _job(replace(FACTS, metrics_port=20123)).metrics_port == 20123
+    assert _job(has_metrics=False).metrics_port == 0
+    assert _job(kind="compile", cache_set="bert").metrics_port == 0
+
+
+def test_the_end_of_the_capacity_block_comes_from_ec2() -> None:
+    facts = replace(FACTS, capacity_ends={"cr-0123456789abcdef0": "2026-12-01T11:30:00Z"})
+    assert _job(facts, group="trn2", nodes=1).capacity_ends == "2026-12-01T11:30:00Z"
+    assert _job(facts).capacity_ends == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "app"),
+    [
+        (Program("src/Train_BERT.py"), "train-bert"),
+        (Program(module="trainium_workloads.gradient_sum"), "gradient-sum"),
+        (Program(module="trainium_workloads.bert.pretrain"), "bert"),
+        (Program(module="team.models.pretrain"), "pretrain"),
+        (Program("/opt/1st.py"), "train"),
+        (Program("/opt/" + "long" * 20 + ".py"), "long" * 8),
+    ],
+)
+def test_a_job_is_called_after_what_it_runs(program: Program, app: str) -> None:
+    assert _job(program=program).app == app
+
+
+# --- What is refused, each with what mends it -------------------------------------------------------------------------
+
+
+def test_an_unknown_queue() -> None:
+    problem = _refused(queue="tset")
+    assert (problem.path, problem.reason, problem.good) == ("--queue", "no queue has this name", "test")
+    assert problem.allowed == ("test", "wide")
+
+
+def test_another_teams_queue() -> None:
+    assert "may not use this queue" in _refused(queue="theirs").reason
+
+
+def test_a_queue_that_cannot_hold_the_gang() -> None:
+    problem = _refused(nodes=3)
+    assert problem.path == "--nodes"
+    assert problem.reason.startswith(f"queue test may use 32 {NEURON}, and 3 nodes of trn1.32xlarge have 48")
+    assert problem.good == 2
+    assert "wide" in problem.fix
+    assert _job(nodes=3, queue="wide").nodes == 3
+
+
+def test_more_nodes_than_the_group_has() -> None:
+    problem = _refused(nodes=9, queue="wide", stack=outputs(nodeGroups=GROUPS, namespaces=[NAMESPACE], queues={}))
+    assert (problem.reason, problem.good) == ("ng1 has at most 4 nodes", 4)
+    assert "`maxSize` of ng1" in problem.fix
+
+
+@pytest.mark.parametrize(("ranks", "good"), [(3, 2), (16, 8), (31, 32), (64, 32), (0, 1)])
+def test_ranks_that_do_not_fit_the_cores(ranks: int, good: int) -> None:
+    problem = _refused(ranks_per_node=ranks)
+    assert problem.path == "--ranks-per-node"
+    assert problem.good == good
+
+
+def test_more_ranks_than_gpus() -> None:
+    problem = _refused(group="gpu", ranks_per_node=9)
+    assert problem.reason == "a p4d.24xlarge has 8 GPUs, and takes one rank for each"
+
+
+def test_part_of_a_node_in_a_gang_is_warned_of() -> None:
+    made = _plan(replace(REQUEST, ranks_per_node=8))
+    assert made.job is not None
+    [warning] = made.problems
+    assert warning.severity is Severity.WARN
+    assert warning.good == 32
+    assert _plan(replace(REQUEST, ranks_per_node=8, nodes=1)).problems == ()
+
+
+def test_trn1_2xlarge_trains_alone() -> None:
+    problem = _refused(group="small", nodes=2)
+    assert problem.reason == "trn1.2xlarge has no EFA, without which its nodes cannot train together"
+    assert problem.good == 1
+    assert "trn1.32xlarge" in problem.fix
+
+
+def test_inferentia_does_not_train() -> None:
+    assert "for inference" in _refused(group="inf", nodes=1).reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "good"),
+    [
+        ({"group": "ng2"}, "--group", "ng1"),
+        ({"instance_type": "trn2.48xl"}, "--instance-type", "trn2.48xlarge"),
+        ({"group": "ng1", "instance_type": "trn2.48xlarge"}, "--instance-type", "trn1.32xlarge"),
+        ({"priority": "training-hi"}, "--priority", "training-high"),
+        ({"precision": "bf61"}, "--precision", "bf16"),
+        ({"precision": "fp8", "backend": "neuron"}, "--precision", "bf16"),
+        ({"precision": "fp16", "backend": "cpu"}, "--precision", "bf16"),
+        ({"precision": "fp8", "backend": "cuda"}, "--precision", "bf16"),
+        ({"rendezvous": "etcd"}, "--rendezvous", "c10d"),
+        ({"retries": 0}, "--retries", 1),
+        ({"restarts_in_place": -1}, "--max-restarts", 0),
+        ({"grace_seconds": 0}, "--grace", 1),
+        ({"nodes": 0}, "--nodes", 1),
+        ({"topology": Topology("soft", 0)}, "--tier", 1),
+        ({"data": ("/data/bert/",)}, "--data", "bert"),
+        ({"data": ("../x",)}, "--data", "../x"),
+        ({"name": "My_Job"}, "--name", "my-job"),
+        ({"name": "a" * 60}, "--name", "a" * 49),
+        ({"cache_set": "bert large"}, "--cache-set", "bert-large"),
+    ],
+)
+def test_settings_that_cannot_be(changes: dict[str, Any], path: str, good: object) -> None:
+    problem = _refused(**changes)
+    assert (problem.path, problem.good) == (path, good)
+
+
+def test_names_that_are_taken() -> None:
+    facts = replace(FACTS, jobs={"bert": "Running"})
+    problem = _refused(facts, name="bert")
+    assert problem.reason == "there is a job of this name (Running)"
+    assert problem.good == "bert-x7k2f"
+    assert "trn cancel bert" in problem.fix
+
+
+def test_a_namespace_without_rights() -> None:
+    problem = _refused(replace(FACTS, may_submit=False))
+    assert "may not submit Volcano jobs in the namespace training" in problem.reason
+    assert "principals" in problem.fix
+
+
+def test_a_missing_image_is_said_by_whoever_looked() -> None:
+    missing = Problem("--image", "there is no such image on this machine", "make it")
+    assert _refused(replace(FACTS, image_missing=missing)) is missing
+
+
+def test_a_compile_cache_in_use() -> None:
+    key = cache_key("bert", 64, "bf16", "sdk2.30.0")
+    facts = replace(FACTS, compiling={key: "bert-compile"})
+    for kind in ("train", "compile"):
+        problem = _refused(facts, cache_set="bert", kind=kind)
+        assert problem.reason == f"the job bert-compile is filling the compile cache {key}"
+        assert "trn status bert-compile" in problem.fix
+    assert _job(facts, cache_set="other").cache is not None
+
+
+def test_data_that_is_on_its_way() -> None:
+    problem = _refused(replace(FACTS, staging={"bert/train": "stage-bert"}), data=("bert/train",))
+    assert problem.reason == "stage-bert is still bringing it"
+
+
+def test_no_volume_no_data_and_no_compile_cache() -> None:
+    stack = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
+    assert _refused(stack=stack, data=("bert",)).path == "--data"
+    assert _refused(stack=stack, cache_set="bert").path == "--cache-set"
+
+
+@pytest.mark.parametrize("program", [Program(), Program("train.py", module="train")])
+def test_one_thing_is_run(program: Program) -> None:
+    assert "one script or module" in _refused(program=program).reason
+
+
+def test_nothing_is_compiled_for_cuda() -> None:
+    assert _refused(group="gpu", kind="compile").path == "--precompile"
+
+
+def test_accelerators_are_not_on_this_machine() -> None:
+    local = replace(FACTS, is_local=True)
+    assert _refused(local, backend="xla").good == "cpu"
+
+
+def test_a_topology_that_volcano_does_not_know_yet_is_warned_of() -> None:
+    made = _plan(replace(REQUEST, topology=Topology("hard", 1)), replace(FACTS, has_topology=False))
+    assert made.job is not None
+    assert [each.path for each in made.problems] == ["--topology"]
+
+
+def test_a_stack_without_groups() -> None:
+    made = _plan(stack=outputs(nodeGroups=[], namespaces=[NAMESPACE]))
+    assert "no node group" in made.problems[0].reason
+
+
+def test_all_at_once() -> None:
+    wrong = replace(REQUEST, queue="tset", nodes=9, ranks_per_node=5, priority="none", program=Program(), name="A B")
+    paths = {each.path for each in _plan(wrong).problems}
+    assert paths >= {"--queue", "--nodes", "--ranks-per-node", "--priority", "--script", "--name"}
+
+
+@given(
+    nodes=st.integers(-1, 12),
+    ranks=st.integers(-1, 70),
+    place=st.sampled_from([each["name"] for each in GROUPS if each["name"] != "inf"]),
+    queue=st.sampled_from(["test", "wide", "tets", "theirs"]),
+)
+def test_doing_what_is_said_mends_it(nodes: int, ranks: int, place: str, queue: str) -> None:
+    """Each problem's good value is good: taking them leads to a job."""
+    request = replace(REQUEST, nodes=nodes, ranks_per_node=ranks, group=place, queue=queue)
+    fields = {"--nodes": "nodes", "--ranks-per-node": "ranks_per_node", "--queue": "queue"}
+    for _ in range(3):
+        made = _plan(request)
+        if made.job is not None:
+            return
+        refused = [each for each in made.problems if each.severity is Severity.REFUSE]
+        request = replace(request, **{fields[each.path]: each.good for each in refused})
+    pytest.fail(f"{request}")
+
+
+# --- Compile caches ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cache_by_all_that_graphs_depend_on() -> None:
+    job = _job(cache_set="bert-large", program=Program("t.py", arguments=("--batch_size", "16", "--max_steps=10")))
+    assert job.cache is not None
+    assert job.cache.key == "bert-large-64x-bf16-sdk2.30.0"
+    assert job.cache.options == {"batch_size": "16"}
+
+
+def test_a_trial_of_few_steps_compiles_what_the_training_needs() -> None:
+    trial = ("--batch_size", "16", "--grad_accum_usteps", "32", "--steps_this_run", "10", "--fused")
+    training = ("--batch_size=16", "--grad-accum-usteps", "32", "--output_dir", "/data/output", "--fused")
+    assert (
+        graph_options(trial)
+        == graph_options(training)
+        == {
+            "batch_size": "16",
+            "grad_accum_usteps": "32",
+            "fused": "",
+        }
+    )
+    assert graph_options(("--batch_size", "8")) != graph_options(("--batch_size", "16"))
+    assert graph_options(("large", "--layers", "2", "4")) == {"0": "large", "layers": "2 4"}
+
+
+@pytest.mark.parametrize(
+    ("image", "compiler"),
+    [
+        (IMAGE, "sdk2.30.0"),
+        ("repo/train:a1b2c3", "a1b2c3"),
+        ("localhost:5000/train", "latest"),
+        ("repo/train:v1@sha256:abc", "v1"),
+    ],
+)
+def test_the_compiler_is_read_from_the_images_tag(image: str, compiler: str) -> None:
+    assert compiler_of(image) == compiler
+
+
+@given(st.text(max_size=30), st.integers(1, 4096), st.sampled_from(["bf16", "fp32"]), st.text(max_size=20))
+def test_a_key_is_one_directory(model: str, world: int, precision: str, compiler: str) -> None:
+    key = cache_key(f"m{model}", world, precision, compiler)
+    assert "/" not in key
+    assert key not in (".", "..")
+
+
+@given(st.text(min_size=1, max_size=30), st.integers(1, 4096), st.text(max_size=20))
+def test_jobs_and_containers_call_a_cache_the_same(model: str, world: int, compiler: str) -> None:
+    compile_cache = pytest.importorskip("trainium_workloads.compile_cache")
+    assert cache_key(model, world, "bf16", compiler) == compile_cache.key(model, world, "bf16", compiler)
+
+
+def test_names_fit_hosts() -> None:
+    assert len("a" * refusals.LONGEST_NAME + "-trainer-255-0") == 63

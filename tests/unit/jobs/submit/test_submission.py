@@ -1,0 +1,65 @@
+"""Submission while the namespace's quota does not count the job's kind yet."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from training_jobs import job
+
+from trainium_eks.jobs.objects import forms
+from trainium_eks.jobs.submit import submission
+from trainium_eks.kube.api import Api, ApiError
+
+NOT_COUNTED = (
+    'jobs.batch.volcano.sh "bert" is forbidden: status unknown for quota: team, resources: count/jobs.batch.volcano.sh'
+)
+
+
+class CountingApi(Api):
+    """An API server that refuses the first objects."""
+
+    def __init__(self, refusals: int, message: str = NOT_COUNTED) -> None:
+        self.left = refusals
+        self.message = message
+        self.made: list[tuple[str, bool]] = []
+        """Kind, and whether it was only judged."""
+
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        if self.left:
+            self.left -= 1
+            raise ApiError(403, "Forbidden", self.message)
+        self.made.append((manifest["kind"], dry_run))
+        return dict(manifest)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock on which only pauses pass."""
+    passed = [0.0]
+    monkeypatch.setattr(submission.time, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(submission.time, "sleep", lambda seconds: passed.append(passed.pop() + seconds))
+
+
+def test_a_kind_that_the_quota_does_not_count_yet_is_awaited() -> None:
+    wanted, lines = job("trn1.32xlarge"), list[str]()
+    api = CountingApi(3)
+    submission.validate(api, forms.objects(wanted), lines.append)
+    api.left = 3
+    submission.submit(api, wanted, forms.objects(wanted), waiting=lines.append)
+    assert api.made == [("Job", True), ("Job", False)]
+    assert len(lines) == 2
+    assert "quota team" in lines[0]
+    assert "count/jobs.batch.volcano.sh" in lines[0]
+
+
+def test_a_quota_that_never_counts_is_named() -> None:
+    api = CountingApi(10_000)
+    with pytest.raises(ApiError, match="kubectl describe resourcequota team"):
+        submission.validate(api, forms.objects(job("trn1.32xlarge")))
+    assert not api.made
+
+
+def test_another_refusal_is_not_awaited() -> None:
+    api = CountingApi(1, "exceeded quota: team")
+    with pytest.raises(ApiError, match="exceeded quota"):
+        submission.validate(api, forms.objects(job("trn1.32xlarge")))

@@ -1,0 +1,123 @@
+"""A job that is run again under the profiler."""
+
+from typing import Any
+
+import pytest
+
+from trainium_eks.jobs.watch.profiling import problems, profiled
+
+OUTPUT = "/data/output/alpha"
+
+
+def container(**rest: Any) -> dict[str, Any]:
+    return {
+        "name": "trainer",
+        "command": ["bash", "-c", f"exec torchrun train.py --out {OUTPUT}/x"],
+        "env": [{"name": "TRN_OUTPUT_DIR", "value": OUTPUT}, {"name": "TRN_JOB", "value": "alpha"}],
+        "resources": {"limits": {"aws.amazon.com/neuron": "16"}},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        **rest,
+    }
+
+
+def job(*replicas: int, **rest: Any) -> dict[str, Any]:
+    tasks = [
+        {
+            "name": f"trainer-{at}" if len(replicas) > 1 else "trainer",
+            "replicas": count,
+            "template": {
+                "metadata": {"labels": {"app.kubernetes.io/instance": "alpha"}},
+                "spec": {"containers": [container(**rest)]},
+            },
+        }
+        for at, count in enumerate(replicas)
+    ]
+    metadata = {
+        "name": "alpha",
+        "namespace": "training",
+        "uid": "u",
+        "resourceVersion": "7",
+        "labels": {"trainium-eks/kind": "train", "app.kubernetes.io/instance": "alpha"},
+        "annotations": {"trainium-eks/world-size": "64", "other/annotation": "x"},
+    }
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"queue": "test", "maxRetry": 20, "tasks": tasks},
+        "status": {"state": {"phase": "Running"}},
+    }
+
+
+def env(made: dict[str, Any], task: int) -> dict[str, str]:
+    found = made["spec"]["tasks"][task]["template"]["spec"]["containers"][0]["env"]
+    return {each["name"]: each["value"] for each in found}
+
+
+def test_it_is_the_same_gang_under_another_name() -> None:
+    made = profiled(job(1, 1), 0, 10)
+    assert made["metadata"] == {
+        "name": "alpha-profile",
+        "namespace": "training",
+        "labels": {"trainium-eks/kind": "profile", "app.kubernetes.io/instance": "alpha-profile"},
+        "annotations": {"trainium-eks/world-size": "64", "trainium-eks/profile-of": "alpha"},
+    }
+    assert "status" not in made
+    assert made["spec"]["queue"] == "test"
+    assert made["spec"]["maxRetry"] == 1
+    template = made["spec"]["tasks"][0]["template"]
+    assert template["metadata"]["labels"] == {"app.kubernetes.io/instance": "alpha-profile"}
+    assert env(made, 0)["TRN_JOB"] == "alpha-profile"
+
+
+def test_it_writes_nothing_where_the_job_writes() -> None:
+    source = job(1, 1)
+    made = profiled(source, 0, 10)
+    assert OUTPUT not in str(made)
+    assert env(made, 1)["TRN_OUTPUT_DIR"] == "/data/profiles/alpha/output"
+    assert OUTPUT in str(source)
+
+
+def test_in_torchxs_shape_the_nodes_own_task_is_profiled() -> None:
+    made = profiled(job(1, 1), 1, 10)
+    assert "NEURON_RT_INSPECT_ENABLE" not in env(made, 0)
+    found = env(made, 1)
+    assert found["NEURON_RT_INSPECT_ENABLE"] == "1"
+    assert found["NEURON_RT_INSPECT_DEVICE_PROFILE"] == "1"
+    assert found["NEURON_RT_INSPECT_DEVICE_PROFILE_NUM_WARMUP"] == "5"
+    assert found["NEURON_RT_INSPECT_OUTPUT_DIR"] == "/data/profiles/alpha"
+
+
+def test_in_one_task_the_container_knows_which_node_it_is() -> None:
+    command = profiled(job(4), 2, 10)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"]
+    assert command[:2] == ["/bin/sh", "-c"]
+    assert command[2].startswith('if [ "$VC_TASK_INDEX" = 2 ]; then export NEURON_RT_INSPECT_ENABLE=1 ')
+    assert command[2].endswith('; fi; exec "$@"')
+    assert command[3:6] == ["trn-profile", "bash", "-c"]
+
+
+def test_an_images_own_entry_point_is_profiled_on_every_node() -> None:
+    made = profiled(job(4, command=None), 2, 10)
+    assert env(made, 0)["NEURON_RT_INSPECT_ENABLE"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("source", "claim", "running", "reasons"),
+    [
+        (job(1), "fsx-claim", True, []),
+        (job(1, resources={"limits": {"cpu": "1"}}), "fsx-claim", True, ["asks for no Neuron device"]),
+        (job(1, resources={"limits": {"nvidia.com/gpu": "8"}}), "fsx-claim", False, ["asks for no Neuron device"]),
+        (job(1), "", False, ["no shared volume at /data"]),
+        (job(1, volumeMounts=[]), "fsx-claim", False, ["no shared volume at /data"]),
+        (job(1, env=[]), "fsx-claim", True, ["does not say by TRN_OUTPUT_DIR where it writes"]),
+        (job(1, env=[]), "fsx-claim", False, []),
+    ],
+)
+def test_what_cannot_be_profiled_is_refused(
+    source: dict[str, Any], claim: str, running: bool, reasons: list[str]
+) -> None:
+    found = problems(source, claim, is_running=running)
+    assert len(found) == len(reasons)
+    for problem, reason in zip(found, reasons, strict=True):
+        assert reason in problem.reason
+        assert problem.fix

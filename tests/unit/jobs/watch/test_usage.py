@@ -1,0 +1,121 @@
+"""What neuron-monitor and nvidia-smi print, in the forms that they are documented in."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainium_eks.jobs.watch.usage import Reader, neuron, script
+
+
+def process(pid: int, cores: dict[str, float], device: int, **errors: int) -> dict[str, Any]:
+    in_use = {core: {"neuroncore_utilization": busy, "flops": 1234567891011} for core, busy in cores.items()}
+    used = {"host": 6997643264, "neuron_device": device, "usage_breakdown": {}}
+    report = {
+        "neuroncore_counters": {"period": 1.0, "neuroncores_in_use": in_use, "error": ""},
+        "execution_stats": {"period": 1.0, "error_summary": {"generic": 0, **errors}, "error": ""},
+        "memory_used": {"period": 1.0, "neuron_runtime_used_bytes": used, "loaded_models": [], "error": ""},
+    }
+    return {"pid": pid, "address": "", "neuron_runtime_tag": str(pid), "error": "", "report": report}
+
+
+def report(*processes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "neuron_runtime_data": list(processes),
+        "system_data": {
+            "neuron_hw_counters": {
+                "period": 1.0,
+                "neuron_devices": [
+                    {"neuron_device_index": 0, "mem_ecc_corrected": 5, "mem_ecc_uncorrected": 0},
+                    {"neuron_device_index": 1, "mem_ecc_uncorrected": 1, "sram_ecc_uncorrected": 2},
+                ],
+                "error": "",
+            },
+            "vcpu_usage": {"period": 1.0, "average_usage": {"user": 32.7, "system": 22.8, "idle": 40.0}, "error": ""},
+            "memory_info": {"memory_total_bytes": 512 * 1024**3, "memory_used_bytes": 64 * 1024**3, "error": ""},
+        },
+        # What a pod may not ask the instance metadata service is an error here, and no trouble.
+        "instance_info": {"instance_id": "", "error": "cannot reach the metadata service"},
+        "neuron_hardware_info": {
+            "neuron_device_count": 16,
+            "neuron_device_memory_size": 34359738368,
+            "neuroncore_per_device_count": 2,
+            "error": "",
+        },
+    }
+
+
+def test_a_node_is_the_sum_of_its_processes() -> None:
+    found = neuron(report(process(1, {"0": 90.0, "1": 50.0}, 2**30), process(2, {"1": 60.0, "2": 40.0}, 2**31)))
+    assert found.cores == {0: 90.0, 1: 100.0, 2: 40.0}
+    assert found.device_bytes == 3 * 2**30
+    assert found.device_total_bytes == 512 * 1024**3
+    assert found.host_percent == 60.0
+    assert (found.host_bytes, found.host_total_bytes) == (64 * 1024**3, 512 * 1024**3)
+    assert found.mean == pytest.approx(76.67, abs=0.01)
+
+
+def test_errors_are_those_that_nobody_corrected() -> None:
+    assert neuron(report(process(1, {}, 0, hardware=2, numerical=1))).errors == 6
+    assert neuron(report()).errors == 3
+
+
+def test_a_node_without_a_neuron_process_is_idle() -> None:
+    found = neuron(report())
+    assert (found.cores, found.mean, found.device_bytes, found.trouble) == ({}, None, 0, "")
+
+
+def test_what_cannot_be_read_is_said() -> None:
+    broken = report() | {"neuron_hardware_info": {"error": "no Neuron driver"}}
+    found = neuron(broken)
+    assert (found.trouble, found.device_total_bytes) == ("no Neuron driver", None)
+
+
+@pytest.mark.parametrize("line", ["", "neuron-monitor starts", "{", "[]", '{"neuron_runtime_data": 3}', "a, b, c, d"])
+def test_other_lines_are_left_out(line: str) -> None:
+    reader = Reader()
+    reader.line(json.dumps(report(process(1, {"0": 10.0}, 0))))
+    before = reader.last
+    reader.line(line)
+    assert reader.last is before
+
+
+def test_gpus_are_read_line_by_line() -> None:
+    reader = Reader()
+    for line in ("0, 97, 61234, 81559", "1, 3, 100, 81559", "0, 50, 61234, 81559"):
+        reader.line(line)
+    assert reader.last is not None
+    assert (reader.last.cores, reader.last.unit) == ({0: 50.0, 1: 3.0}, "gpu")
+    assert reader.last.device_bytes == 61334 * 1024**2
+    assert reader.last.to_json()["busyPercent"] == {"0": 50.0, "1": 3.0}
+
+
+def tool(folder: Path, name: str, text: str) -> None:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    for name in ("mktemp", "cat"):
+        (folder / name).symlink_to(f"/usr/bin/{name}")
+    return subprocess.run(script(), env={"PATH": str(folder)}, capture_output=True, text=True, check=False)
+
+
+def test_the_script_gives_neuron_monitor_its_period(tmp_path: Path) -> None:
+    tool(tmp_path, "neuron-monitor", '[ "$1" = -c ] && cat "$2"')
+    tool(tmp_path, "nvidia-smi", "echo no")
+    config = json.loads(run(tmp_path).stdout)
+    assert config["period"] == "1s"
+    assert {each["type"] for each in config["system_metrics"]} == {"vcpu_usage", "memory_info", "neuron_hw_counters"}
+
+
+def test_the_script_asks_nvidia_smi_where_that_is_the_tool(tmp_path: Path) -> None:
+    tool(tmp_path, "nvidia-smi", 'echo "$@"')
+    assert run(tmp_path).stdout.startswith("--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv")
+
+
+def test_the_script_says_by_its_exit_code_that_there_is_no_tool(tmp_path: Path) -> None:
+    assert run(tmp_path).returncode == 3

@@ -1,0 +1,290 @@
+"""Local images, made without a network: from nothing, and from a wheel that the test writes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trainium_eks.cli.app import app
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.images import images
+from trainium_eks.local.images.installing import NotOffered, Recipe, adds_to, known_recipe
+from trainium_eks.model.catalogue.training_images import BASES
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    return tmp_path / "cache" / "images"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A distribution `torch` of one line and a program."""
+    return _wheel(tmp_path, "torch", "1.0")
+
+
+def _wheel(directory: Path, name: str, version: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    file = directory / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/__init__.py": f"answer = 42\nversion = {version!r}\ndef main(): print(version)\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{name}run = {name}:main\n",
+    }
+    with zipfile.ZipFile(file, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"]))
+    return file
+
+
+def python_of(image: images.LocalImage, code: str) -> str:
+    done = subprocess.run([image.programs / "python", "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_python_is_always_there_with_the_standard_library_alone(home: Path) -> None:
+    image = images.find("local/python")
+    assert image is not None
+    assert image == images.find("python") == images.find(image.reference)
+    assert not home.exists(), "looking makes nothing"
+    images.ensure(image)
+    assert python_of(image, "import sys; print(sys.version_info[:3])") == str(sys.version_info[:3])
+    assert (
+        python_of(image, "import importlib.util as u; print(u.find_spec('pip'), u.find_spec('psutil'))") == "None None"
+    )
+
+
+def test_an_image_is_made_from_requirements_and_found_by_name_and_by_tag(wheel: Path) -> None:
+    assert images.find("local/mine") is None
+    image = images.make(Recipe("mine", str(wheel)))
+    assert image == images.find("local/mine") == images.find(image.reference)
+    assert image.has_torch
+    assert image.size_bytes > 0
+    assert python_of(image, "import torch; print(torch.answer)") == "42"
+    assert images.find("local/mine:000000000000") is None
+
+
+def test_the_newest_of_a_name_is_found_and_the_older_by_its_tag(wheel: Path) -> None:
+    older = images.make(Recipe("mine", str(wheel)))
+    newer = images.make(Recipe("mine", ""))
+    assert older.tag != newer.tag
+    assert images.find("local/mine") == newer
+    assert images.find(older.reference) == older
+    assert [each.name for each in images.all_images()] == ["mine", "mine", "python"]
+    again = images.make(Recipe("mine", str(wheel)))
+    assert images.find("local/mine") == again
+
+
+def test_what_fails_leaves_no_image(home: Path) -> None:
+    with pytest.raises(LocalError, match=r"local/mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"):
+        images.make(Recipe("mine", "no-such-package"))
+    assert images.find("local/mine") is None
+    assert [each.name for each in home.iterdir() if each.is_dir()] == []
+
+
+def test_an_environment_without_its_record_is_no_image(wheel: Path) -> None:
+    """As a process leaves it that was killed while pip worked."""
+    image = images.make(Recipe("mine", str(wheel)))
+    image.path.with_suffix(".json").unlink()
+    assert images.find("local/mine") is None
+    assert images.make(Recipe("mine", str(wheel))).has_torch
+
+
+def test_an_image_whose_interpreter_is_gone_is_not_found(wheel: Path) -> None:
+    image = images.make(Recipe("mine", str(wheel)))
+    (image.programs / "python").unlink()
+    assert images.find("local/mine") is None
+
+
+@pytest.mark.parametrize("name", ["", "UPPER", "a b", "../x", "a/b", "python", "a.b"])
+def test_names_that_are_no_names_are_refused(name: str) -> None:
+    with pytest.raises(LocalError, match="an image cannot be called"):
+        images.make(Recipe(name, ""))
+
+
+def test_the_command_that_makes_a_missing_image_is_named() -> None:
+    assert images.how_to_make("local/torch") == "make it with `trn local images make torch`"
+    assert images.how_to_make("local/x:1") == "make it with `trn local images make x --requirements FILE`"
+    images.make(Recipe("x", ""))
+    assert "use local/x" in images.how_to_make("local/x:1")
+
+
+def test_the_recipe_of_torch_comes_with_the_library() -> None:
+    assert "torch==" in known_recipe("torch").requirements
+    with pytest.raises(LocalError, match="--requirements FILE"):
+        known_recipe("jax")
+
+
+def test_the_large_requirement_comes_from_an_index_of_its_own_and_the_rest_from_pips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index for one package does not have the others."""
+    only_torch = _index(tmp_path / "only-torch", _wheel(tmp_path / "w1", "torch", "1.0"))
+    others = _index(tmp_path / "others", _wheel(tmp_path / "w2", "rest", "2.0"))
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", others)
+    image = images.make(Recipe("mine", "torch==1.0\nrest==2.0\n", "torch==1.0", only_torch))
+    assert python_of(image, "import torch, rest; print(torch.version, rest.version)") == "1.0 2.0"
+
+
+def test_where_that_index_is_not_reachable_pips_own_is_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = _index(
+        tmp_path / "all", _wheel(tmp_path / "w1", "torch", "1.0"), _wheel(tmp_path / "w2", "rest", "2.0")
+    )
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", everything)
+    said: list[str] = []
+    recipe = Recipe("mine", "torch==1.0\nrest==2.0\n", "torch==1.0", (tmp_path / "none").as_uri())
+    assert images.make(recipe, said.append).has_torch
+    assert any("trying pip's own index" in line for line in said)
+
+
+def test_an_index_without_the_large_requirement_is_told_from_other_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
+    with pytest.raises(NotOffered, match="no-such"):
+        images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
+    with pytest.raises(LocalError, match="no-such") as caught:
+        images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "torch==1.0"))
+    assert not isinstance(caught.value, NotOffered)
+    (tmp_path / "w1" / "torch-1.0-py3-none-any.whl").write_bytes(b"cut off")
+    with pytest.raises(LocalError, match="torch") as caught:
+        images.make(Recipe("mine", "torch==1.0\n", "torch==1.0"))
+    assert not isinstance(caught.value, NotOffered)
+
+
+def test_what_only_adds_to_an_older_image_takes_over_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    torch = _wheel(tmp_path / "wheels", "torch", "1.0")
+    _wheel(tmp_path / "wheels", "rest", "1.0")
+    older = images.make(Recipe("mine", "torch==1.0\nrest<2\n", "torch==1.0"))
+    torch.unlink()
+    _wheel(tmp_path / "wheels", "rest", "2.0")
+    _wheel(tmp_path / "wheels", "more", "3.0")
+
+    said: list[str] = []
+    newer = images.make(Recipe("mine", "torch==1.0\nrest==2.0\nmore==3.0\n", "torch==1.0"), said.append)
+    assert any(f"taken over from {older.reference}" in line for line in said)
+    versions = "import torch, rest; print(torch.version, rest.version, torch.__file__)"
+    assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
+    assert os.stat(_package(newer, "torch")).st_ino == os.stat(_package(older, "torch")).st_ino
+    program = subprocess.run([newer.programs / "torchrun"], capture_output=True, text=True, check=True)
+    assert program.stdout == "1.0\n"
+    assert str(older.path) not in (newer.programs / "torchrun").read_text()
+
+    # What pip exchanged in the newer one is in the older as it was, and either outlives the other.
+    assert python_of(older, versions) == f"1.0 1.0 {_package(older, 'torch')}"
+    images.remove(older.reference)
+    assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "first", "adds"),
+    [
+        ("# text\ntorch==1.0\nrest==2.0; python_version > '3'\nmore", "torch==1.0", True),
+        ("torch==1.0\n", "torch==1.0", False),  # something is to go
+        ("torch==2.0\nrest==1.0\n", "torch==2.0", False),  # another version of the large one
+        ("torch==1.0\nrest==1.0\n", "", False),  # nothing is large
+    ],
+)
+def test_what_adds_to_an_older_image(requirements: str, first: str, adds: bool) -> None:
+    assert adds_to(Recipe("mine", requirements, first), "torch==1.0\nrest\n") is adds
+
+
+def test_the_library_its_training_image_and_the_tests_pin_the_same_versions() -> None:
+    local = _pins(known_recipe("torch").requirements)
+    image = _pins((images.workloads() / "image-requirements.txt").read_text())
+    image |= _pins("\n".join(BASES["cpu"].packages))
+    tests = _pins((ROOT / "requirements-workloads.txt").read_text())
+    assert {
+        "torch",
+        "numpy",
+        "h5py",
+        "tensorboard",
+        "safetensors",
+        "tokenizers",
+        "pyarrow",
+    } <= local.keys() & image.keys()
+    for pins in (image, tests):
+        assert {name: pins[name] for name in pins.keys() & local.keys()} == {
+            name: local[name] for name in pins.keys() & local.keys()
+        }
+
+
+def _index(directory: Path, *wheels: Path) -> str:
+    """A package index as PEP 503 has it."""
+    for wheel in wheels:
+        project = directory / wheel.name.partition("-")[0]
+        project.mkdir(parents=True)
+        (project / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
+    return directory.as_uri()
+
+
+def _package(image: images.LocalImage, name: str) -> str:
+    (found,) = image.path.glob(f"lib/python*/site-packages/{name}/__init__.py")
+    return str(found)
+
+
+def _pins(requirements: str) -> dict[str, str]:
+    """Name to version; a line that does not pin one fails."""
+    lines = [re.split(r"[;#]", line)[0].strip() for line in requirements.splitlines()]
+    return dict(line.split("==") for line in lines if line)  # type: ignore[misc]
+
+
+def test_workloads_can_be_imported_from_where_images_look() -> None:
+    assert (images.workloads() / "trainium_workloads" / "__init__.py").is_file()
+
+
+def test_an_image_is_removed_unless_a_process_runs_in_it(wheel: Path) -> None:
+    image = images.make(Recipe("mine", str(wheel)))
+    with subprocess.Popen([image.programs / "python", "-c", "input()"], stdin=subprocess.PIPE) as process:
+        with pytest.raises(LocalError, match=f"in use by process {process.pid}"):
+            images.remove("local/mine")
+        process.communicate(b"\n")
+    assert images.remove("mine") == (image,)
+    assert not image.path.exists()
+    with pytest.raises(LocalError, match="there is no image local/mine"):
+        images.remove("mine")
+    with pytest.raises(LocalError, match="always there"):
+        images.remove("python")
+
+
+def test_the_commands(wheel: Path, tmp_path: Path) -> None:
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(str(wheel))
+    trn = CliRunner().invoke
+    made = trn(app, ["local", "images", "make", "mine", "--requirements", str(requirements)])
+    assert made.exit_code == 0, made.output
+    listed = json.loads(trn(app, ["local", "images", "--json"]).stdout)
+    assert [(each["name"], each["hasTorch"]) for each in listed["images"]] == [
+        ("local/mine", True),
+        ("local/python", False),
+    ]
+    assert "local/mine" in trn(app, ["local", "images", "list"]).stdout
+    path = Path(trn(app, ["local", "images", "path", "local/mine"]).stdout.strip())
+    assert (path / "bin" / "python").exists()
+    assert "trn local images make no" in trn(app, ["local", "images", "path", "no"]).output
+    missing = trn(app, ["local", "images", "make", "mine", "--requirements", str(tmp_path / "none")])
+    assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
+    assert trn(app, ["local", "images", "remove", "mine"]).exit_code == 0
+    assert trn(app, ["local", "images", "remove", "mine"]).exit_code == 1

@@ -1,0 +1,67 @@
+"""Addresses of pods, and links of pods that have gone."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from trainium_eks.local.network import network
+from trainium_eks.local.network.network import GATEWAY, free_address
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_addresses_are_given_in_turn_and_never_twice_at_once() -> None:
+    first = free_address([])
+    assert (GATEWAY, first) == ("100.127.0.1", "100.127.0.2")
+    assert free_address([], first) == "100.127.0.3", "one that has just gone is not given at once"
+    assert free_address(["100.127.0.3"], first) == "100.127.0.4"
+    assert free_address(["100.127.0.2"], "100.127.255.254") == "100.127.0.3", "after the last comes the first"
+
+
+@pytest.fixture
+def holder() -> Iterator[int]:
+    """A process that holds a network."""
+    command = [sys.executable, "-m", "trainium_eks.local.network.network"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() != "ready\n":
+                pytest.skip("this machine gives users no network namespaces, or has no `ip` (package iproute2)")
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def pods(holder: int) -> Iterator[list[int]]:
+    """Two processes, each in a network of its own."""
+    within = ["nsenter", f"--target={holder}", "--user", "--preserve-credentials", "unshare", "--net", "sleep", "600"]
+    if missing := [program for program in ("nsenter", "unshare") if shutil.which(program) is None]:
+        pytest.skip(f"there is no program {missing[0]} (package util-linux)")
+    processes = [subprocess.Popen(within) for _ in range(2)]
+    until(lambda: all(Path(f"/proc/{each.pid}/comm").read_text() == "sleep\n" for each in processes))
+    yield [each.pid for each in processes]
+    for each in processes:
+        each.kill()
+        each.wait()
+
+
+def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder: int, pods: list[int]) -> None:
+    for pod in pods:
+        network.plug(pod, holder, "100.127.0.9")
+    shown = [
+        subprocess.run(
+            ["nsenter", f"--target={pod}", "-U", "-n", "--preserve-credentials", "ip", "-br", "address"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for pod in pods
+    ]
+    assert "100.127.0.9/16" in shown[1]
+    assert "100.127.0.9/16" not in shown[0]

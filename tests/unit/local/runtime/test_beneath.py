@@ -1,0 +1,130 @@
+"""Paths in a volume, whatever links the volume's jobs put there, before and meanwhile."""
+
+import ctypes
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.local.runtime import beneath, linux
+
+
+@pytest.fixture(params=["openat2", "walk"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The kernel's call, and what is done without it."""
+    if request.param == "walk":
+
+        def missing(*_: object) -> int:
+            raise OSError(errno.ENOSYS, "no such call")
+
+        monkeypatch.setattr(linux, "open_in", missing)
+    elif not linux.AVAILABLE:
+        pytest.skip("not on this machine")
+    return str(request.param)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """A volume, and beside it a directory that is not of it."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    (tmp_path / "volume" / "inside").mkdir(parents=True)
+    return tmp_path / "volume"
+
+
+def where(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("link", ["../outside", "{outside}", "inside/../../outside", "/proc/self/cwd", "/"])
+@pytest.mark.parametrize("below", ["link", "link/secret", "link/new/deep"])
+def test_no_link_leads_out(way: str, volume: Path, link: str, below: str) -> None:
+    outside = volume.parent / "outside"
+    (volume / "link").symlink_to(link.format(outside=outside))
+    for open_ in (beneath.opened, beneath.made):
+        with pytest.raises(OSError, match="leads out of it"):
+            open_(volume, below)
+    assert [each.name for each in outside.iterdir()] == ["secret"]
+    assert beneath.real_path(volume, below) is None
+
+
+def test_what_is_missing_is_made(way: str, volume: Path) -> None:
+    assert where(beneath.made(volume, "/a/./b//c")) == str(volume / "a/b/c")
+    assert where(beneath.made(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
+    assert (volume / "a/b/file").is_file()
+    assert where(beneath.made(volume, "a/b/c")) == str(volume / "a/b/c")
+
+
+def test_a_link_to_nothing_is_not_followed(way: str, volume: Path) -> None:
+    (volume / "link").symlink_to("nothing")
+    with pytest.raises(OSError, match=r"No such file|leads out"):
+        beneath.made(volume, "link")
+    assert not (volume / "nothing").exists()
+
+
+def test_links_within_lead_where_they_lead(volume: Path) -> None:
+    if not linux.AVAILABLE:
+        pytest.skip("without openat2 no link is followed")
+    (volume / "link").symlink_to("inside")
+    assert where(beneath.made(volume, "link/new")) == str(volume / "inside/new")
+    assert beneath.real_path(volume, "link") == volume / "inside"
+
+
+def test_in_a_root_absolute_links_begin_at_the_root(volume: Path) -> None:
+    if not linux.AVAILABLE:
+        pytest.skip("without openat2 no link is followed")
+    (volume / "link").symlink_to("/inside")
+    (volume / "up").symlink_to("../../../../../inside")
+    for link in ("link", "up"):
+        assert where(beneath.made(volume, f"{link}/file", is_file=True, links_in_root=True)) == str(
+            volume / "inside/file"
+        )
+
+
+@pytest.fixture
+def swapped(volume: Path) -> Iterator[str]:
+    """A name in the volume that is a directory and a link to the outside in turn, as fast as it can be."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        pytest.skip("this machine cannot exchange two names")
+    (volume / "it").mkdir()
+    (volume / "evil").symlink_to("../outside")
+    ended = threading.Event()
+
+    def swap() -> None:
+        while not ended.is_set():
+            rename(-1, os.fsencode(volume / "it"), -1, os.fsencode(volume / "evil"), 2)  # RENAME_EXCHANGE
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    yield "it"
+    ended.set()
+    thread.join()
+
+
+def test_nobody_is_faster(way: str, volume: Path, swapped: str) -> None:
+    found = {"": 0}
+    for _ in range(2000):
+        try:
+            place = where(beneath.made(volume, f"{swapped}/new")).removeprefix(f"{volume.parent}/").partition("/")[0]
+        except OSError:
+            place = ""
+        found[place] = found.get(place, 0) + 1
+    assert found.keys() == {"", "volume"}, "both kinds were met, and nothing outside"
+    assert [each.name for each in (volume.parent / "outside").iterdir()] == ["secret"]
+
+
+def test_the_end_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    assert beneath.end_of(tmp_path / "file", 4) == b"6789"
+    assert beneath.end_of(tmp_path / "pipe", 4) == b""
+    with pytest.raises(OSError, match="link"):
+        beneath.end_of(tmp_path / "link", 4)

@@ -1,0 +1,135 @@
+"""Logs of containers: kept with times and bounded, and read again as they are asked for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.local.agent.log_server import asked, is_api_server
+from trainium_eks.local.runtime.output import LINE_BYTES, Reader, Selection, Wanted, Writer, timestamp
+
+NOW = 1_763_000_000.0
+
+
+def written(file: Path, *chunks: bytes, limit: int = 10**6) -> Writer:
+    writer = Writer(file, limit)
+    for number, chunk in enumerate(chunks):
+        writer.write(chunk, NOW + number)
+    return writer
+
+
+def read(file: Path, **wanted: object) -> str:
+    reader = Reader(file)
+    try:
+        return Selection(Wanted(**wanted)).first(reader).decode()  # type: ignore[arg-type]
+    finally:
+        reader.close()
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    written(tmp_path / "0.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
+    assert read(tmp_path / "0.log") == "one\ntwo\n\nthree"
+
+
+def test_a_line_that_is_too_long_is_one_line_again(tmp_path: Path) -> None:
+    text = b"x" * (LINE_BYTES * 2 + 5)
+    written(tmp_path / "0.log", text[:100], text[100:] + b"\nend\n").close(NOW)
+    assert read(tmp_path / "0.log") == f"{text.decode()}\nend\n"
+    assert read(tmp_path / "0.log", tail=1) == "end\n"
+    assert read(tmp_path / "0.log", timestamps=True).count("2025-11-13T") == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "made"),
+    [
+        ({"tail": 2}, "three\nfour\n"),
+        ({"tail": 9}, "one\ntwo\nthree\nfour\n"),
+        ({"tail": 0}, ""),
+        ({"since": timestamp(NOW + 2)}, "three\nfour\n"),
+        ({"since": timestamp(NOW + 2), "tail": 1}, "four\n"),
+        ({"limit_bytes": 5}, "one\nt"),
+        ({"tail": 1, "timestamps": True}, f"{timestamp(NOW + 3)} four\n"),
+    ],
+)
+def test_a_part_is_given_that_is_asked_for(tmp_path: Path, wanted: dict[str, object], made: str) -> None:
+    written(tmp_path / "0.log", b"one\n", b"two\n", b"three\n", b"four\n").close(NOW)
+    assert read(tmp_path / "0.log", **wanted) == made
+
+
+def test_a_log_is_bounded_and_its_newest_part_stays(tmp_path: Path) -> None:
+    lines = [f"line {number}\n".encode() for number in range(500)]
+    written(tmp_path / "0.log", *lines, limit=2000).close(NOW)
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert size <= 4000
+    shown = read(tmp_path / "0.log").splitlines()
+    assert shown[-1] == "line 499"
+    first = int(shown[0].split()[1])
+    assert shown == [f"line {number}" for number in range(first, 500)]
+
+
+def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path: Path) -> None:
+    file = tmp_path / "0.log"
+    writer = written(file, b"begin\n", limit=1000)
+    reader, selection = Reader(file), Selection(Wanted(follow=True))
+    seen = selection.first(reader)
+    for number in range(100):
+        writer.write(f"line {number}\n".encode(), NOW)
+        seen += selection.more(reader)
+    writer.close(NOW)
+    assert (tmp_path / "0.log.old").exists()
+    assert seen.decode() == "begin\n" + "".join(f"line {number}\n" for number in range(100))
+    reader.close()
+
+
+def test_a_question_without_an_end_of_line_is_there_after_a_while(tmp_path: Path) -> None:
+    writer = written(tmp_path / "0.log", b"ready? ")
+    assert writer.has_rest
+    assert read(tmp_path / "0.log") == ""
+    writer.flush(NOW)
+    assert read(tmp_path / "0.log") == "ready? "
+    writer.write(b"yes\n", NOW)
+    assert read(tmp_path / "0.log") == "ready? yes\n"
+    writer.close(NOW)
+
+
+def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    reader = Reader(tmp_path / "0.log")
+    assert list(reader.entries()) == []
+    written(tmp_path / "0.log", b"x\n").close(NOW)
+    assert [text for _, _, text in reader.entries()] == [b"x"]
+    reader.close()
+
+
+def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = written(tmp_path / "0.log", b"kept\n")
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        writer.write(b"lost\n", NOW)
+    writer.write(b"kept, too\n", NOW)
+    writer.close(NOW)
+    assert read(tmp_path / "0.log") == "kept\nkept, too\n"
+
+
+def test_a_request_is_read() -> None:
+    query = {
+        "follow": ["true"],
+        "tailLines": ["5"],
+        "sinceSeconds": ["60"],
+        "limitBytes": ["9"],
+    }
+    assert asked(query, NOW) == Wanted(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
+    assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
+    with pytest.raises(ValueError, match="x"):
+        asked({"tailLines": ["x"]}, NOW)
+
+
+def test_nobody_but_the_api_server_is_answered() -> None:
+    theirs = {"subject": ((("commonName", "kube-apiserver-kubelet-client"),),)}
+    researchers = {"subject": ((("organizationName", "team"),), (("commonName", "researcher@team"),))}
+    assert is_api_server(theirs)
+    assert not is_api_server(researchers)
+    assert not is_api_server(None)

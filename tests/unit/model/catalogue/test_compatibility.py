@@ -1,0 +1,155 @@
+"""The table of what goes together: every pair that it calls refused is refused, on a bad input of its own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.model.test_bad_inputs import SOUND, judged, laid_over
+
+from components import gpu_addons, neuron_addons
+from trainium_eks.model.catalogue import compatibility, training_images, versions
+from trainium_eks.model.catalogue.compatibility import PAIRS, newest_driver, numbers, sdk_of
+from trainium_eks.model.config.storage import FileSystemConfig
+from trainium_eks.model.validation.problems import Problem, Severity
+
+NEURON = {"region": "us-west-2", "instance_types": ("trn1.32xlarge",)}
+GROUP: Mapping[str, Any] = {"name": "train", "instanceType": "trn1.32xlarge"}
+
+
+def addon(name: str, version: str) -> dict[str, Any]:
+    return {"cluster": {"addons": {name: {"version": version}}}}
+
+
+CONFIGS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "kubernetes-support": ({"cluster": {"kubernetesVersion": "1.25"}}, "not a version that EKS runs"),
+    "kubernetes-ami": ({"nodeGroups": [{**GROUP, "releaseVersion": "1.34.9-20260810"}]}, "a release for Kubernetes"),
+    "kubernetes-nodes": (
+        {"nodeGroups": [{**GROUP, "kubernetesVersion": "1.36"}]},
+        "nodes run the cluster's version, 1.35, or one at most 3 minor versions before it",
+    ),
+    "kubernetes-al2": (
+        {"instanceTypes": {"trn1.64xlarge": {"like": "trn1.32xlarge", "amiType": "AL2_x86_64_GPU"}}},
+        "AL2_x86_64_GPU",
+    ),
+    "kubernetes-kube-proxy": (addon("kube-proxy", "v1.34.6-eksbuild.13"), "is not for Kubernetes 1.35"),
+    "kubernetes-addon": (
+        {"cluster": {"kubernetesVersion": "1.33", "addons": {"kube-proxy": {"version": "v1.33.9-eksbuild.1"}}}},
+        "no version of coredns is pinned for Kubernetes 1.33",
+    ),
+    "kubernetes-volcano": (
+        {"cluster": {"kubernetesVersion": "1.36", "addons": {}}},
+        "the last one that the pinned Volcano certifies",
+    ),
+    "runtime-driver": (
+        {"nodeGroups": [{**GROUP, "releaseVersion": "1.35.1-20260312"}]},
+        "its Neuron driver is 2.26 or earlier",
+    ),
+    "image-sdk": (
+        {"imageRepository": {"baseImages": {"trn2": "a.io/pytorch-training-neuronx:2.9.1-neuronx-sdk2.33.0"}}},
+        "no such tag was ever published",
+    ),
+    "kernel-lustre-client": ({"cluster": {"kubernetesVersion": "1.36"}}, "the Lustre client has not been tested"),
+    "cni-efa-only": (
+        {**addon("vpc-cni", "v1.18.4-eksbuild.1"), "nodeGroups": [GROUP]},
+        "its nodes would stay NotReady",
+    ),
+    "monitoring-settings": (addon("eks-node-monitoring-agent", "v1.2.0-eksbuild.1"), "need 1.3.0 or later"),
+}
+"""What a config says, and what it is told."""
+
+
+def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
+    neuron, gpu = neuron_addons.NeuronAddonsArgs, gpu_addons.GpuAddonsArgs
+    dra = neuron.model_validate({**NEURON, "neuron_values": {"draDriver": {"enabled": True}}})
+    scheduler = neuron.model_validate({**NEURON, "scheduler_extension": True})
+    mofed = gpu.model_validate(
+        {"region": "us-west-2", "instance_types": ("p4d.24xlarge",), "nvidia_values": {"mofedEnabled": True}}
+    )
+    return {
+        "neuron-chart-dra": (neuron_addons.problems(dra), "cannot share a node"),
+        "neuron-chart-scheduler": (neuron_addons.problems(scheduler), "a kube-scheduler older than Kubernetes"),
+        "nvidia-plugin-efa": (gpu_addons.problems(mofed), "past the EFA device plugin"),
+    }
+
+
+def said(id_: str) -> tuple[list[Problem], str]:
+    if id_ in CONFIGS:
+        data, words = CONFIGS[id_]
+        return list(judged(laid_over(SOUND, data))), words
+    return of_charts()[id_]
+
+
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.verdict != "by design"], ids=lambda pair: pair.id)
+def test_a_pair_is_treated_as_the_table_says(pair: compatibility.Pair) -> None:
+    found, words = said(pair.id)
+    severities = {problem.severity for problem in found if words in problem.reason}
+    assert severities == {Severity.REFUSE if pair.verdict == "refused" else Severity.WARN}, found
+
+
+def test_what_holds_by_design_does() -> None:
+    assert {pair.id for pair in PAIRS if pair.verdict == "by design"} == {
+        "lustre-client-server",
+        "fsx-csi-identity",
+        "etcd-torchx",
+    }
+    assert numbers(versions.LUSTRE) > (2, 10)
+    assert not any("version" in field for field in FileSystemConfig.model_fields)
+
+
+def test_the_table_has_each_pair_once_with_its_source() -> None:
+    assert len({pair.id for pair in PAIRS}) == len(PAIRS)
+    assert all(pair.source and pair.known for pair in PAIRS)
+
+
+def test_the_page_is_the_table() -> None:
+    written = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    assert written == compatibility.page(), (
+        "run: python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md"
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "driver"),
+    [
+        ("1.35.1-20260408", (2, 26, 5)),
+        ("1.35.1-20260409", (2, 27, 4)),
+        ("1.35.6-20260818", (2, 30, 2)),
+        ("1.31.0-20250101", ()),
+        ("1.35.6-20261301", None),
+        ("latest", None),
+    ],
+)
+def test_an_ami_has_no_newer_driver_than_its_day(release: str, driver: tuple[int, ...] | None) -> None:
+    assert newest_driver(release) == driver
+
+
+@pytest.mark.parametrize(
+    ("image", "sdk"),
+    [
+        (training_images.BASES["trn1"].image, (2, 30)),
+        ("a.io/neuron-sdk2.30.0/own:1.0", ()),
+        ("a.io/own@sha256:" + "0" * 64, ()),
+    ],
+)
+def test_the_sdk_is_read_from_the_tag(image: str, sdk: tuple[int, ...]) -> None:
+    assert sdk_of(image) == sdk
+
+
+OLD = {"nodeGroups": [{**GROUP, "releaseVersion": "1.35.1-20260312"}]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        # Not known, so not refused: an image that names no SDK, an older one, a day with a newer driver, no release.
+        {**OLD, "imageRepository": {"baseImages": {"trn1": "a.io/own:1.0"}}},
+        {**OLD, "imageRepository": {"baseImages": {"trn1": "a.io/pytorch-training-neuronx:2.9.0-sdk2.29.0"}}},
+        {"nodeGroups": [{**GROUP, "releaseVersion": "1.35.1-20260409"}]},
+        {"nodeGroups": [GROUP]},
+        {"nodeGroups": [{"name": "train", "instanceType": "p4d.24xlarge", "releaseVersion": "1.35.1-20260312"}]},
+        {"nodeGroups": [{"name": "train", "instanceType": "trn2.48xlarge", "releaseVersion": "1.35.1-20260312"}]},
+    ],
+)
+def test_an_unverified_pair_of_image_and_driver_is_not_refused(more: dict[str, Any]) -> None:
+    assert not [problem for problem in judged(laid_over(SOUND, more)) if "driver" in problem.reason]

@@ -1,0 +1,420 @@
+"""The catalogue against EC2's own data (moto), the Neuron documentation, Karpenter's published figures and botocore."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import botocore.loaders
+import moto
+import pytest
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.catalogue.instances import (
+    CATALOGUE,
+    Catalogue,
+    CatalogueError,
+    InstanceType,
+    Taint,
+    UnknownInstanceType,
+)
+from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Spot, eks_capacity_type
+
+RESOURCES = Path(moto.__file__).parent / "ec2" / "resources"
+EC2: dict[str, dict[str, Any]] = json.loads(gzip.decompress((RESOURCES / "instance_types.json.gz").read_bytes()))
+NAMES = sorted(CATALOGUE)
+
+# Where the catalogue deliberately says something else than EC2, and what EC2 says.
+TRAINIUM2_CHIP_MEMORY_GIB = (96, 512)  # the Neuron documentation's number and the API's
+NO_NEURON_INFO = {"trn2u.48xlarge"}  # the API describes its chips not at all
+ROUNDED_UP_MEMORY = {"p6-b200.48xlarge", "p6-b300.48xlarge"}  # the API's MiB a GPU make no whole GiB
+
+
+def offerings() -> dict[str, dict[str, set[str]]]:
+    """Type to region to zone ids."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for path in (RESOURCES / "instance_type_offerings" / "availability-zone-id").iterdir():
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        for offer in json.loads(text):
+            region = path.name.split(".")[0]
+            found.setdefault(offer["InstanceType"], {}).setdefault(region, set()).add(offer["Location"])
+    return found
+
+
+OFFERINGS = offerings()
+
+
+def enum(service: str, shape: str) -> set[str]:
+    model = botocore.loaders.Loader().load_service_model(service, "service-2")
+    return set(model["shapes"][shape]["enum"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vcpus_and_memory_are_those_of_ec2(name: str) -> None:
+    kind, facts = CATALOGUE[name], EC2[name]
+    assert kind.name == name
+    assert kind.vcpus == facts["VCpuInfo"]["DefaultVCpus"]
+    assert kind.memory_gib * 1024 == facts["MemoryInfo"]["SizeInMiB"]
+    assert facts["ProcessorInfo"]["SupportedArchitectures"] == ["x86_64"], "the AMI types are all x86_64"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_network_cards_and_addresses_are_those_of_ec2(name: str) -> None:
+    kind, network = CATALOGUE[name], EC2[name]["NetworkInfo"]
+    assert kind.network_cards == network["MaximumNetworkCards"]
+    assert kind.ipv4_per_interface == network["Ipv4AddressesPerInterface"]
+    assert kind.interfaces_per_card == network["NetworkCards"][0]["MaximumNetworkInterfaces"]
+    assert kind.efa_interfaces == network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    assert kind.has_efa == network["EfaSupported"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
+def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name: str) -> None:
+    kind = CATALOGUE[name]
+    cards = {card["NetworkCardIndex"]: set(card["InterfaceTypes"]) for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
+    with_efa = range(kind.first_efa_card, kind.first_efa_card + kind.efa_interfaces)
+    assert all("efa-only" in cards[index] for index in with_efa)
+    assert ("efa" in cards[0]) == (kind.first_efa_card == 0)
+    assert kind.interface_layout == ("efa-only" if "efa" in cards[0] else "ena")
+
+
+def test_p6_b300_is_the_only_type_without_efa_on_card_0() -> None:
+    assert [name for name in NAMES if CATALOGUE[name].first_efa_card] == ["p6-b300.48xlarge"]
+    assert CATALOGUE["p6-b300.48xlarge"].interface_layout == "ena"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_local_disks_are_those_of_ec2(name: str) -> None:
+    kind = CATALOGUE[name]
+    disks = EC2[name].get("InstanceStorageInfo", {}).get("Disks") or [{"Count": 0, "SizeInGB": 0}]
+    assert [(kind.local_disks, kind.local_disk_gb)] == [(disk["Count"], disk["SizeInGB"]) for disk in disks]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_usage_classes_are_those_of_ec2(name: str) -> None:
+    assert CATALOGUE[name].usage == set(EC2[name]["SupportedUsageClasses"])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
+def test_neuron_devices_and_cores_are_those_of_ec2(name: str) -> None:
+    kind = CATALOGUE[name]
+    if name in NO_NEURON_INFO:
+        assert not EC2[name].get("NeuronInfo"), "EC2 describes it now: hold it against that"
+        twin = CATALOGUE["trn2.48xlarge"]
+        assert (kind.accelerators, kind.neuron_cores) == (twin.accelerators, twin.neuron_cores)
+        return
+    [device] = EC2[name]["NeuronInfo"]["NeuronDevices"]
+    assert (kind.accelerator, kind.accelerators) == (device["Name"], device["Count"])
+    assert kind.neuron_cores == device["Count"] * device["CoreInfo"]["Count"]
+    each = device["MemoryInfo"]["SizeInMiB"] // 1024
+    documented, reported = TRAINIUM2_CHIP_MEMORY_GIB
+    if kind.accelerator == "Trainium2":
+        assert each == reported, "EC2 changed its number: see whether it now agrees with the documentation"
+        each = documented
+    assert kind.accelerator_memory_gib == kind.accelerators * each
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
+def test_two_physical_cores_make_one_logical_core_on_trainium2_alone(name: str) -> None:
+    kind = CATALOGUE[name]
+    joined = 2 if kind.accelerator == "Trainium2" else 1
+    assert kind.logical_neuron_cores * joined == kind.neuron_cores
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "nvidia"])
+def test_gpus_are_those_of_ec2(name: str) -> None:
+    kind = CATALOGUE[name]
+    [gpus] = EC2[name]["GpuInfo"]["Gpus"]
+    assert kind.accelerators == gpus["Count"]
+    assert kind.accelerator.split("-")[0] == gpus["Name"]
+    total_gib = EC2[name]["GpuInfo"]["TotalGpuMemoryInMiB"] / 1024
+    assert kind.accelerator_memory_gib == int(total_gib)
+    assert (total_gib != int(total_gib)) == (name in ROUNDED_UP_MEMORY)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_zones_are_those_that_ec2_offers_the_type_in(name: str) -> None:
+    kind = CATALOGUE[name]
+    assert {region: set(zones) for region, zones in kind.zones.items()} == OFFERINGS[name]
+    for region in kind.zones:
+        assert CATALOGUE.offered(name, region) == tuple(sorted(OFFERINGS[name][region]))
+
+
+def test_a_type_is_offered_nowhere_in_a_region_without_it() -> None:
+    assert CATALOGUE.offered("trn1.32xlarge", "eu-west-1") == ()
+    assert CATALOGUE.offered("trn1.32xlarge", "no-such-1") == ()
+
+
+def test_the_catalogue_has_every_accelerated_type_that_the_project_speaks_of() -> None:
+    trainium = {"trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge"}
+    inferentia = {"inf2.xlarge", "inf2.8xlarge", "inf2.24xlarge", "inf2.48xlarge"}
+    a100_h100 = {"p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"}
+    assert {name for name in NAMES if CATALOGUE[name].family == "neuron"} == trainium | inferentia
+    assert {name for name in NAMES if CATALOGUE[name].family == "nvidia"} == a100_h100 | {
+        "p6-b200.48xlarge",
+        "p6-b300.48xlarge",
+    }
+
+
+def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue() -> None:
+    known = {name for name in EC2 if re.match(r"(trn\d|inf2)", name)}
+    assert known - set(NAMES) == set(), "EC2 has a type that the catalogue lacks"
+
+
+def test_ami_types_and_taint_effects_are_words_of_eks() -> None:
+    assert {kind.ami_type for kind in CATALOGUE.values()} <= enum("eks", "AMITypes")
+    effects = {taint.eks_effect for name in NAMES for taint in CATALOGUE.taints(name)}
+    effects |= {Taint("k", "v", effect).eks_effect for effect in ("PreferNoSchedule", "NoExecute")}
+    assert effects == enum("eks", "TaintEffect")
+
+
+def test_capacity_types_are_words_of_eks() -> None:
+    capacities = (OnDemand(), Spot(), CapacityBlock(id="cr-0", zone_id="usw2-az4"))
+    assert {eks_capacity_type(capacity) for capacity in capacities} == enum("eks", "CapacityTypes")
+
+
+def test_sagemaker_names_are_those_of_botocore_and_none_is_left_out() -> None:
+    training = enum("sagemaker", "TrainingInstanceType")
+    for name, kind in CATALOGUE.items():
+        if kind.family != "cpu":
+            assert kind.sagemaker_name == (f"ml.{name}" if f"ml.{name}" in training else None)
+
+
+def test_instance_type_names_are_names_of_ec2() -> None:
+    known = enum("ec2", "InstanceType")
+    assert set(NAMES) <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "millicpu", "memory_mib", "pods"),
+    [
+        ("trn1.2xlarge", 7910, 29317, 58),
+        ("trn1.32xlarge", 127610, 481894, 247),
+        ("trn2.48xlarge", 191450, 1938410, 100),
+        ("p5.48xlarge", 191450, 1938410, 100),
+        ("p4d.24xlarge", 95690, 1082712, 250),
+    ],
+)
+def test_allocatable_is_what_karpenter_publishes(name: str, millicpu: int, memory_mib: int, pods: int) -> None:
+    kind = CATALOGUE[name]
+    assert (kind.allocatable_millicpu, kind.allocatable_memory_mib, kind.max_pods) == (millicpu, memory_mib, pods)
+
+
+def test_allocatable_of_a_trainium_node_in_kubernetes_quantities() -> None:
+    assert CATALOGUE.allocatable("trn1.32xlarge") == {
+        "cpu": "127610m",
+        "memory": "481894Mi",
+        "pods": "247",
+        "aws.amazon.com/neuron": "16",
+        "aws.amazon.com/neuroncore": "32",
+        "vpc.amazonaws.com/efa": "8",
+    }
+
+
+def test_hugepages_are_taken_from_the_memory_of_gpu_nodes_with_efa_and_of_no_others() -> None:
+    assert CATALOGUE.allocatable("p4d.24xlarge")["hugepages-2Mi"] == "5120Mi"
+    assert CATALOGUE.allocatable("p4d.24xlarge")["memory"] == f"{1082712 - 5120}Mi"
+    reserving = {name for name in NAMES if CATALOGUE[name].hugepages_2mi}
+    assert reserving == {name for name in NAMES if CATALOGUE[name].family == "nvidia" and CATALOGUE[name].has_efa}
+
+
+def test_device_resources_are_whole_devices_and_efa_interfaces() -> None:
+    assert CATALOGUE.device_resources("trn1n.32xlarge") == {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 16}
+    assert CATALOGUE.device_resources("trn1.2xlarge") == {"aws.amazon.com/neuron": 1}
+    assert CATALOGUE.device_resources("p5.48xlarge") == {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}
+    assert CATALOGUE.device_resources("m6i.xlarge") == {}
+
+
+def test_the_taint_key_is_the_resource_name_and_cpu_nodes_have_none() -> None:
+    assert CATALOGUE.taints("trn1.32xlarge") == (Taint("aws.amazon.com/neuron", "true", "NoSchedule"),)
+    assert CATALOGUE.taints("p4d.24xlarge")[0].key == CATALOGUE["p4d.24xlarge"].device_resource
+    assert CATALOGUE.taints("m6i.xlarge") == ()
+
+
+def test_node_labels_say_which_devices_are_there() -> None:
+    neuron, efa = "aws.amazon.com/neuron.present", "vpc.amazonaws.com/efa.present"
+    assert CATALOGUE.node_labels("trn1.32xlarge") == {neuron: "true", efa: "true"}
+    assert CATALOGUE.node_labels("trn1.2xlarge") == {neuron: "true"}
+    assert CATALOGUE.node_labels("m6i.xlarge") == {}
+
+
+def test_a_price_has_its_day_and_region_and_an_unknown_one_is_none() -> None:
+    price = CATALOGUE.price("trn1.32xlarge")
+    assert price is not None
+    assert (price.hourly_usd, price.region) == (21.50, "us-east-1")
+    assert re.fullmatch(r"2026-\d\d-\d\d", price.date)
+    assert CATALOGUE.price("trn2.48xlarge") is None
+    unpriced = {name for name in NAMES if CATALOGUE.price(name) is None}
+    assert unpriced == {"trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge", "p5e.48xlarge"}
+    assert all(not CATALOGUE[name].price_date and not CATALOGUE[name].price_region for name in unpriced)
+
+
+def test_quota_codes_look_like_those_of_service_quotas() -> None:
+    for kind in CATALOGUE.values():
+        assert re.fullmatch(r"L-[0-9A-F]{8}", kind.quota_on_demand)
+        assert re.fullmatch(r"(L-[0-9A-F]{8})?", kind.quota_spot)
+    assert CATALOGUE["trn1.32xlarge"].quota_on_demand == "L-2C3B7624"
+    assert CATALOGUE["p5.48xlarge"].quota_spot != CATALOGUE["p4d.24xlarge"].quota_spot
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownInstanceType, match=r"did you mean trn1\.32xlarge") as caught:
+        CATALOGUE.find("trn1.32xlrge")
+    assert caught.value.nearest == "trn1.32xlarge"
+    with pytest.raises(UnknownInstanceType, match="known: c5"):
+        CATALOGUE.allocatable("z")
+
+
+# Entries of the stack's config.
+
+WHOLE: dict[str, Any] = {
+    "family": "neuron",
+    "accelerator": "Trainium3",
+    "accelerators": 16,
+    "neuronCores": 128,
+    "logicalNeuronCores": 64,
+    "acceleratorMemoryGib": 2304,
+    "vcpus": 192,
+    "memoryGib": 2048,
+    "networkCards": 16,
+    "interfacesPerCard": 2,
+    "efaInterfaces": 16,
+    "firstEfaCard": 0,
+    "interfaceLayout": "efa-only",
+    "ipv4PerInterface": 50,
+    "localDisks": 4,
+    "localDiskGb": 1900,
+    "amiType": "AL2023_x86_64_NEURON",
+    "hugepages2Mi": 0,
+    "zones": {"us-east-2": ["use2-az2", "use2-az1"]},
+    "usage": ["capacity-block"],
+    "quotaOnDemand": "L-2C3B7624",
+    "quotaSpot": "",
+}
+
+
+def extended(name: str, **entry: Any) -> InstanceType:
+    return CATALOGUE.with_entries({name: entry}).find(name)
+
+
+def faults(name: str, entry: Any) -> dict[str, str]:
+    with pytest.raises(CatalogueError) as caught:
+        CATALOGUE.with_entries({name: entry})
+    return {problem.path.removeprefix(f"{name}."): problem.reason for problem in caught.value.problems}
+
+
+def test_a_new_type_with_every_field_is_added() -> None:
+    kind = extended("trn3.48xlarge", **WHOLE)
+    assert kind.zones["us-east-2"] == ("use2-az1", "use2-az2")
+    assert (kind.allocatable_millicpu, kind.max_pods, kind.hourly_usd) == (191450, 100, None)
+    assert "trn3.48xlarge" not in CATALOGUE, "the catalogue itself never changes"
+
+
+@pytest.mark.parametrize("field", [field for field in WHOLE if field != "zones"])
+def test_each_field_of_a_new_type_is_required(field: str) -> None:
+    found = faults("trn3.48xlarge", {key: value for key, value in WHOLE.items() if key != field})
+    assert list(found.values()) == ["it is required and missing"]
+
+
+def test_a_new_type_may_start_from_a_known_one_but_takes_neither_its_zones_nor_its_price() -> None:
+    kind = extended("trn1x.32xlarge", like="trn1.32xlarge", vcpus=64)
+    assert (kind.accelerators, kind.efa_interfaces, kind.family) == (16, 8, "neuron")
+    assert kind.allocatable_millicpu == 64000 - 60 - 10 - 10 - 150, "derived anew from the new vCPU"
+    assert (dict(kind.zones), kind.hourly_usd, kind.sagemaker_name) == ({}, None, None)
+
+
+def test_a_known_type_takes_what_changes_and_keeps_the_rest() -> None:
+    kind = extended("trn2.48xlarge", hourly_usd=20.0, priceDate="2026-11-01", price_region="us-east-2")
+    assert (kind.hourly_usd, kind.price_date, kind.vcpus) == (20.0, "2026-11-01", 192)
+    assert kind.zones == CATALOGUE["trn2.48xlarge"].zones
+
+
+def test_zones_are_laid_over_the_known_ones_by_region() -> None:
+    zones = extended(
+        "trn1.32xlarge", zones={"us-west-2": ["usw2-az2"], "us-east-1": [], "eu-west-1": ["euw1-az1"]}
+    ).zones
+    assert zones["us-west-2"] == ("usw2-az2",)
+    assert "us-east-1" not in zones
+    assert zones["eu-west-1"] == ("euw1-az1",)
+    assert zones["us-east-2"] == ("use2-az3",)
+
+
+def test_a_given_allocatable_is_believed() -> None:
+    assert extended("trn1.32xlarge", allocatableMillicpu=127000).allocatable_millicpu == 127000
+
+
+def test_whole_numbers_may_come_as_floats_from_other_languages() -> None:
+    kind = extended("trn1.32xlarge", vcpus=128.0)
+    assert isinstance(kind.vcpus, int)
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"vcpus": 2.5}, "vcpus"),
+        ({"vcpus": True}, "vcpus"),
+        ({"vcpus": 0}, "vcpus"),
+        ({"vcpus": float("nan")}, "vcpus"),
+        ({"memoryGib": float("inf")}, "memory_gib"),
+        ({"vcpus": "128"}, "vcpus"),
+        ({"efaInterfaces": -1}, "efa_interfaces"),
+        ({"family": "tpu"}, "family"),
+        ({"interfaceLayout": "efa"}, "interface_layout"),
+        ({"amiType": "AL2_x86_64_GPU"}, "ami_type"),
+        ({"accelerator": 3}, "accelerator"),
+        ({"hourlyUsd": -1, "priceDate": "2026-11-01", "priceRegion": "us-east-1"}, "hourly_usd"),
+        ({"hourlyUsd": 1, "priceDate": "soon", "priceRegion": "us-east-1"}, "price_date"),
+        ({"hourlyUsd": 1, "priceRegion": "", "priceDate": "2026-11-01"}, "price_region"),
+        ({"usage": []}, "usage"),
+        ({"usage": ["reserved"]}, "usage"),
+        ({"zones": ["usw2-az4"]}, "zones"),
+        ({"zones": {"us-west-2": "usw2-az4"}}, "zones"),
+        ({"zones": {"us-west-2": ["us-west-2d"]}}, "zones"),
+        ({"zones": {"us-west-2": ["use1-az4"]}}, "zones"),
+        ({"sagemakerName": 1}, "sagemaker_name"),
+        ({"vcpu": 4}, "vcpu"),
+        ({"like": "trn1.32xlrge"}, "like"),
+        ({"accelerators": 0}, "accelerators"),
+        ({"logicalNeuronCores": 64}, "logical_neuron_cores"),
+        ({"efaInterfaces": 9}, "efa_interfaces"),
+        ({"efaInterfaces": 0}, "interface_layout"),
+        ({"firstEfaCard": 1, "efaInterfaces": 7}, "interface_layout"),
+        ({"localDisks": 0}, "local_disks"),
+        ({"amiType": "AL2023_x86_64_NVIDIA"}, "ami_type"),
+    ],
+)
+def test_each_fault_of_an_entry_is_named_with_its_field(entry: dict[str, Any], field: str) -> None:
+    assert set(faults("trn1.32xlarge", entry)) == {field}
+
+
+def test_cores_on_a_gpu_type_are_refused() -> None:
+    assert "neuron_cores" in faults("p4d.24xlarge", {"neuronCores": 2})
+
+
+@pytest.mark.parametrize("entry", [None, 3, "trn1", ["vcpus"]])
+def test_an_entry_that_is_no_object_is_refused(entry: object) -> None:
+    assert set(faults("trn1.32xlarge", entry)) == {"trn1.32xlarge"}
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    assert set(faults("Trn3", WHOLE)) == {"Trn3"}
+
+
+def test_all_faults_of_all_entries_come_together() -> None:
+    with pytest.raises(CatalogueError) as caught:
+        CATALOGUE.with_entries({"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}})
+    paths = [problem.path for problem in caught.value.problems]
+    assert paths == ["trn1.32xlarge.vcpus", "trn1.32xlarge.memory_gib", "trn2.48xlarge.nope"]
+
+
+def test_no_entries_make_an_equal_catalogue() -> None:
+    again = CATALOGUE.with_entries({})
+    assert isinstance(again, Catalogue)
+    assert dict(again) == dict(CATALOGUE)
+
+
+def test_every_zone_of_the_catalogue_is_one_of_its_region() -> None:
+    for kind in CATALOGUE.values():
+        for region, zones in kind.zones.items():
+            assert all(regions.zone_belongs(zone, region) for zone in zones)

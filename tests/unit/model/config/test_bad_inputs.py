@@ -1,0 +1,271 @@
+"""tests/bad_inputs.yaml is what this library promises about bad input: each row is proved here or where it says."""
+
+import ast
+import copy
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from unit.model.test_config import FIELDS
+
+from trainium_eks.model.config.stack_config import load, problems
+from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, shown
+
+ROOT = Path(__file__).resolve().parents[4]
+ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
+STAGES = ("constructor", "design", "check")
+
+SOUND: dict[str, Any] = {
+    "region": "us-west-2",
+    "owner": "ml-platform",
+    "allowedAccountIds": ["111122223333"],
+    "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
+}
+"""The smallest config that nothing is wrong with."""
+
+BEYOND_CONFIGS: tuple[str, ...] = (
+    # What a program gives: an Output where a plain value belongs, args of another kind.
+    "give the queue's name",
+    "give the value itself, or take it from the stack's config",
+    "write names with values",
+    "it must be an object with fields of the catalogue",
+    "write it as {{type:",
+    'Problem(path, "it is an unknown name", "remove it")',
+    # Read back from its JSON form.
+    "Severity(data[",
+    # No version is supported and without a pinned image today.
+    "set `release_version` of each node group",
+)
+"""Parts of the source of the problems that no config can have."""
+
+
+@dataclass(frozen=True)
+class Case:
+    row: int
+    number: int
+    data: dict[str, Any]
+    path: str
+    severity: Severity
+    rule: str
+    reason: str
+    fix: str
+
+
+def laid_over(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(base))
+    for key, value in other.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = laid_over(merged[key], value) if both else value
+    return merged
+
+
+def cases() -> Iterator[Case]:
+    for row in ROWS:
+        for number, case in enumerate(row.get("cases", ()), 1):
+            data = laid_over(SOUND, case.get("config", {}))
+            for key in case.get("without", ()):
+                del data[key]
+            if repeat := case.get("repeat"):
+                entry, times = repeat["entry"], repeat["times"]
+                data[repeat["key"]] = [{**entry, "name": entry["name"].format(index)} for index in range(times)]
+            severity = case.get("severity", row["severity"])
+            yield Case(
+                row=row["row"],
+                number=number,
+                data=data,
+                path=case["path"],
+                severity=Severity(severity),
+                rule=case.get("rule", row.get("rule", "")) if severity == "acknowledge" else "",
+                reason=case.get("reason", ""),
+                fix=case.get("fix", ""),
+            )
+
+
+def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Every problem of a config as Pulumi would hand it over."""
+    try:
+        return problems(
+            load(
+                {
+                    key: value if isinstance(value, str) else json.dumps(value, default=str)
+                    for key, value in data.items()
+                }
+            )
+        )
+    except ShapeError as error:
+        return error.problems
+
+
+CASES = list(cases())
+
+
+def test_nothing_is_wrong_with_the_sound_config() -> None:
+    assert judged(SOUND) == ()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
+def test_a_bad_input_is_told_with_its_path_reason_and_fix(case: Case) -> None:
+    found = judged(case.data)
+    told = [
+        problem for problem in found if problem.path == case.path and case.reason in problem.reason.replace("`", "")
+    ]
+    assert told, f"not among:\n{describe(found)}"
+    problem = told[0]
+    assert (problem.severity, problem.rule) == (case.severity, case.rule)
+    assert case.fix in describe([problem], config_path)
+    assert config_path(case.path) in describe([problem], config_path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
+def test_a_bad_input_stops_the_build_unless_it_is_a_warning(case: Case) -> None:
+    stopping = refused(judged(case.data), {})
+    assert any(problem.path == case.path for problem in stopping) == (case.severity is not Severity.WARN)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.severity is Severity.ACKNOWLEDGE],
+    ids=lambda case: f"{case.row}-{case.number}",
+)
+def test_what_can_be_acknowledged_builds_once_its_rule_is_waived(case: Case) -> None:
+    found = judged(case.data)
+    rules = {problem.rule: "because" for problem in found if problem.rule}
+    assert case.rule in rules
+    assert refused(found, rules) == ()
+    assert refused(found, rules | {case.rule: "  "}), "a waiver without a reason waives nothing"
+
+
+def test_the_table_has_every_row_once() -> None:
+    assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
+
+
+def test_most_rows_are_told_before_anything_is_asked_of_aws() -> None:
+    assert sum(row["stage"] == "constructor" for row in ROWS) >= 35
+    assert {row["stage"] for row in ROWS} == set(STAGES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["row"]))
+def test_a_row_says_how_it_is_proved(row: dict[str, Any]) -> None:
+    assert row["severity"] in {severity.value for severity in Severity}
+    assert row["input"]
+    if row["stage"] == "constructor":
+        assert row["cases"]
+        here = Path(__file__).relative_to(ROOT).as_posix()
+        assert row["test"] == f"{here}::{test_a_bad_input_is_told_with_its_path_reason_and_fix.__name__}"
+        return
+    assert "cases" not in row
+    assert row["message"]
+    assert row["test"] in nodes(row["test"].split("::")[0])
+
+
+def nodes(path: str) -> set[str]:
+    """The test functions of a file, as pytest names them."""
+    tree = ast.parse((ROOT / path).read_text())
+    return {
+        f"{path}::{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[:5] == "test_"
+    }
+
+
+def test_every_problem_of_the_model_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: set[tuple[str, int]] = set()
+    make = Problem.__init__
+
+    def noted(self: Problem, *given: Any, **named: Any) -> None:
+        caller = sys._getframe(1)
+        made.add((Path(caller.f_code.co_filename).name, caller.f_lineno))
+        make(self, *given, **named)
+
+    monkeypatch.setattr(Problem, "__init__", noted)
+    for case in CASES:
+        judged(case.data)
+    monkeypatch.undo()
+    unseen = {f"{file}: {text}" for (file, line), text in problems_in_code().items() if (file, line) not in made}
+    strange = {each for each in unseen if not any(words in each for words in BEYOND_CONFIGS)}
+    assert strange == set(), "add a row or a case to tests/bad_inputs.yaml"
+    idle = {words for words in BEYOND_CONFIGS if not any(words in each for each in unseen)}
+    assert idle == set(), "no longer there, or a case reaches it"
+
+
+def problems_in_code() -> dict[tuple[str, int], str]:
+    """File and line of every problem that the model tells, with its text in the source."""
+    found = {}
+    for source in (ROOT / "trainium_eks" / "model").glob("*.py"):
+        text = source.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
+                found[source.name, node.lineno] = ast.get_source_segment(text, node) or ""
+    return found
+
+
+def test_one_answer_names_every_fault_of_the_whole_stack() -> None:
+    """Nothing may come to light in a second round that could be said in the first."""
+    data = laid_over(
+        SOUND,
+        {
+            "region": "us-west-2",
+            "network": {"cidrBlock": "10.0.0.0/12"},
+            "cluster": {"kubernetesVersion": "1.25"},
+            "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": 4, "desiredSize": 8}],
+            "fileSystem": {"storageCapacityGib": 1300},
+            "volcano": {"replicas": 0},
+            "queues": [{"name": "default"}],
+            "namespaces": [{"name": "kube-system", "queues": ["default"]}],
+            "imageRepository": {"keptImages": 0},
+            "waivers": {"R99": {"reason": "why not", "expires": "2027-03-31"}},
+        },
+    )
+    assert {problem.path.split(".")[0].split("[")[0] for problem in judged(data)} >= {
+        "network",
+        "cluster",
+        "node_groups",
+        "file_system",
+        "volcano",
+        "queues",
+        "namespaces",
+        "image_repository",
+        "waivers",
+    }
+
+
+def test_every_fault_of_shape_is_named_at_once() -> None:
+    data = laid_over(
+        SOUND, {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
+    )
+    assert {problem.path for problem in judged(data)} == {
+        "production",
+        "queues[0].name",
+        "node_groups",
+        "node_group",
+        "network.cidr",
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
+def test_a_message_shows_the_value_that_is_wrong(case: Case) -> None:
+    place = config_path(case.path)
+    value: Any = case.data
+    for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", place):
+        value = value[int(index)] if index else value.get(name) if isinstance(value, dict) else None
+    is_field = re.sub(r"\[\d+\]", "[0]", place) in {place for place, _ in FIELDS}
+    if not is_field or not isinstance(value, str | int | float) or not 0 < len(str(value)) < 100:
+        return  # a name is wrong, a whole section, or nothing is there to show
+    told = [problem for problem in judged(case.data) if problem.path == case.path]
+    quoted = [f"{shown(problem.value)} {problem.reason}".lower() for problem in told]
+    about_the_name = ("encrypted", "given twice", "unknown name")
+    assert any(word in each for each in quoted for word in (str(value).lower(), *about_the_name))
+
+
+ACCEPTED: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case["source"])
+def test_what_the_services_take_is_not_refused(case: dict[str, Any]) -> None:
+    found = [problem for problem in judged(laid_over(SOUND, case["config"])) if problem.severity is not Severity.WARN]
+    assert found == [], describe(found, config_path)

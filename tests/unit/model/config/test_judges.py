@@ -1,0 +1,797 @@
+"""What each section's judge allows and refuses beyond the table of bad inputs, and that no judge ever raises."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import botocore.session
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.model.test_config import EVERY, FULL, VARIANTS, put, text
+
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instances import CATALOGUE, CatalogueError
+from trainium_eks.model.config import cluster, namespaces, network, node_groups, repository, storage
+from trainium_eks.model.config.cluster import ClusterConfig, EndpointConfig
+from trainium_eks.model.config.namespaces import NamespaceConfig
+from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.config.repository import ImageRepositoryConfig
+from trainium_eks.model.config.stack_config import load
+from trainium_eks.model.config.stack_config import problems as stack_problems
+from trainium_eks.model.config.storage import FileSystemConfig
+from trainium_eks.model.sizing import queues
+from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Shape, ShapeError, read
+from trainium_eks.model.validation.problems import Problem, Severity
+
+PIN = "v1.0.0-eksbuild.1"
+NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
+POOL = {NEURON: 64, EFA: 32}
+
+
+def of(spec: type[Shape], **data: Any) -> Any:
+    return read(spec, data)
+
+
+def paths(problems: Sequence[Problem]) -> list[str]:
+    return [problem.path for problem in problems]
+
+
+def group(**data: Any) -> list[Problem]:
+    config = of(NodeGroupConfig, **{"name": "train", "instance_type": "trn1.32xlarge", **data})
+    return node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE)
+
+
+def file_system(production: bool = False, **data: Any) -> list[Problem]:
+    return storage.problems(of(FileSystemConfig, **data), production=production)
+
+
+def stack(**data: Any) -> tuple[Problem, ...]:
+    sound = {
+        "region": "us-west-2",
+        "owner": "me",
+        "allowedAccountIds": ["111122223333"],
+        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
+    }
+    return stack_problems(load(text({**sound, **data})))
+
+
+def queue_problems(*data: Mapping[str, Any], pool: Mapping[str, int] = POOL) -> list[Problem]:
+    return queues.problems([of(QueueConfig, **each) for each in data], pool=pool)
+
+
+class TestNodeGroups:
+    @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.family != "cpu"])
+    def test_every_accelerator_of_the_catalogue_is_a_good_group(self, name: str) -> None:
+        usage = CATALOGUE[name].usage
+        block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zone_id": "usw2-az4"}
+        capacity = {"type": "on-demand"} if "on-demand" in usage else block
+        found = group(instance_type=name, capacity=capacity)
+        assert [problem for problem in found if "zone" not in problem.reason] == []
+
+    def test_a_type_sold_in_blocks_alone_is_not_had_on_demand(self) -> None:
+        catalogue = CATALOGUE.with_entries({"trn3.48xlarge": {"like": "trn2.48xlarge", "usage": ["capacity-block"]}})
+        config = of(NodeGroupConfig, name="train", instance_type="trn3.48xlarge")
+        (told,) = node_groups.problems(config, region="us-west-2", catalogue=catalogue)
+        assert (told.path, told.severity, told.good) == ("capacity.type", Severity.REFUSE, "capacity-block")
+
+    def test_a_type_that_has_no_blocks_is_not_had_in_one(self) -> None:
+        block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zone_id": "usw2-az4"}
+        name = next(
+            name for name, kind in CATALOGUE.items() if kind.family == "neuron" and not kind.usage & {"capacity-block"}
+        )
+        assert "capacity.type" in paths(group(instance_type=name, capacity=block))
+
+    def test_a_reservation_is_on_demand_capacity_in_the_placement_group_it_was_made_in(self) -> None:
+        reservation = {
+            "type": "reservation",
+            "id": "cr-0123456789abcdef0",
+            "zone_id": "usw2-az4",
+            "placement_group": "mine",
+        }
+        assert group(capacity=reservation, placement_group="mine") == []
+        assert group(capacity=reservation) == []
+        assert paths(group(capacity=reservation, placement_group="other")) == ["placement_group"]
+
+    def test_spot_without_a_gang_needs_no_acknowledgement(self) -> None:
+        assert not [each for each in group(instance_type="trn1.2xlarge", capacity={"type": "spot"}) if each.rule]
+
+    def test_cpu_types_are_for_the_cpu_pool(self) -> None:
+        assert paths(group(instance_type="m6i.xlarge")) == ["instance_type"]
+
+    def test_an_unknown_type_is_told_once_with_the_nearest(self) -> None:
+        (told,) = group(instance_type="trn1.32xlage")
+        assert (told.path, told.good) == ("instance_type", "trn1.32xlarge")
+
+    @pytest.mark.parametrize("layout", ["efa-only", "ena", "efa", "catalogue"])
+    def test_trn1_takes_every_layout(self, layout: str) -> None:
+        assert group(interface_layout=layout) == []
+
+    @pytest.mark.parametrize(
+        ("version", "sound"),
+        [("v1.18.5-eksbuild.1", True), ("v1.18.4-eksbuild.9", False), ("v1.9.5-eksbuild.1", False)],
+    )
+    def test_efa_only_interfaces_need_a_cni_that_knows_them(self, version: str, sound: bool) -> None:
+        config = of(NodeGroupConfig, name="train", instance_type="trn1.32xlarge")
+        found = node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE, vpc_cni_version=version)
+        assert (found == []) == sound
+        without_efa = of(NodeGroupConfig, name="train", instance_type="trn1.2xlarge")
+        assert node_groups.problems(without_efa, region="us-west-2", catalogue=CATALOGUE, vpc_cni_version=version) == []
+
+    def test_an_unknown_region_is_nobodys_second_fault(self) -> None:
+        config = of(NodeGroupConfig, name="train", instance_type="trn1.32xlarge", zone_id="usw2-az4")
+        found = node_groups.problems(config, region="us-west-9", catalogue=CATALOGUE)
+        assert [problem for problem in found if problem.severity is not Severity.WARN] == []
+
+
+class TestNetworks:
+    @pytest.mark.parametrize("region", ["us-west-2", "us-east-1", "us-east-2"])
+    def test_a_network_works_from_defaults_where_trainium_is(self, region: str) -> None:
+        assert network.problems(NetworkConfig(), region=region) == []
+
+    def test_any_region_works_with_its_zones(self) -> None:
+        assert network.problems(of(NetworkConfig, zone_ids=["euw1-az1", "euw1-az2"]), region="eu-west-1") == []
+
+    @pytest.mark.parametrize("zone", ["usw2-lax1-az1", "usw2", "az4", ""])
+    def test_what_is_no_zone_id_is_told_with_an_example(self, zone: str) -> None:
+        found = network.problems(of(NetworkConfig, zone_ids=["usw2-az4", zone]), region="us-west-2")
+        assert ("network.zone_ids[1]".removeprefix("network."), ("ids such as usw2-az1",)) in [
+            (each.path, each.allowed) for each in found
+        ]
+
+    def test_peers_leave_a_range_of_the_same_size(self) -> None:
+        found = network.problems(of(NetworkConfig, peer_cidr_blocks=["10.0.0.0/15", "10.2.0.0/16"]), region="us-west-2")
+        assert [(each.path, each.good) for each in found] == [("cidr_block", "10.3.0.0/16")]
+
+    def test_a_range_of_no_vpc_gets_no_range_proposed_for_its_peers(self) -> None:
+        found = network.problems(
+            of(NetworkConfig, cidr_block="10.0.0.0/8", peer_cidr_blocks=["10.0.0.0/16"]), region="us-west-2"
+        )
+        assert [(each.path, each.good) for each in found] == [("cidr_block", "10.0.0.0/16"), ("cidr_block", None)]
+
+    def test_endpoints_are_services_of_the_region(self) -> None:
+        found = network.problems(
+            of(NetworkConfig, interface_endpoints=["sts", "s3", "ecr-api", "ECR"]), region="us-west-2"
+        )
+        assert [(each.path[-2], each.severity.value) for each in found] == [
+            ("1", "warn"),
+            ("2", "warn"),
+            ("3", "refuse"),
+        ]
+
+    def existing(self, **change: Any) -> list[Problem]:
+        data = {**VARIANTS[("existingNetwork",)], **change}
+        return network.existing_problems(of(ExistingNetworkConfig, **data), region="us-west-2")
+
+    def test_a_sound_network_is_adopted(self) -> None:
+        assert self.existing() == []
+
+    def test_private_subnets_are_one_in_a_zone_named_once_and_apart(self) -> None:
+        private = VARIANTS[("existingNetwork",)]["privateSubnets"]
+        twice = [private[0], {**private[1], "id": private[0]["id"]}]
+        assert "private_subnets[1].id" in paths(self.existing(privateSubnets=twice))
+        same_zone = [private[0], {**private[1], "zoneId": "usw2-az4"}]
+        assert "private_subnets[1].zone_id" in paths(self.existing(privateSubnets=same_zone))
+        overlapping = [private[0], {**private[1], "cidrBlock": "10.64.32.0/19"}]
+        assert "private_subnets[1].cidr_block" in paths(self.existing(privateSubnets=overlapping))
+
+    def test_a_subnet_of_a_further_range_of_the_vpc_is_only_warned_of(self) -> None:
+        private = VARIANTS[("existingNetwork",)]["privateSubnets"]
+        (told,) = self.existing(privateSubnets=[{**private[0], "cidrBlock": "100.64.0.0/17"}, private[1]])
+        assert told.severity is Severity.WARN
+
+    def test_the_other_network_section_is_not_silently_ignored(self) -> None:
+        found = stack(existingNetwork=VARIANTS[("existingNetwork",)], network={"natGateways": "per-zone"})
+        assert [(each.path, each.severity) for each in found] == [("network", Severity.WARN)]
+        assert stack(existingNetwork=VARIANTS[("existingNetwork",)], network={}) == ()
+
+    def test_production_has_no_single_point_of_failure_in_its_way_out(self) -> None:
+        def nat(**settings: Any) -> list[Problem]:
+            return [each for each in stack(production=True, network=settings) if each.path == "network.nat_gateways"]
+
+        (told,) = nat()
+        assert (told.rule, told.good) == ("R34", "per-zone")
+        assert nat(natGateways="per-zone") == []
+        assert nat(interfaceEndpoints=list(network.COMPLETE_ENDPOINTS)) == []
+        assert [each for each in stack(network={}) if each.rule == "R34"] == []
+
+
+class TestClusters:
+    def problems(self, production: bool = False, **data: Any) -> list[Problem]:
+        config = of(ClusterConfig, **{"endpoint": {"private_access_via": "vpc"}, **data})
+        return cluster.problems(config, production=production)
+
+    def test_a_way_in_or_ranges_are_enough(self) -> None:
+        assert self.problems() == []
+        assert self.problems(endpoint={"public_access_cidrs": ["198.51.100.0/24"]}) == []
+        assert paths(cluster.problems(ClusterConfig(endpoint=EndpointConfig()), production=False)) == [
+            "endpoint.private_access_via"
+        ]
+
+    def test_the_whole_internet_in_two_halves_is_no_way_round(self) -> None:
+        assert {
+            each.rule for each in self.problems(endpoint={"public_access_cidrs": ["0.0.0.0/1", "128.0.0.0/1"]})
+        } == {"R02"}
+
+    def test_a_sessions_arn_becomes_its_roles(self) -> None:
+        (told,) = self.problems(admin_principals=["arn:aws-us-gov:sts::111122223333:assumed-role/Admin/me@example.com"])
+        assert told.good == "arn:aws-us-gov:iam::111122223333:role/Admin"
+
+    @pytest.mark.parametrize("arn", ["arn:aws:iam::111122223333:root", "arn:aws:iam::1:role/x", "admin", "*"])
+    def test_what_is_no_role_or_user_is_refused(self, arn: str) -> None:
+        assert paths(self.problems(admin_principals=[arn])) == ["admin_principals[0]"]
+
+    def test_production_keeps_the_cluster_unless_waived(self) -> None:
+        (told,) = self.problems(production=True, deletion_protection=False)
+        assert (told.severity, told.rule) == (Severity.ACKNOWLEDGE, "R06")
+        assert self.problems(deletion_protection=False) == []
+
+    def test_kube_proxy_is_the_clusters_own_version(self) -> None:
+        found = self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
+        assert [each for each in found if each.severity is Severity.REFUSE] == []
+        assert paths(
+            self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.35.3-eksbuild.18"}})
+        ) == ["addons.kube-proxy.version"]
+
+    @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
+    def test_a_version_with_pinned_add_ons_is_taken(self, version: str) -> None:
+        assert [each for each in self.problems(kubernetes_version=version) if each.severity is Severity.REFUSE] == []
+
+    def test_a_version_without_pinned_add_ons_asks_for_those_that_follow_it(self) -> None:
+        found = self.problems(kubernetes_version="1.33")
+        refused = [each for each in found if each.severity is Severity.REFUSE]
+        assert paths(refused) == ["addons.kube-proxy.version", "addons.coredns.version"]
+        pins = {"kube-proxy": {"version": "v1.33.3-eksbuild.4"}, "coredns": {"version": "v1.12.2-eksbuild.4"}}
+        found = self.problems(kubernetes_version="1.33", addons=pins)
+        assert [each for each in found if each.severity is Severity.REFUSE] == []
+
+    @pytest.mark.parametrize(
+        ("addons", "where", "says"),
+        [
+            ({"vpc-cn": {}}, "addons.vpc-cn.version", "did you mean vpc-cni?"),
+            ({"snapshot-controller": {}}, "addons.snapshot-controller.version", "describe-addon-versions"),
+            ({"my addon": {"version": "v1.0.0-eksbuild.1"}}, 'addons["my addon"]', "not the name"),
+            ({"coredns": {"version": "1.14"}}, "addons.coredns.version", "not the build"),
+            (
+                {"eks-node-monitoring-agent": {"version": "v1.2.0-eksbuild.1"}},
+                "addons.eks-node-monitoring-agent.version",
+                "need 1.3.0 or later",
+            ),
+            (
+                {"aws-ebs-csi-driver": {"version": "v1.57.9-eksbuild.1"}},
+                "addons.aws-ebs-csi-driver.version",
+                "need 1.58.0 or later",
+            ),
+            (
+                {"vpc-cni": {"identity": {"service_account": "a", "policies": {}}}},
+                "addons.vpc-cni.identity",
+                "a role of its own",
+            ),
+            (
+                {"adot": {"version": "v0.1.0-eksbuild.1", "identity": {"service_account": "a", "policies": {}}}},
+                "addons.adot.identity.policies",
+                "could do nothing",
+            ),
+            (
+                {
+                    "adot": {
+                        "version": "v0.1.0-eksbuild.1",
+                        "identity": {"service_account": "A", "policies": {"own": "x"}},
+                    }
+                },
+                "addons.adot.identity.policies.own",
+                "not the ARN of an IAM policy",
+            ),
+        ],
+    )
+    def test_an_add_on_that_eks_would_refuse_is_refused(self, addons: Any, where: str, says: str) -> None:
+        found = {each.path: each for each in self.problems(addons=addons) if each.severity is Severity.REFUSE}
+        assert says in f"{found[where].reason} {found[where].fix}"
+
+    @pytest.mark.parametrize(
+        "addons",
+        [
+            {"amazon-cloudwatch-observability": {}},
+            {"snapshot-controller": {"version": "v8.3.0-eksbuild.1"}},
+            {"aws-efs-csi-driver": {"version": "v2.1.9-eksbuild.1"}},
+            {"eks-node-monitoring-agent": {"version": "v1.3.0-eksbuild.1"}},
+            {"aws-ebs-csi-driver": {"version": "v1.58.0-eksbuild.1"}},
+            {"coredns": {"settings": {"replicaCount": 3}}},
+        ],
+    )
+    def test_add_ons_of_a_users_own_are_taken(self, addons: Any) -> None:
+        assert self.problems(addons=addons) == []
+
+    @pytest.mark.parametrize("key", ["WARM_IP_TARGET", "ENABLE_PREFIX_DELEGATION"])
+    def test_settings_that_the_address_budget_does_not_count_are_warned_of(self, key: str) -> None:
+        (told,) = self.problems(addons={"vpc-cni": {"settings": {"env": {key: "1"}}}})
+        assert (told.path, told.severity) == ("addons.vpc-cni.settings.env", Severity.WARN)
+
+    def test_the_former_key_says_where_versions_are_now(self) -> None:
+        with pytest.raises(ShapeError, match="a version is a field of its add-on"):
+            self.problems(addon_versions={"vpc-cni": "v1.20.0-eksbuild.1"})
+
+    def test_a_version_that_is_refused_has_no_second_fault_for_its_kube_proxy(self) -> None:
+        assert paths(self.problems(kubernetes_version="1.20")) == ["kubernetes_version"]
+        assert paths(self.problems(addons={"kube-proxy": {"version": "latest"}})) == ["addons.kube-proxy.version"]
+
+    def test_a_version_without_a_pinned_node_image_is_warned_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pinned = {"1.35": versions.AMI_RELEASES["1.35"]}
+        monkeypatch.setattr(versions, "AMI_RELEASES", pinned)
+        found = self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
+        assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
+        assert "`release_version` of each node group" in found[0].fix
+
+    def test_every_zone_keeps_a_system_node_and_the_cpu_pool_may_rest(self) -> None:
+        rest = {"min_size": 0, "desired_size": 0}
+        assert paths(self.problems(system_nodes=rest)) == ["system_nodes.desired_size"]
+        assert self.problems(cpu_nodes=rest) == []
+
+    def test_small_system_nodes_are_warned_of(self) -> None:
+        small = CATALOGUE.with_entries({"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})
+        config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"instance_type": "m6i.large"})
+        (told,) = cluster.problems(config, production=False, catalogue=small)
+        assert (told.path, told.severity) == ("system_nodes.instance_type", Severity.WARN)
+
+    @pytest.mark.parametrize("text", ["172.20.0.0/25", "100.64.0.0/16", "10.0.0.0/8"])
+    def test_service_addresses_are_a_private_range_of_eks_sizes(self, text: str) -> None:
+        assert "service_cidr_block" in paths(self.problems(service_cidr_block=text))
+
+    def test_service_addresses_hide_no_peer(self) -> None:
+        found = stack(network={"peerCidrBlocks": ["172.20.4.0/24"]})
+        assert paths(found) == ["cluster.service_cidr_block"]
+
+
+class TestFileSystems:
+    @pytest.mark.parametrize("size", [1200, 2400, 4800, 7200, 240_000])
+    def test_sizes_of_fsx_are_taken(self, size: int) -> None:
+        assert file_system(storage_capacity_gib=size) == []
+
+    @pytest.mark.parametrize(
+        ("size", "good"), [(0, 1200), (-5, 1200), (1300, 1200), (1800, 2400), (3600, 4800), (100_000, 100_800)]
+    )
+    def test_other_sizes_get_the_nearest(self, size: int, good: int) -> None:
+        (told,) = file_system(storage_capacity_gib=size)
+        assert told.good == good
+        assert file_system(storage_capacity_gib=good) == []
+
+    @pytest.mark.parametrize("throughput", storage.THROUGHPUT_PER_TIB)
+    def test_efa_makes_the_steps_larger(self, throughput: int) -> None:
+        step = storage.EFA_STEP_GIB[throughput]
+        for size, sound in ((step, True), (2 * step, True), (step + 2400, False), (1200, False)):
+            found = file_system(storage_capacity_gib=size, throughput_per_tib=throughput, efa_enabled=True)
+            assert (found == []) == sound
+            assert all(each.good in (step, 2 * step) for each in found)
+
+    def test_scratch_takes_neither_backups_nor_metadata_iops_nor_efa(self) -> None:
+        scratch = {"deployment_type": "SCRATCH_2", "durability": {"type": "none"}}
+        assert file_system(**scratch) == []
+        found = file_system(**scratch, metadata_iops=6000, efa_enabled=True, storage_capacity_gib=38_400)
+        assert set(paths(found)) >= {"metadata_iops", "efa_enabled"}
+
+    def test_a_link_to_s3_stands_for_backups(self) -> None:
+        assert file_system(production=True, durability={"type": "s3", "bucket": "my-data"}) == []
+
+    def test_production_protects_what_holds_data(self) -> None:
+        assert [each.rule for each in file_system(production=True, protect=False)] == ["R39"]
+        assert file_system(protect=False) == []
+
+
+class TestQueues:
+    def test_one_queue_has_the_whole_pool(self) -> None:
+        assert queue_problems({"name": "test"}) == []
+        (resolved,) = queues.resolve([QueueConfig(name="test")], POOL)
+        assert resolved.capability == POOL
+
+    def test_a_child_without_capability_has_its_parents(self) -> None:
+        tree = [
+            QueueConfig(name="a", capability={NEURON: 32}),
+            QueueConfig(name="b", parent="a"),
+            QueueConfig(name="c", parent="b"),
+        ]
+        assert [queue.capability for queue in queues.resolve(tree, POOL)] == [{NEURON: 32}] * 3
+
+    def test_what_is_guaranteed_is_deserved_at_least(self) -> None:
+        """Volcano's webhook refuses a guarantee that ``deserved`` does not name."""
+        (resolved,) = queues.resolve([QueueConfig(name="a", guarantee={NEURON: 32})], POOL)
+        assert resolved.deserved == {NEURON: 32}
+        assert queue_problems({"name": "a", "guarantee": {NEURON: 32}}) == []
+
+    def test_guarantees_that_the_nodes_at_rest_do_not_cover_are_a_warning(self) -> None:
+        def found(*guarantees: int, **group: Any) -> list[Problem]:
+            sizes = {"min_size": 1, "max_size": 8, "desired_size": 2, **group}
+            groups = [NodeGroupConfig(name="trn", instance_type="trn1.32xlarge", **sizes)]
+            asked = [QueueConfig(name=f"q{index}", guarantee={NEURON: each}) for index, each in enumerate(guarantees)]
+            present = queues.present(groups, CATALOGUE)
+            return queues.guarantee_problems([*asked, QueueConfig(name="other")], present=present)
+
+        assert found() == []
+        assert found(16, 16) == []
+        (problem,) = found(16, 17)
+        assert (problem.path, problem.severity) == (f'[1].guarantee["{NEURON}"]', Severity.WARN)
+        assert "33 aws.amazon.com/neuron are kept for q0 and q1" in problem.reason
+        assert "have 32" in problem.reason
+        # An autoscaler may take all but the smallest size away.
+        assert found(16, size_managed_elsewhere=True) == []
+        assert len(found(17, size_managed_elsewhere=True)) == 1
+        assert len(found(1, min_size=0, desired_size=0)) == 1
+
+    def test_a_guarantee_below_another_queue_is_a_share_of_its_own(self) -> None:
+        tree = [
+            QueueConfig(name="top", guarantee={NEURON: 32}),
+            QueueConfig(name="below", parent="top", guarantee={NEURON: 32}),
+        ]
+        assert queues.guarantee_problems(tree, present={NEURON: 32}) == []
+
+    def test_leaves_take_jobs(self) -> None:
+        tree = [QueueConfig(name="a"), QueueConfig(name="b", parent="a"), QueueConfig(name="c", parent="root")]
+        assert queues.leaves(tree) == ("b", "c")
+
+    def test_the_pool_is_each_group_at_its_largest(self) -> None:
+        groups = [
+            NodeGroupConfig(name="a", instance_type="trn1.32xlarge", max_size=4),
+            NodeGroupConfig(name="b", instance_type="trn1n.32xlarge", max_size=2),
+            NodeGroupConfig(name="c", instance_type="p4d.24xlarge", max_size=1),
+            NodeGroupConfig(name="d", instance_type="unknown.large", max_size=9),
+        ]
+        assert queues.pool(groups, CATALOGUE) == {NEURON: 96, EFA: 68, "nvidia.com/gpu": 8}
+
+    @pytest.mark.parametrize(
+        ("parents", "word"),
+        [
+            ({"a": "a"}, "its own parent"),
+            ({"a": "b", "b": "a"}, "lead back"),
+            ({"a": "nobody"}, "no queue has this name"),
+            ({"a": None, "b": "a", "c": "b", "d": "c", "e": "d", "f": "e"}, "Volcano takes 5 levels"),
+        ],
+    )
+    def test_a_tree_that_is_none_is_refused(self, parents: Mapping[str, str | None], word: str) -> None:
+        found = queue_problems(*({"name": name, "parent": parent} for name, parent in parents.items()))
+        assert any(word in problem.reason for problem in found)
+
+    def test_five_levels_are_a_tree(self) -> None:
+        assert queue_problems(*({"name": f"q{n}", "parent": f"q{n - 1}" if n else None} for n in range(5))) == []
+
+    def test_siblings_together_stay_within_their_parent(self) -> None:
+        family = [
+            {"name": "parent", "capability": {NEURON: 32}, "deserved": {NEURON: 32}},
+            {"name": "one", "parent": "parent", "deserved": {NEURON: 24}},
+            {"name": "two", "parent": "parent", "deserved": {NEURON: 16}},
+        ]
+        (told,) = queue_problems(*family)
+        assert (told.path, told.good) == (f'[2].deserved["{NEURON}"]', 8)
+        assert queue_problems(family[0], family[1]) == []
+
+    def test_a_child_alone_stays_within_what_its_parent_is_guaranteed(self) -> None:
+        found = queue_problems(
+            {"name": "parent", "guarantee": {NEURON: 16}},
+            {"name": "child", "parent": "parent", "guarantee": {NEURON: 32}},
+        )
+        assert paths(found) == [f'[1].guarantee["{NEURON}"]']
+
+    def test_the_tutorials_cap_on_cpu_is_warned_of(self) -> None:
+        (told,) = queue_problems({"name": "test", "capability": {"cpu": 2}})
+        assert told.severity is Severity.WARN
+
+    @pytest.mark.parametrize("amount", [0, -1])
+    def test_nothing_is_no_amount(self, amount: int) -> None:
+        assert paths(queue_problems({"name": "test", "capability": {NEURON: amount}})) == [
+            f'[0].capability["{NEURON}"]'
+        ]
+
+    def test_names_are_kubernetes_names_used_once(self) -> None:
+        assert paths(queue_problems({"name": "a"}, {"name": "a"}, {"name": "A B"})) == ["[1].name", "[2].name"]
+
+    def test_one_copy_of_the_scheduler_is_acknowledged(self) -> None:
+        found = queues.volcano_problems(VolcanoConfig(replicas=1), rests_at_zero=False)
+        assert [(each.severity, each.rule) for each in found] == [(Severity.ACKNOWLEDGE, "R58")]
+
+    def test_reclaim_is_warned_of_because_it_breaks_gangs(self) -> None:
+        (told,) = queues.volcano_problems(VolcanoConfig(reclaim=True), rests_at_zero=False)
+        assert (told.path, told.severity) == ("reclaim", Severity.WARN)
+
+    def test_more_than_a_few_copies_only_wait(self) -> None:
+        assert queues.volcano_problems(VolcanoConfig(replicas=5), rests_at_zero=False) == []
+        assert paths(queues.volcano_problems(VolcanoConfig(replicas=6), rests_at_zero=False)) == ["replicas"]
+
+    def test_amounts_are_of_resources_that_kubernetes_can_name(self) -> None:
+        (told,) = queue_problems({"name": "test", "capability": {"two words": 2}})
+        assert "not the name of a Kubernetes resource" in told.reason
+        (told,) = queue_problems({"name": "test", "capability": {"cpu": 0}})
+        assert told.severity is Severity.REFUSE
+
+    def test_enqueue_may_stay_where_no_group_rests(self) -> None:
+        assert queues.volcano_problems(VolcanoConfig(scale_from_zero=False), rests_at_zero=False) == []
+
+
+class TestNamespaces:
+    def problems(self, *data: Mapping[str, Any], parents: Sequence[str] = ()) -> list[Problem]:
+        return namespaces.problems(
+            [of(NamespaceConfig, **{"queues": ["test"], **each}) for each in data],
+            queue_names=("test", "other"),
+            parent_queue_names=parents,
+        )
+
+    def test_a_namespace_with_its_queue_is_sound(self) -> None:
+        assert self.problems({"name": "team-a"}, {"name": "team-b", "queues": ["other"]}) == []
+
+    def test_queues_exist_and_take_jobs(self) -> None:
+        found = self.problems({"name": "a", "queues": ["tst", "top", "test"]}, parents=("top",))
+        assert [(each.path, each.good) for each in found] == [
+            ("[0].queues[0]", "test"),
+            ("[0].queues[1]", None),
+        ]
+        assert "takes no jobs" in found[1].reason
+
+    def test_a_namespace_needs_a_queue(self) -> None:
+        (told,) = self.problems({"name": "a", "queues": []})
+        assert told.good == ("test",)
+
+    def test_a_principal_has_one_entry_in_a_cluster(self) -> None:
+        arn = "arn:aws:iam::111122223333:role/researchers"
+        found = self.problems({"name": "a", "principals": [arn]}, {"name": "b", "principals": [arn]})
+        assert paths(found) == ["[1].principals[0]"]
+        cluster_too = {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "adminPrincipals": [arn]}
+        both = stack(cluster=cluster_too, namespaces=[{"name": "a", "queues": ["test"], "principals": [arn]}])
+        assert paths(both) == ["namespaces[0].principals[0]"]
+
+    def test_principals_are_of_the_regions_partition(self) -> None:
+        endpoint = {"publicAccessCidrs": ["203.0.113.0/24"]}
+        found = stack(cluster={"endpoint": endpoint, "adminPrincipals": ["arn:aws-cn:iam::111122223333:role/a"]})
+        assert [(each.path, each.good) for each in found] == [
+            ("cluster.admin_principals[0]", "arn:aws:iam::111122223333:role/a")
+        ]
+
+    def test_quotas_limit_extended_resources_by_their_requests(self) -> None:
+        assert self.problems({"name": "a", "resource_quota": {f"requests.{NEURON}": 64, "pods": "200"}}) == []
+        assert paths(self.problems({"name": "a", "resource_quota": {"two words": "1"}})) == [
+            '[0].resource_quota["two words"]'
+        ]
+        assert paths(self.problems({"name": "a", "resource_quota": {NEURON: "64"}})) == [
+            f'[0].resource_quota["{NEURON}"]'
+        ]
+
+
+class TestAcrossSections:
+    def test_group_names_are_used_once(self) -> None:
+        twice = [{"name": "a", "instanceType": "trn1.32xlarge"}] * 2
+        assert paths(stack(nodeGroups=twice)) == ["node_groups[1].name"]
+
+    def test_a_reserved_zone_must_be_one_of_the_networks(self) -> None:
+        block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az2"}
+        found = stack(nodeGroups=[{"name": "a", "instanceType": "trn1.32xlarge", "capacity": block}])
+        assert "node_groups[0].capacity.zone_id" in paths(found)
+
+    def test_the_default_environment_has_room_for_its_addresses(self) -> None:
+        assert stack() == ()
+
+    @pytest.mark.parametrize("prefix", range(17, 24))
+    def test_the_range_that_is_proposed_has_room(self, prefix: int) -> None:
+        groups = [{"name": "a", "instanceType": "trn1.32xlarge", "maxSize": 60, "interfaceLayout": "efa"}]
+        found = stack(network={"cidrBlock": f"10.0.0.0/{prefix}"}, nodeGroups=groups)
+        for problem in found:
+            assert problem.path == "network.cidr_block"
+            assert stack(network={"cidrBlock": problem.good}, nodeGroups=groups) == ()
+        assert bool(found) == (prefix > 19)
+
+    def test_cpu_nodes_are_of_a_type_that_their_zones_have(self) -> None:
+        zones = {"zoneIds": ["use1-az6", "use1-az3"]}
+        found = stack(
+            region="us-east-1",
+            network=zones,
+            cluster={
+                "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]},
+                "systemNodes": {"instanceType": "m7i.xlarge"},
+            },
+        )
+        told = [each for each in found if each.path == "cluster.system_nodes.instance_type"]
+        missing = "use1-az3" not in CATALOGUE["m7i.xlarge"].zones["us-east-1"]
+        assert bool(told) == missing
+        assert all("use1-az3" in CATALOGUE[str(each.good)].zones["us-east-1"] for each in told if each.good)
+
+    def test_a_file_system_follows_all_groups_into_another_zone(self) -> None:
+        groups = [{"name": "a", "instanceType": "trn1.32xlarge", "zoneId": "usw2-az1"}]
+        zones = {"zoneIds": ["usw2-az4", "usw2-az1"]}
+        offered = CATALOGUE["trn1.32xlarge"].zones["us-west-2"]
+        if "usw2-az1" in offered:
+            assert stack(network=zones, nodeGroups=groups, fileSystem={"zoneId": "usw2-az1"}) == ()
+        assert "R41" in {each.rule for each in stack(network=zones, nodeGroups=groups)}
+
+    def test_waivers_name_rules_and_give_reasons(self) -> None:
+        found = stack(
+            waivers={
+                "R6": {"reason": "x", "expires": "2027-03-31"},
+                "R06": {"reason": "", "expires": "2027-03-31"},
+                "R07": {"reason": "known", "expires": "2027-03-31"},
+                "R08": {"reason": "known", "expires": "31.3.2027"},
+            }
+        )
+        told = [(each.path, each.fix) for each in found]
+        assert told == [("waivers.R6", "did you mean R06?"), ("waivers.R06.reason", ""), ("waivers.R08.expires", "")]
+
+    def test_faults_of_catalogue_entries_are_named_in_full(self) -> None:
+        (told,) = stack(instanceTypes={"trn3.48xlarge": {"like": "trn2.48xlarge", "vcpus": "many"}})
+        assert told.path == 'instance_types["trn3.48xlarge"].vcpus'
+
+
+class TestFormatsAreTheServicesOwn:
+    """Held against botocore's models, which are generated from the services."""
+
+    @pytest.fixture
+    def session(self) -> botocore.session.Session:
+        return botocore.session.get_session()
+
+    def test_repository_names(self, session: botocore.session.Session) -> None:
+        shape = session.get_service_model("ecr").shape_for("RepositoryName").metadata
+        assert repository.REPOSITORY_NAME.pattern == shape["pattern"].replace("\\/", "/")
+        for length, sound in ((1, False), (2, True), (256, True), (257, False)):
+            assert (repository.problems(ImageRepositoryConfig(name="a" * length)) == []) == sound
+        assert (shape["min"], shape["max"]) == (2, 256)
+
+    def test_role_names(self, session: botocore.session.Session) -> None:
+        assert (
+            session.get_service_model("iam").shape_for("roleNameType").metadata["max"] == formats.IAM_ROLE_NAME_LENGTH
+        )
+
+    def test_retention(self, session: botocore.session.Session) -> None:
+        text = session.get_service_model("logs").shape_for("Days").documentation.split("Possible values are:")[1]
+        assert tuple(int(days) for days in re.findall(r"\d+", text.split(".")[0])) == formats.RETENTION_DAYS
+
+    def test_throughput_and_metadata(self, session: botocore.session.Session) -> None:
+        fsx = session.get_service_model("fsx")
+        lustre = fsx.shape_for("CreateFileSystemLustreConfiguration").members
+        text = lustre["PerUnitStorageThroughput"].documentation.split("<code>PERSISTENT_2</code> SSD storage:")[1]
+        assert tuple(int(each) for each in re.findall(r"\d+", text.split("MB/s")[0])) == storage.THROUGHPUT_PER_TIB
+        assert max(storage.METADATA_IOPS) == fsx.shape_for("MetadataIops").metadata["max"]
+        assert min(storage.METADATA_IOPS) == fsx.shape_for("MetadataIops").metadata["min"]
+        assert set(storage.EFA_STEP_GIB) == set(storage.THROUGHPUT_PER_TIB)
+
+    def test_buckets(self) -> None:
+        good = ("abc", "my-data", "a.b-c", "a" * 63)
+        bad = ("ab", "a" * 64, "Data", "a_b", "-abc", "abc-", "1.2.3.4", "a..b", "xn--abc", "abc-s3alias", "s3://abc")
+        assert all(formats.bucket("bucket", name) == [] for name in good)
+        assert all(formats.bucket("bucket", name) for name in bad)
+
+
+class TestNodes:
+    def problems(self, instance_type: str = "trn1.32xlarge", **group: Any) -> list[Problem]:
+        config = of(NodeGroupConfig, name="ng", instance_type=instance_type, **group)
+        return node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE)
+
+    @pytest.mark.parametrize("key", ["trainium-eks/pool", "aws.amazon.com/neuron.present"])
+    def test_labels_that_the_stack_sets_are_refused(self, key: str) -> None:
+        (told,) = self.problems(labels={key: "x"})
+        assert (told.path, told.reason) == (f'labels["{key}"]', "the stack sets this label itself")
+
+    @pytest.mark.parametrize(("spare_mib", "sound"), [(2, True), (0, False), (-2, False)])
+    def test_hugepages_leave_memory_to_pods(self, spare_mib: int, sound: bool) -> None:
+        memory = CATALOGUE["trn1.32xlarge"].allocatable_memory_mib
+        assert (self.problems(hugepages_2mi=(memory + 1 - spare_mib) // 2) == []) == sound
+
+    @pytest.mark.parametrize(
+        ("release", "sound"),
+        [
+            ("1.35.6-20260818", True),
+            ("1.34.9-20260810", False),
+            ("1.35-20260818", False),
+            ("1.35.6", False),
+            ("1.35.6-20261301", False),
+            ("1.35.6-2026081", False),
+        ],
+    )
+    def test_an_ami_release_is_of_the_nodes_version_and_of_a_day(self, release: str, sound: bool) -> None:
+        assert ([each.path for each in self.problems(release_version=release)] == []) == sound
+
+    @pytest.mark.parametrize(
+        ("most", "zones", "sound"), [(225, 2, True), (226, 2, False), (150, 3, True), (151, 3, False)]
+    )
+    def test_system_nodes_of_all_zones_are_one_group(self, most: int, zones: int, sound: bool) -> None:
+        config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"max_size": most})
+        assert (paths(cluster.problems(config, production=False, zones=zones)) == []) == sound
+
+    @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])
+    def test_an_arm64_type_is_refused(self, name: str) -> None:
+        with pytest.raises(CatalogueError, match="arm64"):
+            CATALOGUE.with_entries({name: {"like": "m6i.4xlarge"}})
+
+    @pytest.mark.parametrize("name", ["m7i.4xlarge", "g6e.4xlarge", "m7i-flex.4xlarge", "p6-b200.4xlarge"])
+    def test_an_x86_type_is_not_taken_for_arm64(self, name: str) -> None:
+        assert name in CATALOGUE.with_entries({name: {"like": "m6i.4xlarge"}})
+
+
+class TestFormats:
+    @pytest.mark.parametrize("key", ["-team", "a b", "Example.com/team", "a" * 64, ""])
+    def test_a_labels_name_is_one_that_kubernetes_takes(self, key: str) -> None:
+        assert [each.reason for each in formats.labels("labels", {key: "x"})] == [
+            "it is not the name of a Kubernetes label"
+        ]
+
+    @pytest.mark.parametrize(
+        ("value", "sound"),
+        [
+            ("", False),
+            ("a", True),
+            ("a.b_c-d", True),
+            ("-a", False),
+            ("a b", False),
+            ("a" * 63, True),
+            ("a" * 64, False),
+        ],
+    )
+    def test_a_labels_value_is_one_that_eks_takes(self, value: str, sound: bool) -> None:
+        assert (formats.labels("labels", {"example.com/team": value}) == []) == sound
+
+    @pytest.mark.parametrize(("length", "sound"), [(63, True), (64, False)])
+    def test_a_labels_key_has_63_characters_with_its_prefix(self, length: int, sound: bool) -> None:
+        key = "example.com/".ljust(length, "a")
+        assert (formats.labels("labels", {key: "x"}) == []) == sound
+
+    @pytest.mark.parametrize(
+        ("prefix", "sound"),
+        [
+            ("kubernetes.io", False),
+            ("node.kubernetes.io", False),
+            ("node-role.kubernetes.io", False),
+            ("k8s.io", False),
+            ("eks.amazonaws.com", False),
+            ("topology.k8s.aws", False),
+            ("amazonaws.com", True),
+            ("example.com", True),
+        ],
+    )
+    def test_prefixes_of_kubernetes_and_eks_are_kept_for_them(self, prefix: str, sound: bool) -> None:
+        assert (formats.labels("labels", {f"{prefix}/team": "x"}) == []) == sound
+
+    @pytest.mark.parametrize("key", ["", "a" * 129, "a?"])
+    def test_a_tags_key_is_one_that_aws_takes(self, key: str) -> None:
+        assert len(formats.tags("tags", {key: "x"})) == 1
+
+    def test_a_resource_takes_fifty_tags_with_the_stacks_own(self) -> None:
+        many = {f"tag{number}": "x" for number in range(41)}
+        assert paths(formats.tags("tags", many)) == ["tags"]
+        assert formats.tags("tags", {key: many[key] for key in list(many)[:40]}) == []
+
+    @pytest.mark.parametrize("text", ["10.0.0.1", "fd00::/64", "10.0.0.0/33", ""])
+    def test_a_range_is_ipv4_with_a_prefix(self, text: str) -> None:
+        assert len(formats.cidr("range", text)) == 1
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(max_size=80),
+    st.sampled_from(
+        ["0.0.0.0/0", "10.0.0.0/33", "::/0", "a/b", "trn1.32xlarge", "usw2-az4", "us-west-2d", "root", "²", "1.²"]
+    ),
+    st.lists(st.text(max_size=8), max_size=3),
+    st.dictionaries(st.text(max_size=8), st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=2),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    field=st.sampled_from([param.values for param in EVERY]),
+    value=ODD,
+    other=st.sampled_from(["region", "queues", "nodeGroups"]),
+)
+def test_no_value_makes_a_judge_raise(field: Any, value: Any, other: str) -> None:
+    path, _, _, data = field
+    changed = put(data, path, value)
+    if other == "nodeGroups":
+        changed = put(changed, ("production",), True)
+    try:
+        config = load(text(changed))
+    except ShapeError:
+        return
+    for problem in stack_problems(config):
+        assert problem.path
+        assert problem.rule if problem.severity is Severity.ACKNOWLEDGE else not problem.rule
+
+
+def test_the_full_config_is_what_the_fuzz_starts_from() -> None:
+    assert load(text(FULL))

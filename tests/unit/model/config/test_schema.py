@@ -1,0 +1,169 @@
+"""What is written from the models: Pulumi.yaml's config block and the tables of docs/config.md."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainium_eks.model.config import schema
+from trainium_eks.model.config.stack_config import StackConfig, load, problems
+from trainium_eks.model.outputs import StackOutputs
+
+ROOT = Path(__file__).resolve().parents[4]
+BLOCK: dict[str, Any] = yaml.safe_load(schema.pulumi_yaml())["config"]
+NULLABLE = {"existingNetwork", "fileSystem", "idleGuard", "imageRepository", "keptKeyArn", "permissionsBoundary"}
+
+
+def fits(kind: str, items: dict[str, Any] | None, value: Any) -> bool:
+    """Whether the CLI takes a value for a declared type (pulumi's workspace.ValidateConfigValue)."""
+    if kind == "array":
+        return isinstance(value, list) and items is not None and all(fits(items["type"], None, each) for each in value)
+    if kind == "integer":
+        return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
+    return isinstance(value, {"string": str, "boolean": bool, "object": dict}[kind])
+
+
+def test_every_key_is_declared_or_may_be_null_and_says_so() -> None:
+    aliases = {field.alias for field in StackConfig.model_fields.values()}
+    assert set(BLOCK) == aliases - NULLABLE
+    for key in NULLABLE:
+        assert f"  # {key}: " in schema.pulumi_yaml()
+
+
+def test_declarations_are_those_that_the_cli_reads() -> None:
+    for key, declaration in BLOCK.items():
+        assert set(declaration) <= {"type", "items", "description", "default"}, key
+        assert declaration["type"] in {"string", "integer", "boolean", "array", "object"}
+        assert ("items" in declaration) == (declaration["type"] == "array")
+        assert declaration["description"].endswith(".")
+        assert "``" not in declaration["description"]
+
+
+def test_only_required_keys_have_no_default_because_the_cli_asks_every_stack_for_those() -> None:
+    required = {field.alias for field in StackConfig.model_fields.values() if field.is_required()}
+    assert {key for key, declaration in BLOCK.items() if "default" not in declaration} == required
+    assert required == {"region", "owner"}
+
+
+def test_defaults_fit_their_declared_type() -> None:
+    for key, declaration in BLOCK.items():
+        if "default" in declaration:
+            assert fits(declaration["type"], declaration.get("items"), declaration["default"]), key
+
+
+def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
+    """The CLI hands every default over as if the stack had set it."""
+    values = {"region": "us-west-2", "owner": "me"}
+    given = {key: declaration["default"] for key, declaration in BLOCK.items() if "default" in declaration}
+    text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+    assert load(values | text) == load(values)
+    assert problems(load(values | text)) == problems(load(values))
+
+
+def test_account_ids_may_be_numbers_because_the_cli_makes_them_so() -> None:
+    declaration = BLOCK["allowedAccountIds"]
+    for ids in ([111122223333], ["012345678901"]):
+        assert fits(declaration["type"], declaration["items"], ids)
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod", "gpu"])
+def test_the_environments_of_the_repository_fit_the_declared_types(environment: str) -> None:
+    config = yaml.safe_load((ROOT / f"Pulumi.{environment}.yaml").read_text())["config"]
+    for key, value in config.items():
+        declaration = BLOCK.get(key.partition(":")[2])
+        if declaration is not None:
+            assert fits(declaration["type"], declaration.get("items"), value), key
+
+
+def cells(table: str) -> Iterator[list[str]]:
+    for line in table.splitlines()[2:]:
+        yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def test_the_table_has_each_key_nested_ones_included_with_a_description() -> None:
+    lines = list(cells(schema.markdown()))
+    assert all(len(line) == 4 and all(line) for line in lines)
+    names = [line[0] for line in lines]
+    assert {"`region`", "`nodeGroups[].maxSize`", "`cluster.endpoint.publicAccessCidrs`"} <= set(names)
+    assert names.index("`network`") < names.index("`network.zoneIds`") < names.index("`cluster`")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "default"),
+    [
+        ("region", "string", "required"),
+        ("production", "boolean", "`false`"),
+        ("nodeGroups[].maxSize", "integer", "`1`"),
+        ("network.natGateways", r"`single` \| `per-zone`", "`single`"),
+        ("network", "object", "as below"),
+        ("existingNetwork", "object", "none"),
+        ("network.zoneIds", "list of strings", "`[]`"),
+        ("queues[].capability", "object of integers", "none"),
+        ("fileSystem.durability", r"object with `type: backup` \| `type: s3` \| `type: none`", "`{type: backup}`"),
+        ("cluster.cpuNodes.maxSize", "integer", "`4`"),
+    ],
+)
+def test_the_table_says_type_and_default(key: str, kind: str, default: str) -> None:
+    line = next(line for line in cells(schema.markdown()) if line[0] == f"`{key}`")
+    assert line[1:3] == [kind, default]
+
+
+def test_fields_of_one_arm_say_which() -> None:
+    lines = [line for line in cells(schema.markdown()) if line[0] == "`nodeGroups[].capacity.zoneId`"]
+    assert [line[3].split(".")[0] for line in lines] == ["With `type: reservation`", "With `type: capacity-block`"]
+
+
+def test_names_in_descriptions_are_those_of_the_file() -> None:
+    named = set(re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", schema.markdown()))
+    assert named == set(), "Python's spelling in a table for config files"
+
+
+def test_outputs_are_those_of_the_model() -> None:
+    names = {line[0].strip("`").split(".")[0].split("[")[0] for line in cells(schema.outputs_markdown())}
+    assert names == {field.alias for field in StackOutputs.model_fields.values()}
+
+
+@pytest.mark.parametrize(
+    ("file", "what"), [("Pulumi.yaml", "pulumi-yaml"), ("docs/config.md", "markdown"), ("docs/config.md", "outputs")]
+)
+def test_the_committed_file_is_up_to_date(file: str, what: str) -> None:
+    assert schema.main([what, "--check", str(ROOT / file)]) == 0, "run make docs"
+
+
+def test_write_replaces_what_is_between_the_marks_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project, tables = tmp_path / "Pulumi.yaml", tmp_path / "docs" / "config.md"
+    tables.parent.mkdir()
+    project.write_text("name: x\n# config:begin (from the models)\nold: true\n# config:end\nlast: true\n")
+    tables.write_text(
+        "a\n<!-- inputs:begin -->\n<!-- inputs:end -->\n<!-- outputs:begin -->\nx\n<!-- outputs:end -->\nb\n"
+    )
+    assert schema.main(["pulumi-yaml", "--check", str(project)]) == 1
+    assert "run make docs" in capsys.readouterr().err
+    assert schema.main(["write"]) == 0
+    assert schema.main(["pulumi-yaml", "--check", str(project)]) == 0
+    assert schema.main(["outputs", "--check", str(tables)]) == 0
+    read = yaml.safe_load(project.read_text())
+    assert (read["name"], read["last"], "old" in read, len(read["config"])) == ("x", True, False, len(BLOCK))
+    assert tables.read_text().startswith("a\n<!-- inputs:begin -->\n| Key |")
+    assert tables.read_text().endswith("<!-- outputs:end -->\nb\n")
+
+
+def test_a_file_without_marks_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    for name in ("Pulumi.yaml", "docs/config.md"):
+        (tmp_path / name).write_text("nothing\n")
+    assert schema.main(["write"]) == 1
+    assert (tmp_path / "Pulumi.yaml").read_text() == "nothing\n"
+
+
+def test_the_text_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert schema.main(["pulumi-yaml"]) == 0
+    assert capsys.readouterr().out == schema.pulumi_yaml()

@@ -1,0 +1,571 @@
+"""The admission expressions, evaluated: who gets past, and who does not. ``tests/local/test_teams.py`` asks a real API
+server the same."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import celpy
+import pytest
+
+from trainium_eks.model.policies import admission, researchers
+from trainium_eks.model.policies.admission import Limits
+from trainium_eks.model.policies.admission_workloads import PODS, WORKLOADS
+from trainium_eks.model.sizing import quotas
+from trainium_eks.model.sizing.quantities import quantity
+
+GROUP = "trainium-eks:team:researchers"
+LIMITS = Limits(
+    ("test", "big"),
+    ("training-low", "training-high"),
+    pods=100,
+    finished_pods=400,
+    jobs=50,
+    counted_requests=("cpu",),
+    closed_storage_classes=("fsx",),
+    researchers=GROUP,
+    reserved_names=("default-deny",),
+)
+POLICIES = admission.policies(LIMITS, researchers.written())
+NEURON = {"resources": {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}}
+IN_GROUP = {"scheduling.k8s.io/group-name": "podgroup-1"}
+ON_TRAINIUM = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+
+Json = dict[str, Any]
+
+FUNCTIONS = {
+    "quantity": lambda text: celpy.celtypes.DoubleType(float(quantity(str(text)) or 0)),
+    "isInteger": lambda one: celpy.celtypes.BoolType(float(one).is_integer()),
+    "asInteger": lambda one: celpy.celtypes.IntType(int(one)),
+    "isGreaterThan": lambda one, other: celpy.celtypes.BoolType(one > other),
+    "sum": lambda numbers: celpy.celtypes.IntType(sum(numbers)),
+}
+"""Of Kubernetes' own CEL library."""
+
+
+ENVIRONMENT = celpy.Environment()
+
+
+@functools.cache
+def program(expression: str) -> celpy.Runner:
+    return ENVIRONMENT.program(ENVIRONMENT.compile(expression), functions=FUNCTIONS)
+
+
+def refusals(
+    name: str, asked: Mapping[str, Any], old: Mapping[str, Any] | None = None, groups: Sequence[str] = (GROUP,)
+) -> list[str]:
+    """Return the messages of the validations of a policy that an object fails."""
+    policy = POLICIES[name]
+    operation = policy.operations[0] if old is None else "UPDATE"
+    request = {"operation": operation, "userInfo": {"groups": list(groups)}, "options": asked.get("options", {})}
+    context: dict[str, Any] = {
+        "object": celpy.json_to_cel({"metadata": {"name": "name"}, **asked}),
+        "oldObject": None if old is None else celpy.json_to_cel({"metadata": {"name": "name"}, **old}),
+        "request": celpy.json_to_cel(request),
+    }
+    known = celpy.celtypes.MapType()
+
+    def value(expression: str) -> Any:
+        return program(expression).evaluate({**context, "variables": known})
+
+    if policy.condition and not value(policy.condition):
+        return []
+    for variable in policy.variables:
+        known[celpy.celtypes.StringType(variable.name)] = value(variable.expression)
+    return [
+        str(value(each.details)) if each.details else each.message
+        for each in policy.validations
+        if not value(each.expression)
+    ]
+
+
+def spec(*containers: Json, **more: Any) -> Json:
+    return {"containers": list(containers) or [{"name": "c"}], **more}
+
+
+def pod(*containers: Json, annotations: Mapping[str, str] | None = None, **more: Any) -> Json:
+    metadata = {"name": "pod", **({"annotations": dict(annotations)} if annotations is not None else {})}
+    return {"metadata": metadata, "spec": spec(*containers, **{"schedulerName": "volcano", **more})}
+
+
+def vcjob(*specs: Json, **more: Any) -> Json:
+    tasks = [{"name": f"task-{index}", "template": {"spec": each}} for index, each in enumerate(specs)]
+    return {"kind": "Job", "spec": {"tasks": tasks, "schedulerName": "volcano", "queue": "test", **more}}
+
+
+def queued(queue: str | None, **more: Any) -> Json:
+    return {"spec": {"minAvailable": 2, **({"queue": queue} if queue is not None else {}), **more}}
+
+
+@pytest.mark.parametrize("queue", LIMITS.queues)
+def test_jobs_of_the_namespaces_queues_pass(queue: str) -> None:
+    assert refusals("queues", queued(queue)) == []
+
+
+@pytest.mark.parametrize("queue", ["other", "default", "", None])
+def test_jobs_of_other_queues_or_none_are_refused_with_the_queues_that_pass(queue: str | None) -> None:
+    assert refusals("queues", queued(queue)) == ["spec.queue must be one of this namespace's queues: test, big"]
+
+
+def test_a_job_of_a_queue_or_priority_that_was_taken_away_can_still_be_finished() -> None:
+    assert refusals("queues", queued("gone"), queued("gone")) == []
+    assert refusals("queues", queued(None), queued("default")) == []
+    old = queued("test", priorityClassName="gone")
+    assert refusals("queues", {**old, "metadata": {"finalizers": []}}, old) == []
+
+
+def test_a_job_does_not_move_to_another_queue_or_priority_by_an_update() -> None:
+    assert refusals("queues", queued("other"), queued("test")) != []
+    assert refusals("queues", queued("big"), queued("test")) == []
+    assert refusals("queues", queued("test", priorityClassName="system-node-critical"), queued("test")) != []
+    assert refusals("queues", queued("test", priorityClassName="training-high"), queued("test")) == []
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", "somebodys"])
+def test_priorities_of_others_are_refused_wherever_they_are_named(name: str) -> None:
+    allowed = "must be one of this namespace's: training-low, training-high"
+    assert refusals("queues", queued("test", priorityClassName=name)) == [f"spec.priorityClassName {allowed}"]
+    for policy, asked in (
+        ("pods", pod(priorityClassName=name, schedulerName="default-scheduler")),
+        ("volcano-jobs", vcjob(spec(priorityClassName=name))),
+        ("jobs", {"spec": {"template": {"spec": spec(priorityClassName=name)}}}),
+        ("deployments", {"spec": {"template": {"spec": spec(priorityClassName=name)}}}),
+    ):
+        assert refusals(policy, asked) == [f"priorityClassName {allowed}"]
+
+
+@pytest.mark.parametrize("named", [{}, {"priorityClassName": ""}, {"priorityClassName": "training-low"}])
+def test_priorities_of_the_namespace_and_none_pass(named: Json) -> None:
+    assert refusals("pods", pod(schedulerName="default-scheduler", **named)) == []
+    assert refusals("queues", queued("test", **named)) == []
+
+
+def test_a_namespace_without_priorities_says_so() -> None:
+    policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
+    assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
+
+
+def test_pods_without_accelerators_are_free() -> None:
+    assert refusals("pods", pod(schedulerName="default-scheduler")) == []
+    limits = {"resources": {"limits": {"cpu": "8"}}}
+    tolerations = [
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        {"key": "dedicated", "operator": "Equal", "value": "staging"},
+    ]
+    assert refusals("pods", pod(limits, schedulerName="default-scheduler", tolerations=tolerations)) == []
+
+
+def test_a_volcano_jobs_pods_pass() -> None:
+    assert refusals("pods", pod(NEURON, annotations=IN_GROUP, tolerations=[ON_TRAINIUM])) == []
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+        "nvidia.com/gpu",
+        "nvidia.com/mig-1g.5gb",
+        "vpc.amazonaws.com/efa",
+    ],
+)
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_every_scarce_resource_is_seen(resource: str, kind: str) -> None:
+    container = {"resources": {kind: {resource: "1"}}}
+    refused = refusals("pods", pod(container, schedulerName="default-scheduler"))
+    assert refused == ["a pod with accelerators must be scheduled by Volcano: schedulerName volcano"]
+
+
+def test_accelerators_of_a_second_or_an_init_container_are_seen() -> None:
+    assert refusals("pods", pod({"name": "c"}, NEURON, schedulerName="default-scheduler")) != []
+    assert refusals("pods", pod({"name": "c"}, schedulerName="default-scheduler", initContainers=[NEURON])) != []
+
+
+@pytest.mark.parametrize("amount", ["0", "0Ki", 0])
+def test_asking_for_no_accelerator_is_no_way_onto_its_nodes(amount: str | int) -> None:
+    container = {"resources": {"limits": {"aws.amazon.com/neuron": amount}}}
+    (message,) = refusals("volcano-jobs", vcjob(spec(NEURON), spec(container)))
+    assert "must not ask for 0 accelerators" in message
+    # A launcher beside the workers in one pod may say so.
+    assert refusals("volcano-jobs", vcjob(spec(NEURON, container))) == []
+
+
+def test_amounts_in_a_jobs_template_may_be_numbers() -> None:
+    container = {"resources": {"limits": {"aws.amazon.com/neuron": 16}}}
+    assert refusals("volcano-jobs", vcjob(spec(container))) == []
+    assert refusals("volcano-jobs", vcjob(spec(container), schedulerName="default-scheduler")) != []
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        ON_TRAINIUM,
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true"},
+        {"operator": "Exists"},
+        {"key": "", "operator": "Exists", "effect": "NoSchedule"},
+    ],
+)
+def test_pods_without_accelerators_stay_off_accelerator_nodes(toleration: Json) -> None:
+    for policy, asked in (
+        ("pods", pod(schedulerName="default-scheduler", tolerations=[toleration])),
+        ("volcano-jobs", vcjob(spec(NEURON, tolerations=[ON_TRAINIUM]), spec(tolerations=[toleration]))),
+    ):
+        (message,) = refusals(policy, asked)
+        assert "must not tolerate" in message
+
+
+def test_a_toleration_is_not_added_later() -> None:
+    old = pod(schedulerName="default-scheduler")
+    new = pod(schedulerName="default-scheduler", tolerations=[ON_TRAINIUM])
+    assert len(refusals("pods", new, old)) == 1
+
+
+def test_what_was_made_before_the_policy_can_be_finished() -> None:
+    old = pod(nodeName="node-1", tolerations=[{"operator": "Exists"}])
+    new = {**old, "metadata": {**old["metadata"], "finalizers": [], "labels": {"a": "b"}}}
+    assert refusals("pods", new, old) == []
+    job = vcjob(spec(nodeName="node-1"))
+    assert refusals("volcano-jobs", {**job, "metadata": {"finalizers": []}}, job) == []
+    assert refusals("volcano-jobs", vcjob(spec(priorityClassName="no")), job) != []
+
+
+@pytest.mark.parametrize("container", [NEURON, {"name": "c"}])
+def test_naming_a_node_does_not_get_past_the_schedulers(container: Json) -> None:
+    (message,) = refusals("pods", pod(container, annotations=IN_GROUP, nodeName="node-1"))
+    assert message.startswith("a pod must not name its node")
+    assert refusals("pods", pod(container, annotations=IN_GROUP, nodeName="")) == []
+
+
+def test_a_pod_that_its_scheduler_has_bound_may_change() -> None:
+    bound = pod(NEURON, annotations=IN_GROUP, nodeName="node-1")
+    late = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    assert refusals("pods", pod(NEURON, annotations=IN_GROUP, nodeName="node-1", tolerations=[late]), bound) == []
+
+
+def test_a_bare_pod_names_a_queue_of_the_namespace() -> None:
+    assert refusals("pods", pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "big"})) == []
+    assert len(refusals("pods", pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "other"}))) == 1
+    for container in (NEURON, {"name": "c"}):
+        for annotations in (None, {}, {"note": "x"}):
+            (message,) = refusals("pods", pod(container, annotations=annotations))
+            assert "must name its queue" in message
+
+
+def test_a_pod_of_a_group_does_not_name_another_queue_besides_nor_later() -> None:
+    asked = pod(NEURON, annotations={**IN_GROUP, "scheduling.volcano.sh/queue-name": "other"})
+    assert refusals("pods", asked) != []
+    assert refusals("pods", asked, pod(NEURON, annotations=IN_GROUP)) != []
+
+
+def test_the_scheduler_of_a_task_wins_over_the_jobs() -> None:
+    assert refusals("volcano-jobs", vcjob(spec(NEURON))) == []
+    assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName=""))) == []
+    assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName="default-scheduler"))) != []
+    assert refusals("volcano-jobs", vcjob(spec(NEURON), schedulerName="default-scheduler")) != []
+    assert refusals("volcano-jobs", {"kind": "Job", "spec": {"tasks": [{"template": {"spec": spec(NEURON)}}]}}) == []
+    assert refusals("volcano-jobs", {"kind": "Job", "spec": {}}) == []
+
+
+def test_devices_come_by_resources_alone() -> None:
+    claims = [{"name": "device", "resourceClaimTemplateName": "neuron"}]
+    (message,) = refusals("pods", pod(schedulerName="default-scheduler", resourceClaims=claims))
+    assert "resourceClaims" in message
+    for variable, passes in (
+        ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, False),
+        ({"name": "AWS_NEURON_VISIBLE_DEVICES", "value": "ALL"}, False),
+        ({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}, False),
+        ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}, True),
+        ({"name": "NEURON_RT_VISIBLE_CORES", "value": "0-3"}, True),
+    ):
+        container = {**NEURON, "env": [{"name": "A", "value": "b"}, variable]}
+        assert (refusals("pods", pod(container, annotations=IN_GROUP)) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("volume", "passes"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "fsx-claim"}}, True),
+        ({"emptyDir": {"medium": "Memory"}}, True),
+        ({"configMap": {"name": "c"}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "gp3"}}}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, True),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fsx"}}}}, False),
+        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "theirs"}}}}, False),
+        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, False),
+        ({"nfs": {"server": "10.0.0.1", "path": "/"}}, False),
+    ],
+)
+def test_volumes_are_the_teams_own(volume: Json, passes: bool) -> None:
+    volumes = [{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]
+    for policy, asked in (
+        ("pods", pod(schedulerName="default-scheduler", volumes=volumes)),
+        ("volcano-jobs", vcjob(spec(volumes=volumes))),
+    ):
+        assert (refusals(policy, asked) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("claim", "passes"),
+    [({"storageClassName": "gp3"}, True), ({"storageClassName": "fsx"}, False), ({"volumeName": "theirs"}, False)],
+)
+def test_the_claims_of_a_volcano_job_are_the_teams_own(claim: Json, passes: bool) -> None:
+    volumes = [{"mountPath": "/a", "volumeClaimName": "fsx-claim"}, {"mountPath": "/b", "volumeClaim": claim}]
+    assert (refusals("volcano-jobs", vcjob(spec(), volumes=volumes)) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("target", "passes"),
+    [
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "mine"}, True),
+        ({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "other"}, False),
+        ({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Job", "name": "other"}, False),
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Queue", "name": "other"}, False),
+        (None, False),
+    ],
+)
+def test_commands_are_for_jobs(target: Json | None, passes: bool) -> None:
+    asked = {"action": "CloseQueue", **({"target": target} if target else {})}
+    assert (refusals("commands", asked) == []) is passes
+
+
+def test_a_deployment_goes_through_the_queue_like_a_job() -> None:
+    def deployment(*containers: Json, **more: Any) -> Json:
+        return {"spec": {"replicas": 2, "template": {"spec": spec(*containers, **more)}}}
+
+    assert refusals("deployments", deployment()) == []
+    queued = deployment(NEURON, schedulerName="volcano")
+    assert len(refusals("deployments", queued)) == 1
+    queued["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": "big"}}
+    assert refusals("deployments", queued) == []
+    assert refusals("deployments", deployment(NEURON)) == [
+        "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
+    ]
+    assert refusals("deployments", deployment(tolerations=[ON_TRAINIUM])) != []
+    # Its status and its annotations change all the time.
+    assert refusals("deployments", {**deployment(NEURON), "status": {}}, deployment(NEURON)) == []
+
+
+def test_a_service_takes_no_address_of_others() -> None:
+    assert refusals("services", {"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}) == []
+    assert refusals("services", {"spec": {"clusterIP": "None", "externalIPs": []}}) == []
+    (message,) = refusals("services", {"spec": {"externalIPs": ["10.0.0.1"]}})
+    assert "must not have externalIPs" in message
+
+
+PLAIN = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+QUEUE_OF_ROLES = {"schedulingPolicy": {"queue": "test"}}
+
+
+def made_by(name: str, pods: int, template: Json | None = None) -> Json:
+    """Return an object of a kind that leads to so many pods, or one of its templates."""
+    template = template or {"spec": spec(PLAIN)}
+    job = {"parallelism": pods, "template": template}
+    tasks = [{"name": "a", "replicas": pods - 1, "template": template}, {"name": "b", "template": template}]
+    runtime = {"replicatedJobs": [{"name": "node", "replicas": pods, "template": {"spec": {"template": template}}}]}
+    roles = {"Master": {"template": template}, "Worker": {"replicas": pods - 1, "template": template}}
+    specs: dict[str, Json] = {
+        "jobs": job,
+        "deployments": {"replicas": pods, "template": template},
+        "volcano-jobs": {"queue": "test", "tasks": tasks},
+        "pytorch-jobs": {"pytorchReplicaSpecs": roles, "runPolicy": QUEUE_OF_ROLES},
+        "train-jobs": {"trainer": {"numNodes": pods}, "podTemplateOverrides": [template]},
+        "job-sets": {"template": {"spec": runtime}},
+    }
+    return {"kind": "Job", "spec": specs[name]}
+
+
+EVERY_WORKLOAD = pytest.mark.parametrize("name", [each.name for each in WORKLOADS])
+PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.sh", "commands")}
+
+
+def test_every_kind_that_researchers_write_is_bounded_and_counted() -> None:
+    judged = {(match.group, match.resource) for each in (PODS, *WORKLOADS) for match in each.matches}
+    hard = quotas.hard({}, {}, {})
+    for match in researchers.written():
+        kind = (match.group, match.resource)
+        assert kind in judged | PODLESS, f"{kind}: no policy judges its templates and its number of pods"
+        name = f"count/{match.resource}.{match.group}" if match.group else match.resource
+        assert name in hard, f"{kind}: no quota counts its objects"
+    assert {policy.name for policy in WORKLOADS if not policy.counts} == set()
+
+
+@EVERY_WORKLOAD
+def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
+    assert refusals(name, made_by(name, 100)) == []
+    (message, *_) = refusals(name, made_by(name, 101))
+    assert "101 is more than 100" in message
+    assert "quota has 100 (pods)" in message
+    # Nor does an update make one of it, by the object itself or by its scale.
+    assert refusals(name, made_by(name, 101), made_by(name, 1)) != []
+    assert refusals("scale", {"spec": {"replicas": 101}}, {"spec": {"replicas": 1}}) != []
+
+
+@EVERY_WORKLOAD
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        ({"spec": spec(nodeName="n")}, "must not name its node"),
+        ({"spec": spec(volumes=[{"name": "v", "hostPath": {"path": "/"}}])}, "volumes must be"),
+        ({"spec": spec(volumes=[{"name": "v", "csi": {"driver": "fsx.csi.aws.com"}}])}, "must be claimed"),
+        ({"spec": spec(hostNetwork=True)}, "Pod Security"),
+        ({"spec": spec({"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "securityContext": {"privileged": True}})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})}, "Pod Security"),
+        ({"spec": spec(terminationGracePeriodSeconds=3601)}, "at most 3600"),
+        ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])}, "drained"),
+        ({"spec": spec(tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])}, "drained"),
+        ({"spec": spec(tolerations=[{"operator": "Exists"}])}, "all taints"),
+        ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}])}, "drained"),
+        ({"metadata": {"finalizers": ["a/b"]}, "spec": spec()}, "no finalizers"),
+        ({"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}, "spec": spec()}, "queues"),
+        ({"metadata": {"labels": {"volcano.sh/preemptable": "false"}}, "spec": spec()}, "take"),
+        ({"spec": spec(*({"name": f"c{index}"} for index in range(17)))}, "at most 16 containers"),
+    ],
+)
+def test_templates_of_all_kinds_are_judged_like_pods(name: str, pod: Json, said: str) -> None:
+    found = refusals(name, made_by(name, 2, pod))
+    assert any(said in message for message in found), found
+
+
+def test_pods_that_others_namespaces_see_are_not_kept_away_from() -> None:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for where in ({"namespaceSelector": {}}, {"namespaces": ["other"]}):
+            term = {"topologyKey": "kubernetes.io/hostname", **where}
+            for terms in (
+                {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+                {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
+            ):
+                (message,) = refusals("pods", pod(schedulerName="default-scheduler", affinity={kind: terms}))
+                assert "this namespace alone" in message
+    own = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}
+    assert refusals("pods", pod(schedulerName="default-scheduler", affinity={"podAntiAffinity": own})) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "passes"),
+    [
+        ({"minAvailable": 92}, True),
+        ({"minAvailable": 91}, False),
+        ({"volumes": [{"mountPath": f"/{index}"} for index in range(33)]}, False),
+    ],
+)
+def test_a_volcano_job_asks_for_no_pods_that_the_scheduler_has_not_counted(more: Json, passes: bool) -> None:
+    job = made_by("volcano-jobs", 100)
+    job["spec"] |= more
+    assert (refusals("volcano-jobs", job) == []) is passes
+
+
+def test_what_the_quota_counts_stands_under_the_requests_of_large_volcano_jobs() -> None:
+    unstated = {"spec": spec({"name": "c", "resources": {"limits": {"cpu": "1"}}})}
+    assert refusals("volcano-jobs", made_by("volcano-jobs", 8, unstated)) == []
+    (message,) = refusals("volcano-jobs", made_by("volcano-jobs", 9, unstated))
+    assert "quota counts: cpu" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "passes"),
+    [
+        ("memory", "2Ti", True),
+        ("memory", "500001M", True),
+        ("memory", "33Ti", False),
+        ("ephemeral-storage", "8E", False),
+        ("ephemeral-storage", "999999999999", False),
+        ("example.com/x", "9223372036854775807", False),
+        ("example.com/x", 100_000_000, True),
+        ("cpu", "1500m", True),
+    ],
+)
+def test_amounts_are_those_that_volcanos_scheduler_adds_without_a_rest(name: str, amount: str, passes: bool) -> None:
+    for kind in ("limits", "requests"):
+        asked = pod({"resources": {kind: {name: amount}}}, schedulerName="default-scheduler")
+        assert (refusals("pods", asked) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("tasks", "containers", "more", "passes"),
+    [
+        (100, 1, {}, True),
+        (65, 2, {}, False),
+        (2, 1, {"plugins": {"tensorflow": []}}, True),
+        (1, 1, {"policies": [{"event": "PodPending", "action": "RestartJob", "timeout": "1s"}]}, False),
+        (1, 1, {"plugins": {"ssh": []}}, False),
+        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a"]}}, True),
+        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a", "--ssh-private-key="]}}, False),
+    ],
+)
+def test_no_job_multiplies_the_work_of_volcanos_controllers(
+    tasks: int, containers: int, more: Json, passes: bool
+) -> None:
+    job = vcjob(*[spec(*[{**PLAIN, "name": f"c{index}"} for index in range(containers)])] * tasks, **more)
+    assert (refusals("volcano-jobs", job) == []) is passes
+
+
+@pytest.mark.parametrize("name", ["jobs", "volcano-jobs"])
+def test_runs_of_a_cron_job_do_not_add_up(name: str) -> None:
+    def cron(policy: str, schedule: str = "0 * * * *") -> Json:
+        job = made_by(name, 2)
+        spec = {"concurrencyPolicy": policy, "schedule": schedule, "jobTemplate": {"spec": job["spec"]}}
+        return {"kind": "CronJob", "spec": spec}
+
+    assert refusals(name, cron("Forbid")) == []
+    assert len(refusals(name, cron("Allow"))) == 1
+    assert len(refusals(name, cron("Replace", "@every 1s"))) == 1
+
+
+def test_pods_that_a_gang_can_do_without_may_be_moved() -> None:
+    held = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    for annotation, value in held.items():
+        template = {"metadata": {"annotations": {annotation: value}}, "spec": spec()}
+        (message,) = refusals("jobs", made_by("jobs", 2, template))
+        assert annotation in message
+        job = vcjob(spec(NEURON), spec())
+        job["spec"]["tasks"][1]["template"]["metadata"] = template["metadata"]
+        assert refusals("volcano-jobs", job) == []
+        plain = {"schedulerName": "default-scheduler", "annotations": {annotation: value, **IN_GROUP}}
+        assert len(refusals("pods", pod(**plain))) == 1
+        assert refusals("pods", pod(annotations={annotation: value, **IN_GROUP})) == []
+
+
+def test_researchers_leave_finalizers_and_owners_to_controllers() -> None:
+    mine, queue = {"kind": "Job", "name": "j"}, {"kind": "Queue", "name": "q"}
+    for field, allowed, refused in (
+        ("finalizers", "orphan", "batch.kubernetes.io/job-tracking"),
+        ("ownerReferences", mine, queue),
+    ):
+        assert refusals("metadata", {"metadata": {field: [allowed]}}) == []
+        assert len(refusals("metadata", {"metadata": {field: [refused]}})) == 1
+        assert refusals("metadata", {"metadata": {field: [refused]}}, groups=["system:serviceaccounts"]) == []
+        old = {"metadata": {field: [refused]}}
+        assert refusals("metadata", {"metadata": {field: [refused, allowed]}}, old) == []
+        assert len(refusals("metadata", old, {"metadata": {}})) == 1
+
+
+def test_a_job_has_no_name_of_a_network_policy_which_would_go_with_it() -> None:
+    job = {**made_by("volcano-jobs", 2), "metadata": {"name": "default-deny"}}
+    assert len(refusals("volcano-jobs", job)) == 1
+
+
+@pytest.mark.parametrize(("members", "passes"), [("100", True), ("101", False), ("2000000000", False), ("x", False)])
+def test_the_size_of_a_pod_group_is_bounded(members: str, passes: bool) -> None:
+    asked = {"metadata": {"annotations": {"scheduling.volcano.sh/group-min-member": members}}}
+    assert (refusals("deployments", {**made_by("deployments", 2), **asked}) == []) is passes
+    assert (refusals("deployments", {**made_by("deployments", 2), **asked}, made_by("deployments", 2)) == []) is passes
+
+
+def test_a_pod_that_is_deleted_ends_within_an_hour() -> None:
+    assert refusals("deletions", {"options": {"gracePeriodSeconds": 3600}}) == []
+    assert len(refusals("deletions", {"options": {"gracePeriodSeconds": 3601}})) == 1
+
+
+@pytest.mark.parametrize("queue", ["other", ""])
+def test_queues_of_kubeflows_kinds_are_the_namespaces_own(queue: str) -> None:
+    job = made_by("pytorch-jobs", 2)
+    job["spec"] |= {"runPolicy": {"schedulingPolicy": {"queue": queue}}}
+    assert len(refusals("pytorch-jobs", job)) == 1
+    runtime = made_by("job-sets", 2)
+    runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
+    runtime["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": queue}}
+    assert len(refusals("job-sets", runtime)) == 1
+    cron = {"concurrencyPolicy": "Forbid", "jobTemplate": {"spec": {"queue": queue}}}
+    assert len(refusals("volcano-jobs", {"kind": "CronJob", "spec": cron})) == 1

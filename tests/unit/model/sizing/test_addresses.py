@@ -1,0 +1,171 @@
+"""The address plan holds for any VPC, and the budget is the published one."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.sizing import addresses
+
+ZONES = ("use1-az6", "use1-az5", "use1-az4", "use1-az2", "use1-az1", "use1-az3")
+
+
+@st.composite
+def vpcs(draw: st.DrawFn) -> str:
+    prefix = draw(st.integers(16, 24))
+    base = draw(st.sampled_from(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]))
+    index = draw(st.integers(0, 2 ** (prefix - ipaddress.IPv4Network(base).prefixlen) - 1))
+    network = ipaddress.IPv4Network(base)
+    return f"{network.network_address + index * 2 ** (32 - prefix)}/{prefix}"
+
+
+@given(vpcs(), st.integers(1, 3))
+def test_subnets_lie_in_the_vpc_never_overlap_and_private_ones_are_larger(cidr_block: str, zones: int) -> None:
+    plan = addresses.plan(cidr_block, ZONES[:zones])
+    vpc = ipaddress.IPv4Network(cidr_block)
+    public = [ipaddress.IPv4Network(block) for block in plan.public.values()]
+    private = [ipaddress.IPv4Network(block) for block in plan.private.values()]
+    assert tuple(plan.public) == tuple(plan.private) == ZONES[:zones]
+    every = public + private
+    assert all(subnet.subnet_of(vpc) and subnet.prefixlen <= 28 for subnet in every)
+    assert not any(a.overlaps(b) for index, a in enumerate(every) for b in every[:index])
+    assert min(subnet.num_addresses for subnet in private) > max(subnet.num_addresses for subnet in public)
+
+
+@given(vpcs(), st.integers(2, 3))
+def test_most_of_the_vpc_is_private(cidr_block: str, zones: int) -> None:
+    private = addresses.plan(cidr_block, ZONES[:zones]).private.values()
+    held = sum(ipaddress.IPv4Network(block).num_addresses for block in private)
+    assert held * 2 >= ipaddress.IPv4Network(cidr_block).num_addresses
+
+
+@given(st.integers(16, 28), st.integers(1, 6))
+def test_a_plan_is_made_or_refused_and_never_makes_a_subnet_that_aws_refuses(prefix: int, zones: int) -> None:
+    if prefix > 22:
+        try:
+            plan = addresses.plan(f"10.0.0.0/{prefix}", ZONES[:zones])
+        except ValueError:
+            return
+    else:
+        plan = addresses.plan(f"10.0.0.0/{prefix}", ZONES[:zones])
+    assert all(
+        ipaddress.IPv4Network(block).prefixlen <= 28 for block in (*plan.public.values(), *plan.private.values())
+    )
+
+
+def test_a_16_with_two_zones_gives_two_private_18() -> None:
+    plan = addresses.plan("10.0.0.0/16", ["usw2-az4", "usw2-az1"])
+    assert plan.private == {"usw2-az4": "10.0.0.0/18", "usw2-az1": "10.0.64.0/18"}
+    assert plan.public == {"usw2-az4": "10.0.192.0/20", "usw2-az1": "10.0.208.0/20"}
+
+
+def test_a_third_zone_leaves_the_subnets_of_the_first_two_where_they_are() -> None:
+    two, three = (addresses.plan("10.0.0.0/16", ZONES[:zones]) for zones in (2, 3))
+    assert {zone: three.private[zone] for zone in two.private} == dict(two.private)
+    assert {zone: three.public[zone] for zone in two.public} == dict(two.public)
+
+
+@pytest.mark.parametrize(
+    ("cidr_block", "reason"),
+    [
+        ("10.0.0.0/15", "/16 to /28"),
+        ("10.0.0.0/29", "/16 to /28"),
+        ("10.0.0.0/28", "too small"),
+        ("10.0.0.0/25", "must be /24 or larger"),
+        ("10.0.0.1/16", "host bits"),
+        ("ten", "Expected 4 octets"),
+    ],
+)
+def test_a_range_that_cannot_be_planned_is_refused_with_the_reason(cidr_block: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        addresses.plan(cidr_block, ZONES[:2])
+
+
+@pytest.mark.parametrize("zones", [[], ["usw2-az4", "usw2-az4"]])
+def test_zones_must_be_distinct_and_at_least_one(zones: list[str]) -> None:
+    with pytest.raises(ValueError, match="distinct"):
+        addresses.plan("10.0.0.0/16", zones)
+
+
+# Addresses of one node: one for each interface that holds one, and the twelve that the VPC CNI takes at its start.
+NEEDED = [
+    ("trn1.32xlarge", "efa-only", 13),
+    ("trn1.32xlarge", "ena", 13),
+    ("trn1.32xlarge", "efa", 20),
+    ("trn2.48xlarge", "efa", 28),
+    ("p5.48xlarge", "efa", 44),
+    ("p6-b300.48xlarge", "catalogue", 13),
+    ("m6i.xlarge", "none", 23),
+]
+
+
+@pytest.mark.parametrize(("name", "layout", "count"), NEEDED)
+def test_the_budget_is_one_address_an_interface_and_those_of_its_pods(name: str, layout: str, count: int) -> None:
+    assert addresses.needed(CATALOGUE[name], 1, layout) == count
+
+
+@pytest.mark.parametrize(("pods", "held"), [(0, 12), (10, 12), (11, 13), (48, 50)])
+def test_two_addresses_stay_free_and_twelve_are_the_least(pods: int, held: int) -> None:
+    assert addresses.pod_addresses(pods) == held
+
+
+# Cards with two places (trn2, p5) lose half their addresses to an EFA interface beside the plain one.
+MAX_PODS = [
+    ("trn2.48xlarge", "catalogue", 100),
+    ("trn2.48xlarge", "efa", 100),
+    ("trn2.48xlarge", "ena", 51),
+    ("p5.48xlarge", "ena", 51),
+    ("p6-b300.48xlarge", "catalogue", CATALOGUE["p6-b300.48xlarge"].max_pods),
+    ("trn1.2xlarge", "ena", CATALOGUE["trn1.2xlarge"].max_pods),
+]
+
+
+@pytest.mark.parametrize(("name", "layout", "pods"), MAX_PODS)
+def test_pods_are_as_many_as_the_places_of_card_0_hold(name: str, layout: str, pods: int) -> None:
+    assert addresses.max_pods(CATALOGUE[name], layout) == pods
+
+
+@given(
+    st.sampled_from(sorted(CATALOGUE)),
+    st.integers(0, 450),
+    st.sampled_from(["catalogue", "efa-only", "ena", "efa"]),
+)
+def test_what_is_needed_grows_by_the_node(name: str, nodes: int, layout: str) -> None:
+    instance = CATALOGUE[name]
+    one = addresses.needed(instance, 1, layout)
+    assert addresses.needed(instance, nodes, layout) == nodes * one
+    assert one >= 1 + addresses.MINIMUM_IP_TARGET
+    assert addresses.needed(instance, nodes, "efa-only") <= addresses.needed(instance, nodes, "efa")
+
+
+def test_what_is_needed_follows_the_constants_that_configure_the_cni(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = addresses.needed(CATALOGUE["trn1.32xlarge"], 2)
+    monkeypatch.setattr(addresses, "WARM_IP_TARGET", 20)
+    assert addresses.needed(CATALOGUE["trn1.32xlarge"], 2) == before + 2 * 18
+
+
+def test_the_card_without_efa_holds_an_address_too_when_every_card_has_one() -> None:
+    b300 = CATALOGUE["p6-b300.48xlarge"]
+    assert addresses.address_interfaces(b300, "efa") == 17
+    assert addresses.address_interfaces(b300, "catalogue") == 1
+
+
+def test_a_type_without_efa_needs_one_interface_in_any_layout() -> None:
+    assert {addresses.address_interfaces(CATALOGUE["trn1.2xlarge"], each) for each in ("efa", "efa-only", "ena")} == {1}
+
+
+def test_an_unknown_layout_is_refused() -> None:
+    with pytest.raises(ValueError, match="'efaonly'"):
+        addresses.needed(CATALOGUE["trn1.32xlarge"], 1, "efaonly")
+
+
+@pytest.mark.parametrize(("cidr_block", "free"), [("10.0.0.0/24", 251), ("10.0.0.0/28", 11), ("10.0.0.0/18", 16379)])
+def test_aws_keeps_five_addresses_of_a_subnet(cidr_block: str, free: int) -> None:
+    assert addresses.usable(cidr_block) == free
+
+
+def test_a_range_that_is_none_has_no_size() -> None:
+    with pytest.raises(ValueError, match="octets"):
+        addresses.usable("ten")

@@ -1,0 +1,182 @@
+"""How much of a gang's time is useful: the closed form against published figures and against a simulation."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainium_eks.model.sizing import goodput
+from trainium_eks.model.sizing.goodput import Run
+
+DAY = 86_400.0
+HOUR = 3600.0
+MINUTE = 60.0
+
+
+def _simulated(run: Run, interval_seconds: float, *, faults: int, seed: int) -> float:
+    """The useful share of a run that is played through, event by event, until so many faults have hit it."""
+    chance = random.Random(seed)
+    now = kept = 0.0
+    next_fault = chance.expovariate(1 / run.seconds_between_faults)
+    hits = 0
+    starting = False
+    while hits < faults:
+        busy = run.restart_seconds if starting else interval_seconds + run.checkpoint_seconds
+        if now + busy <= next_fault:
+            now += busy
+            kept += 0.0 if starting else interval_seconds
+            starting = False
+            continue
+        hits += 1
+        now = next_fault + run.down_seconds
+        next_fault = now + chance.expovariate(1 / run.seconds_between_faults)
+        starting = True
+    return kept / now
+
+
+@pytest.mark.parametrize(
+    ("run", "interval_seconds"),
+    [
+        (Run(24 * HOUR, 280, 680, 500), 7000),
+        (Run(2.8 * HOUR, 3, 0, 600), 240),
+        (Run(HOUR, 60, 300, 300), 600),
+        (Run(600, 60, 200, 300), 250),
+        (Run(300, 100, 0, 300), 600),
+        (Run(30, 0.5, 5, 0), 6),
+    ],
+)
+def test_the_closed_form_agrees_with_a_simulation(run: Run, interval_seconds: float) -> None:
+    expected = goodput.useful_fraction(run, interval_seconds)
+    assert _simulated(run, interval_seconds, faults=20_000, seed=1) == pytest.approx(expected, abs=0.005)
+
+
+@pytest.mark.parametrize(("mean_minutes", "interval_minutes"), [(24 * 60, 117), (6 * 60, 57), (15, 9.1)])
+def test_dalys_interval_is_that_of_his_paper(mean_minutes: float, interval_minutes: float) -> None:
+    """Figures 3 to 5 of the paper: a restart of 10 minutes, a checkpoint of 5."""
+    run = Run(mean_minutes * MINUTE, 5 * MINUTE, 0, 10 * MINUTE)
+    # Printed with two or three digits.
+    assert goodput.daly_seconds(run) / MINUTE == pytest.approx(interval_minutes, rel=0.006)
+
+
+def test_the_llama_3_run_is_useful_for_more_than_nine_tenths() -> None:
+    """Published: 466 interruptions in 54 days, 405 billion parameters, a store that takes 2 TB/s, more than 90 %.
+
+    Assumed: 16 bytes a parameter and 10 minutes until training goes on; both are in docs/goodput.md, with others.
+    """
+    writing = 405e9 * 16 / 2e12
+    run = Run(54 * DAY / 466, writing, 0, 10 * MINUTE)
+    useful = goodput.expect(run).useful_fraction
+    assert 0.90 < useful < 0.92
+
+
+def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_trainium() -> None:
+    """HLAT (2024): 98.81 % job uptime on 4096 Trainium, 256 nodes. Uptime counts neither checkpoints nor lost steps."""
+    rate = goodput.failure_rate("Trainium")
+    run = goodput.run_on_lustre(256, rate.per_node_year, 0, 1)
+    waiting = run.down_seconds + run.restart_seconds
+    assert 1 - waiting / (run.seconds_between_faults + waiting) == pytest.approx(0.9881, abs=0.005)
+
+
+def test_rates_are_those_of_the_papers() -> None:
+    """2048 nodes of RSC-1's kind fail each 1.8 hours, as its authors reckon; Llama 3's each 3.1."""
+    a100, h100 = goodput.failure_rate("A100-40"), goodput.failure_rate("H100")
+    assert goodput.seconds_between_faults(2048, a100.per_node_year) / HOUR == pytest.approx(1.8, abs=0.05)
+    assert goodput.seconds_between_faults(2048, h100.per_node_year) / HOUR == pytest.approx(54 * 24 / 419)
+    assert [a100.is_assumed, h100.is_assumed] == [False, False]
+
+
+def test_a_kind_without_a_published_rate_says_so_and_the_users_own_wins() -> None:
+    trainium = goodput.failure_rate("Trainium2")
+    assert trainium.is_assumed
+    assert trainium.per_node_year == goodput.failure_rate("H100").per_node_year
+    own = goodput.failure_rate("Trainium2", 0.0)
+    assert (own.per_node_year, own.is_assumed) == (0.0, False)
+
+
+def _runs() -> st.SearchStrategy[Run]:
+    seconds = st.floats(0, 1e5)
+    return st.builds(Run, st.floats(10, 1e9), seconds, seconds, seconds)
+
+
+@given(_runs(), st.floats(0.5, 2))
+def test_no_other_interval_is_better_than_the_best(run: Run, factor: float) -> None:
+    best = goodput.best_seconds(run)
+    if best:
+        most = goodput.useful_fraction(run, best)
+        assert goodput.useful_fraction(run, best * factor) <= most * (1 + 1e-9)
+
+
+@given(st.floats(1e-9, 1.0), st.floats(10, 1e9))
+def test_dalys_estimate_is_near_the_best(share: float, mean_seconds: float) -> None:
+    """Within 1 % while a checkpoint takes less than half the time between faults, within 2 % up to all of it."""
+    run = Run(mean_seconds, share * mean_seconds, 0, 0)
+    near = 0.01 if share <= 0.5 else 0.02
+    assert goodput.daly_seconds(run) == pytest.approx(goodput.best_seconds(run), rel=near)
+
+
+@given(_runs())
+def test_a_proposal_holds_for_any_run(run: Run) -> None:
+    found = goodput.expect(run)
+    assert found.interval_seconds >= goodput.LEAST_INTERVAL_SECONDS
+    assert found.interval_seconds >= run.checkpoint_seconds
+    assert found.interval_seconds <= max(goodput.MOST_INTERVAL_SECONDS, math.ceil(run.checkpoint_seconds))
+    assert 0 <= found.useful_fraction <= 1
+
+
+def test_without_faults_only_checkpoints_cost_time() -> None:
+    run = Run(math.inf, 200, 500, 500)
+    assert goodput.best_seconds(run) == math.inf
+    assert goodput.expect(run).interval_seconds == goodput.MOST_INTERVAL_SECONDS
+    assert goodput.useful_fraction(run, 1800) == 0.9
+
+
+def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
+    """Two nodes would save each five hours; each 25 minutes takes 1 % of the time, and nobody loses an afternoon."""
+    run = Run(130 * DAY, 15, 600, 300)
+    assert goodput.best_seconds(run) > 5 * HOUR
+    found = goodput.expect(run)
+    assert found.interval_seconds == 25 * MINUTE
+    assert found.useful_fraction > 0.989
+
+
+def test_a_checkpoint_that_costs_nothing_is_taken_each_minute() -> None:
+    run = Run(DAY, 0, 0, 0)
+    assert (goodput.young_seconds(run), goodput.daly_seconds(run), goodput.best_seconds(run)) == (0, 0, 0)
+    assert goodput.expect(run).interval_seconds == 60
+    assert goodput.useful_fraction(run, 60) == pytest.approx(1 - 30 / DAY, abs=1e-6)
+
+
+def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done() -> None:
+    run = Run(HOUR, 10 * HOUR, 0, 0)
+    assert goodput.daly_seconds(run) == HOUR
+    assert goodput.best_seconds(run) == pytest.approx(HOUR, rel=1e-4)
+    assert goodput.useful_fraction(run, HOUR) < 1e-4
+    assert goodput.useful_fraction(Run(1, 1e6, 0, 0), 60) == 0
+    assert goodput.expect(Run(1, 1e6, 0, 0)).usd_per_useful_hour(10) == math.inf
+
+
+def test_a_useful_hour_costs_what_the_others_cost_as_well() -> None:
+    found = goodput.Goodput(Run(math.inf, 0, 0, 0), 60, 0.8)
+    assert found.usd_per_useful_hour(40) == 50
+
+
+def test_all_that_cannot_be_is_told_at_once() -> None:
+    wrong = Run(0, -1, math.inf, math.nan)
+    assert [*goodput.problems(wrong)] == [
+        "seconds_between_faults must be above 0, not 0",
+        "checkpoint_seconds must be 0 or more, and finite, not -1",
+        "down_seconds must be 0 or more, and finite, not inf",
+        "restart_seconds must be 0 or more, and finite, not nan",
+    ]
+    with pytest.raises(ValueError, match="above 0, not 0; checkpoint_seconds"):
+        goodput.expect(wrong)
+    with pytest.raises(ValueError, match="interval_seconds must be above 0"):
+        goodput.useful_fraction(Run(1, 1, 1, 1), 0)
+    assert [*goodput.problems(Run(math.nan, 0, 0, 0))] == ["seconds_between_faults must be above 0, not nan"]
+
+
+def test_a_gang_of_twice_the_nodes_fails_twice_as_often() -> None:
+    assert goodput.seconds_between_faults(4, 1) == goodput.seconds_between_faults(2, 1) / 2
+    assert goodput.seconds_between_faults(0, 1) == goodput.seconds_between_faults(1, 0) == math.inf

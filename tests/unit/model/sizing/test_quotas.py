@@ -1,0 +1,82 @@
+"""Quotas: what a real API server takes, and what a team gets that says nothing."""
+
+import pytest
+from quota_cases import REFUSED, TAKEN, USELESS
+
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.sizing import quotas
+from trainium_eks.model.sizing.quantities import quantity
+
+
+@pytest.mark.parametrize(("name", "amount"), TAKEN.items())
+def test_what_the_api_server_takes_passes(name: str, amount: str) -> None:
+    assert quotas.problems({name: amount}, "quota") == []
+
+
+@pytest.mark.parametrize(("name", "amount"), [*REFUSED.items(), *USELESS.items()])
+def test_what_it_refuses_or_never_counts_is_refused(name: str, amount: str) -> None:
+    (problem,) = quotas.problems({name: amount}, "quota")
+    assert problem.value == amount
+
+
+def test_a_part_of_a_pod_is_rounded_up_in_the_fix() -> None:
+    (problem,) = quotas.problems({"pods": "1.5"}, "quota")
+    assert (problem.path, problem.good) == ("quota.pods", "2")
+
+
+def test_an_extended_resource_is_named_by_its_requests() -> None:
+    for name in ("aws.amazon.com/neuron", "limits.aws.amazon.com/neuron"):
+        (problem,) = quotas.problems({name: "64"}, "quota")
+        assert problem.fix == "name it requests.aws.amazon.com/neuron"
+
+
+def test_the_default_bounds_a_backlog_and_not_the_queue_itself() -> None:
+    room = {"cpu": "508", "memory": "1800Gi", "pods": "1000"}
+    assert quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200) == {
+        "requests.cpu": "5080",
+        "requests.memory": str(18_000 * 1024**3),
+        "pods": "164",
+        "count/pods": "656",
+        "count/jobs.batch.volcano.sh": "164",
+        "count/pytorchjobs.kubeflow.org": "164",
+        "count/trainjobs.trainer.kubeflow.org": "164",
+        "count/trainingruntimes.trainer.kubeflow.org": "164",
+        "services": "264",
+        "requests.storage": "2224Gi",
+        "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
+        **{name: str(most) for name, most in quotas.OBJECTS.items()},
+    }
+
+
+def test_what_is_not_known_of_the_nodes_is_not_bounded() -> None:
+    hard = quotas.hard({}, {}, {})
+    assert hard["pods"] == "500"
+    assert not {"requests.cpu", "requests.memory"} & set(hard)
+
+
+def test_the_default_is_a_good_quota() -> None:
+    room = quotas.room([("trn1.32xlarge", 4), ("m6i.xlarge", 2)], CATALOGUE)
+    assert quotas.problems(quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200), "quota") == []
+
+
+def test_a_gang_of_the_whole_pool_has_its_pods() -> None:
+    room = quotas.room([("trn1.32xlarge", 1000)], CATALOGUE)
+    hard = quotas.hard({"aws.amazon.com/neuron": 16_000}, room, {})
+    # One pod a device is the most that ask for any.
+    assert int(hard["pods"]) >= 16_000
+
+
+def test_room_is_that_of_all_nodes() -> None:
+    one = CATALOGUE.allocatable("trn1.32xlarge")
+    room = quotas.room([("trn1.32xlarge", 3), ("no-such-type", 2), ("trn1.32xlarge", 0)], CATALOGUE)
+    assert {name: quantity(amount) for name, amount in room.items()} == {
+        name: 3 * (quantity(one[name]) or 0) for name in ("cpu", "memory", "pods")
+    }
+
+
+@pytest.mark.parametrize(("most", "closed"), [("0", ("fsx",)), ("0Ki", ("fsx",)), ("1", ()), ("x", ())])
+def test_a_storage_class_without_claims_is_closed(most: str, closed: tuple[str, ...]) -> None:
+    hard = {"pods": "0", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": most}
+    assert quotas.closed_storage_classes(hard) == closed

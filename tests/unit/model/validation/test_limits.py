@@ -1,0 +1,132 @@
+"""Both sides of every limit that a field of the config declares: the last value that is taken, the first that is not.
+
+The numbers come from ``limits`` in ``bad_inputs.yaml``: a changed declaration fails.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import botocore.session
+import pytest
+import yaml
+from unit.model.test_bad_inputs import ROOT
+from unit.model.test_config import FIELDS, Path, put, spelled, text
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.config.stack_config import load
+from trainium_eks.model.validation import limits
+from trainium_eks.model.validation.limits import Bounds, Choices, Entries, Length, Limit
+from trainium_eks.model.validation.problems import Problem, config_path
+
+
+def limited() -> Iterator[tuple[Path, dict[str, Any], Limit]]:
+    """Yield every limit with a place in a sound config where it holds: a field's, or a list's first entry."""
+    for path, spec, name, data in FIELDS.values():
+        own, annotation = limits.declared(spec)[name]
+        yield from ((path, data, limit) for limit in own)
+        yield from (((*path, 0), data, limit) for limit in limits.entry_of(annotation)[0])
+
+
+def sides(kind: str, values: Any, found: Any) -> Iterator[tuple[Any, bool]]:
+    """Yield values around a limit, and whether they are within it; ``found`` is a value that is."""
+    step = 0.01 if isinstance(found, float) else 1
+    match kind:
+        case "numbers":
+            low, high = values
+            yield from ((low, True), (low - step, False))
+            if high is not None:
+                yield from ((high, True), (high + step, False))
+        case "more than":
+            yield from ((values, False), (values + step, True))
+        case "choices":
+            yield from ((value, True) for value in values)
+            beside = {value + step for value in values for step in (-1, 1)} - {*values}
+            yield from ((value, False) for value in sorted(beside))
+        case "entries":
+            low, high = values
+            entry = found[0]
+            many = [entry + index if isinstance(entry, int) else f"{entry}{index}" for index in range(high + 1)]
+            lengths = {low - 1: False, low: True, high: True, high + 1: False}
+            yield from ((many[:length], within) for length, within in lengths.items() if length >= 0)
+        case "characters":
+            yield from (("/" + "p" * (values - 1), True), ("/" + "p" * values, False))
+
+
+def at(data: Any, path: Path) -> Any:
+    """Return the value at a place of a config."""
+    for step in path:
+        data = data[step]
+    return data
+
+
+KINDS = {Bounds: "numbers", Choices: "choices", Entries: "entries", Length: "characters"}
+TABLE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
+CASES = [
+    pytest.param(put(data, path, value), spelled(path), limit, within, id=f"{spelled(path)}={str(value)[:20]}")
+    for path, data, limit in limited()
+    for kind in ("more than" if isinstance(limit, Bounds) and limit.above else KINDS[type(limit)],)
+    for value, within in sides(kind, TABLE[kind][spelled(path)], at(data, path))
+]
+
+
+def test_every_limit_of_the_table_is_declared() -> None:
+    assert sorted(spelled(path) for path, _, _ in limited()) == sorted(
+        place for kind in TABLE.values() for place in kind
+    )
+
+
+def refusals(data: dict[str, Any]) -> list[Problem]:
+    """Return the problems that the declared limits find in a config."""
+    return limits.of_places(limits.walk(load(text(data))))
+
+
+@pytest.mark.parametrize(("data", "place", "limit", "within"), CASES)
+def test_a_value_is_taken_within_its_limit_and_refused_outside(
+    data: dict[str, Any], place: str, limit: Limit, within: bool
+) -> None:
+    allowed = tuple(map(str, limit.values)) if isinstance(limit, Choices) else (limit.allowed,)
+    by_limit = [each for each in refusals(data) if config_path(each.path) == place and each.allowed == allowed]
+    assert bool(by_limit) != within
+    assert all(each.good is not None or each.fix for each in by_limit)
+
+
+def test_the_value_that_is_proposed_is_within_the_limit() -> None:
+    for limit in (each for _, _, each in limited() if isinstance(each, Bounds | Choices)):
+        for value in (-(10**6), 10**9):
+            told = limit.problem("path", value)
+            assert told is None or told.good is None or limit.problem("path", told.good) is None  # type: ignore[arg-type]
+
+
+LISTS = [
+    pytest.param(put(data, path, [*value, value[0]]), spelled((*path, len(value))), id=spelled(path))
+    for path, _, _, data in FIELDS.values()
+    if isinstance(value := at(data, path), list) and value and isinstance(value[0], str | int)
+]
+
+
+@pytest.mark.parametrize(("data", "place"), LISTS)
+def test_a_list_of_plain_values_takes_each_once(data: dict[str, Any], place: str) -> None:
+    assert place in {config_path(each.path) for each in refusals(data)}
+
+
+def test_there_are_lists() -> None:
+    assert len(LISTS) > 12
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, -math.inf])
+def test_no_bounds_hold_what_is_no_number(value: float) -> None:
+    for bounds in (Bounds(0), Bounds(0, above=True), Bounds(1, 2)):
+        told = bounds.problem("path", value)
+        assert told is not None
+        assert told.good is None
+
+
+@pytest.mark.parametrize("service", ["amp", "budgets", "grafana"])
+def test_regions_without_a_service_are_those_of_botocore(service: str) -> None:
+    session = botocore.session.get_session()
+    for region in regions.REGIONS:
+        partition = session.get_partition_for_region(region)
+        names = session.get_available_regions(service, partition, allow_non_regional=True)
+        has = region in names or f"{partition}-global" in names
+        assert regions.lacks(service, region) != has, region

@@ -1,0 +1,252 @@
+"""How problems and faults of shape are said: to who writes a config file, and to who writes Python."""
+
+import json
+import shlex
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.validation.config_model import Flag, Shape, ShapeError, Whole, Word, read
+from trainium_eks.model.validation.problems import (
+    Problem,
+    Severity,
+    config_path,
+    config_set,
+    describe,
+    join,
+    join_key,
+    nearest,
+    nearest_number,
+    refused,
+    under,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "spelled"),
+    [
+        ("region", "region"),
+        ("node_groups[0].max_size", "nodeGroups[0].maxSize"),
+        ("node_groups[0].hugepages_2mi", "nodeGroups[0].hugepages2Mi"),
+        ('queues[0].capability["aws.amazon.com/neuron"]', 'queues[0].capability["aws.amazon.com/neuron"]'),
+        ('node_groups[0].labels["my_key"]', 'nodeGroups[0].labels["my_key"]'),
+        (r'tags["a\"b_c"].d_e', r'tags["a\"b_c"].dE'),
+    ],
+)
+def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are(path: str, spelled: str) -> None:
+    assert config_path(path) == spelled
+
+
+def test_every_field_is_spelled_as_its_model_spells_it() -> None:
+    for name, field in NodeGroupConfig.model_fields.items():
+        assert config_path(name) == field.alias
+
+
+def test_paths_are_joined() -> None:
+    assert join("", "a") == "a"
+    assert join(join("a", 0), "b") == "a[0].b"
+    assert join_key("waivers", "R06") == "waivers.R06"
+    assert join_key("tags", "my_key") == 'tags["my_key"]', "or config_path would take it for a field"
+    assert [each.path for each in under("queues", [Problem("[0].name", "x"), Problem("", "x"), Problem("a", "x")])] == [
+        "queues[0].name",
+        "queues",
+        "queues.a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "arguments"),
+    [
+        ("region", "us-west-2", ["region", "us-west-2"]),
+        ("production", True, ["production", "true"]),
+        ("node_groups[0].max_size", 4, ["--path", "nodeGroups[0].maxSize", "4"]),
+        ("waivers.R06", "it's off at night", ["--path", "waivers.R06", "it's off at night"]),
+        ('queues[0].capability["a.b/c"]', 4, ["--path", 'queues[0].capability["a.b/c"]', "4"]),
+        ("owner", "<owner>", ["owner", "<owner>"]),
+    ],
+)
+def test_a_command_can_be_pasted_into_a_shell(path: str, value: Any, arguments: list[str]) -> None:
+    assert shlex.split(config_set(path, value)) == ["pulumi", "config", "set", *arguments]
+
+
+def test_lists_and_mappings_take_one_command_for_each_entry() -> None:
+    assert config_set("network.zone_ids", ("usw2-az4", "usw2-az1")) == (
+        "pulumi config set --path 'network.zoneIds[0]' usw2-az4"
+        " && pulumi config set --path 'network.zoneIds[1]' usw2-az1"
+    )
+    assert config_set("queues[0].capability", {"a.b/c": 4}) == (
+        "pulumi config set --path 'queues[0].capability[\"a.b/c\"]' 4"
+    )
+
+
+def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix() -> None:
+    problem = Problem("node_groups[0].max_size", "more than `other_size`", value=500, allowed=("1 to 450",), good=450)
+    assert describe([problem], config_path).splitlines() == [
+        "- nodeGroups[0].maxSize = 500: more than otherSize",
+        "    allowed: 1 to 450",
+        "    fix: pulumi config set --path 'nodeGroups[0].maxSize' 450",
+    ]
+    assert describe([problem]).splitlines() == [
+        "- node_groups[0].max_size = 500: more than other_size",
+        "    allowed: 1 to 450",
+        "    fix: set node_groups[0].max_size to 450",
+    ]
+
+
+def test_a_second_way_out_and_a_waiver_are_said_too() -> None:
+    problem = Problem("a.b_c", "x", "or look at `d_e`", severity=Severity.ACKNOWLEDGE, rule="R29", good=False)
+    assert describe([problem], config_path).splitlines()[1:] == [
+        "    fix: pulumi config set --path a.bC false",
+        "    or: look at dE",
+        "    or accept it: pulumi config set --path waivers.R29.reason '<your reason>'"
+        " && pulumi config set --path waivers.R29.expires '<YYYY-MM-DD>'",
+    ]
+    assert "or accept it: waive R29 with a reason" in describe([problem])
+
+
+def test_warnings_long_lists_and_the_root_are_said_plainly() -> None:
+    assert describe([Problem("a", "x", severity=Severity.WARN)]) == "- warning: a: x"
+    assert describe([Problem("", "x", value=3)]) == "- x"
+    assert describe([Problem("a", "x", value="")]) == "- a = '': x"
+    assert describe([Problem("a", "x", good=("b", "c"))]).endswith("fix: set a to [b, c]")
+    assert describe([Problem("a", "x", good={"b": 1, "c": 2})]).endswith("fix: set a to {b: 1, c: 2}")
+    many = describe([Problem("a", "x", allowed=tuple(f"w{number}" for number in range(30)))])
+    assert "w19, … (30 in all)\n" in many
+    assert describe([]) == ""
+
+
+def test_words_and_numbers_are_guessed_only_when_near() -> None:
+    assert nearest("Per-Zone", ["single", "per-zone"]) == "per-zone"
+    assert nearest("zzz", ["single", "per-zone"]) is None
+    assert nearest_number(3, (2, 4)) == 4
+    assert nearest_number(200, (125, 250)) == 250
+
+
+def test_what_stops_a_build_is_refused_or_acknowledged_without_a_reason() -> None:
+    refuse, warn = Problem("a", "x"), Problem("b", "x", severity=Severity.WARN)
+    acknowledge = Problem("c", "x", severity=Severity.ACKNOWLEDGE, rule="R29")
+    every = (refuse, warn, acknowledge)
+    assert refused(every, {}) == (refuse, acknowledge)
+    assert refused(every, {"R29": "known"}) == (refuse,)
+    assert refused(every, {"R29": " ", "R01": "other"}) == (refuse, acknowledge)
+
+
+class Left(Shape):
+    type: Literal["left"] = "left"
+    depth: Whole
+    """How deep. In metres."""
+
+
+class Right(Shape):
+    type: Literal["right"] = "right"
+    width: Whole = 1
+
+
+class Sample(Shape):
+    not_here = {"old_name": "`new_name` took its place"}  # noqa: RUF012 - a test's own
+
+    new_name: str
+    """What it is called: in words."""
+    size_gib: Whole = 1
+    on: Flag = False
+    mode: Literal["fast", "slow"] = "fast"
+    parts: tuple[Annotated[Left | Right, pydantic.Field(discriminator="type")], ...] = ()
+    maybe: Right | None = None
+    counts: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    words: dict[str, Word] = pydantic.Field(default_factory=dict)
+    many: tuple[str, ...] = ()
+
+
+def said(**data: Any) -> str:
+    with pytest.raises(ShapeError) as caught:
+        read(Sample, {"newName": "x", **data})
+    return describe(caught.value.problems, config_path)
+
+
+def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them() -> None:
+    assert said(sizeGb=1).splitlines() == [
+        "- sizeGb: it is an unknown name",
+        "    allowed: counts, many, maybe, mode, newName, on, parts, sizeGib, words",
+        "    fix: did you mean sizeGib?",
+    ]
+
+
+def test_a_name_of_old_is_told_what_took_its_place() -> None:
+    assert "fix: newName took its place" in said(oldName=1)
+
+
+def test_a_name_given_in_both_spellings_is_told() -> None:
+    assert "given twice, in two spellings" in said(sizeGib=1, size_gib=2)
+
+
+def test_a_missing_name_is_told_with_what_it_means() -> None:
+    with pytest.raises(ShapeError) as caught:
+        read(Sample, {})
+    assert describe(caught.value.problems, config_path).splitlines() == [
+        "- newName: it is required and missing (What it is called)",
+        "    fix: pulumi config set newName '<new name>'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"newName": 3}, "newName: it must be text, not 3"),
+        ({"newName": 1.35}, 'fix: write it in quotes: "1.35"'),
+        ({"sizeGib": "3"}, "fix: pulumi config set sizeGib 3"),
+        ({"sizeGib": True}, "sizeGib: it must be a whole number, not true"),
+        ({"sizeGib": 2.5}, "sizeGib: it must be a whole number, not 2.5"),
+        ({"sizeGib": float("inf")}, "sizeGib: it must be a whole number"),
+        ({"on": "yes"}, "fix: pulumi config set on true"),
+        ({"on": 1}, "on: it must be true or false, not 1"),
+        ({"mode": "Fast"}, "fix: pulumi config set mode fast"),
+        ({"mode": None}, "mode: it must be one of the allowed words, not nothing"),
+        ({"many": "x"}, "fix: write it as a list: [x]"),
+        ({"many": {"a": 1}}, "many: it must be a list, not an object"),
+        ({"maybe": 3}, "maybe: it must be an object (names with values), not 3"),
+        ({"maybe": {"width": "x"}}, "maybe.width: it must be a whole number, not 'x'"),
+        ({"counts": {"a.b/c": "x"}}, 'counts["a.b/c"]: it must be a whole number'),
+        ({"words": {"a": [1]}}, "words.a: it must be text, not a list"),
+        ({"parts": [{"type": "up"}]}, "parts[0].type: it must be one of the allowed words, not 'up'"),
+        ({"parts": [{"depth": 1}]}, "parts[0].type: it is required and missing"),
+        ({"parts": [3]}, "parts[0]: it must be an object (names with values), not 3"),
+        ({"parts": [{"type": "left"}]}, "parts[0].depth: it is required and missing (How deep)"),
+        ({"parts": [{"type": "right", "depth": 1}]}, "parts[0].depth: it is an unknown name with type right"),
+    ],
+)
+def test_a_wrong_shape_is_told_in_our_words(data: dict[str, Any], reason: str) -> None:
+    assert reason in said(**data)
+
+
+def test_whole_numbers_may_come_as_floats_and_words_as_numbers() -> None:
+    sample = read(Sample, {"new_name": "x", "size_gib": 3.0, "words": {"a": 12, "b": True, "c": "d"}})
+    assert (sample.size_gib, type(sample.size_gib)) == (3, int)
+    assert sample.words == {"a": "12", "b": "true", "c": "d"}
+
+
+def test_the_contents_of_an_object_are_never_shown() -> None:
+    assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
+
+
+def test_what_is_no_object_at_all_is_told() -> None:
+    with pytest.raises(ShapeError, match="it must be an object with the fields of Sample, not a list"):
+        read(Sample, ["x"])  # type: ignore[arg-type]
+    sample = Sample(new_name="x")
+    assert read(Sample, sample) is sample
+
+
+def test_a_problem_crosses_as_json_whole() -> None:
+    problem = Problem(
+        "node_groups[0].max_size",
+        "more than a group can have",
+        "split it",
+        severity=Severity.ACKNOWLEDGE,
+        rule="R20",
+        value=500,
+        allowed=("1", "450"),
+        good=450,
+    )
+    assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
+    assert problem.to_json()["severity"] == "acknowledge"

@@ -1,0 +1,92 @@
+"""The dashboards that ship: current, of series that somebody serves, and each panel with words to act by."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dashboard_answers import queries
+
+from trainium_eks.observe.dashboards import dashboards
+from trainium_eks.observe.dashboards.source.__main__ import made
+from trainium_eks.observe.queries import expand, unknown
+from trainium_eks.observe.series import recording
+
+SHIPPED: Mapping[str, dict[str, Any]] = {name: json.loads(text) for name, text in dashboards().items()}
+NAMES = sorted(SHIPPED)
+RECORDED = frozenset(recording.ABOUT)
+_LINK = re.compile(r"/d/(?P<uid>[a-z-]+)\?(?P<variables>\S*)")
+
+
+def _panels(dashboard: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from (panel for panel in dashboard["panels"] if panel["type"] != "row")
+
+
+def _values(dashboard: Mapping[str, Any]) -> dict[str, str]:
+    return {variable["name"]: ".*" for variable in dashboard["templating"]["list"]} | {"__rate_interval": "2m"}
+
+
+def test_they_are_what_their_source_makes() -> None:
+    assert dict(dashboards()) == dict(made()), "`make dashboards` writes them"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_ask_only_for_what_is_served_or_recorded(name: str) -> None:
+    dashboard = SHIPPED[name]
+    asked = [expand(query.expression, _values(dashboard)) for query in queries(dashboard)]
+    asked += [re.sub(r"label_values\((.*), \w+\)", r"\1", each["query"]) for each in dashboard["templating"]["list"]]
+    for query in asked:
+        assert unknown(expand(query, _values(dashboard)), RECORDED) == [], query
+
+
+def test_prometheus_parses_all_of_them(prometheus: Mapping[str, Path], tmp_path: Path) -> None:
+    asked = [expand(query.expression, _values(each)) for each in SHIPPED.values() for query in queries(each)]
+    rules = [{"record": f"test:{number}", "expr": query} for number, query in enumerate(asked)]
+    (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    command = [str(prometheus["promtool"]), "check", "rules", "--lint=none", "rules.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"SUCCESS: {len(asked)} rules found" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_panel_says_what_it_is_of_and_what_to_do(name: str) -> None:
+    dashboard = SHIPPED[name]
+    assert dashboard["description"]
+    assert dashboard["tags"] == ["trainium-eks"]
+    titles = [panel["title"] for panel in _panels(dashboard)]
+    for panel in _panels(dashboard):
+        assert panel["description"].endswith((".", "?")), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        sources = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
+        assert all(source == {"type": "prometheus", "uid": "prometheus"} for source in sources)
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+    assert len(titles) > 5
+
+
+def test_links_lead_to_dashboards_and_fill_their_variables() -> None:
+    assert len({dashboard["uid"] for dashboard in SHIPPED.values()}) == len(SHIPPED)
+    variables = {each["uid"]: {one["name"] for one in each["templating"]["list"]} for each in SHIPPED.values()}
+    links = [
+        _LINK.fullmatch(link["url"])
+        for dashboard in SHIPPED.values()
+        for panel in _panels(dashboard)
+        for link in panel["fieldConfig"]["defaults"].get("links", ())
+    ]
+    assert len(links) > 10
+    for link in links:
+        assert link
+        assert set(re.findall(r"var-(\w+)=", link["variables"])) <= variables[link["uid"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_panels_stand_side_by_side_and_not_on_one_another(name: str) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in SHIPPED[name]["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + across, place["y"] + down) for across in range(place["w"]) for down in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24, panel["title"]
+        taken |= cells

@@ -1,0 +1,282 @@
+"""What the recording rules compute, by a real promtool, from series as exporters give them."""
+
+from pathlib import Path
+
+import promtool
+import pytest
+from fleet_series import between, constant, cores, gang, node, pod, training
+from promtool import PRICES, Question, Trial
+
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.observe.series import recording
+
+TWO_NODES = {**node("n1"), **node("n2")}
+CAPACITY = 'kube_node_status_capacity{node="n1",resource="aws_amazon_com_neuron",unit="integer"}'
+GROUP = '{node_group="ng1", instance_type="trn1.32xlarge"}'
+
+TRIALS = [
+    Trial(
+        "a node's labels say its group, type and zone",
+        TWO_NODES,
+        [
+            Question(
+                "trn:node_info{node='n1'}",
+                "1m",
+                {
+                    'trn:node_info{node="n1", node_group="ng1", instance_type="trn1.32xlarge", zone="usw2-az4"}': 1,
+                },
+            )
+        ],
+    ),
+    Trial(
+        "a node of Karpenter is of its pool, and in the zone that its name says",
+        {
+            'kube_node_labels{node="k1",label_karpenter_sh_nodepool="cpu",label_topology_kubernetes_io_zone="us-west-2a",'
+            'label_node_kubernetes_io_instance_type="m7i.xlarge"}': constant(1)
+        },
+        [
+            Question(
+                "trn:node_info",
+                "1m",
+                {'trn:node_info{node="k1", node_group="cpu", instance_type="m7i.xlarge", zone="us-west-2a"}': 1},
+            )
+        ],
+    ),
+    Trial(
+        "two copies of kube-state-metrics make no second node",
+        {**TWO_NODES, **{key.replace("{", '{instance="b",', 1): values for key, values in node("n1").items()}},
+        [
+            Question("trn:devices:total", "1m", {f"trn:devices:total{GROUP}": 32}),
+            Question("trn:usd_per_hour", "1m", {'trn:usd_per_hour{node_group="ng1"}': 43}),
+        ],
+    ),
+    Trial(
+        "devices in all, requested, and what the others cost",
+        {**TWO_NODES, **pod("a-0", "n1")},
+        [
+            Question("trn:devices:total", "1m", {f"trn:devices:total{GROUP}": 32}),
+            Question("trn:devices:requested", "1m", {f"trn:devices:requested{GROUP}": 16}),
+            Question("trn:usd_per_hour", "1m", {'trn:usd_per_hour{node_group="ng1"}': 43}),
+            Question("trn:idle_usd_per_hour", "1m", {'trn:idle_usd_per_hour{node_group="ng1"}': 21.5}),
+        ],
+    ),
+    Trial(
+        "a node of which a quarter is requested idles by three quarters",
+        {**node("n1"), **pod("a-0", "n1", devices=4)},
+        [Question("trn:idle_usd_per_hour", "1m", {'trn:idle_usd_per_hour{node_group="ng1"}': 16.125})],
+    ),
+    Trial(
+        "a pod that has ended holds nothing",
+        {**node("n1"), **pod("a-0", "n1", phase=between(10, 900, 0, before=1))},
+        [
+            Question("trn:devices:requested", "9m", {f"trn:devices:requested{GROUP}": 16}),
+            Question("trn:devices:requested", "11m", {f"trn:devices:requested{GROUP}": 0}),
+        ],
+    ),
+    Trial(
+        "a node whose device plugin has gone is idle as a whole",
+        {
+            **node("n1"),
+            'kube_node_status_capacity{node="n1",resource="aws_amazon_com_neuron",unit="integer"}': "0x2000",
+        },
+        [Question("trn:idle_usd_per_hour", "1m", {'trn:idle_usd_per_hour{node_group="ng1"}': 21.5})],
+    ),
+    Trial(
+        "free are ready, open nodes without work",
+        {
+            **TWO_NODES,
+            **node("n3", ready="0x2000"),
+            **pod("a-0", "n1"),
+            **node("n4"),
+            'kube_node_spec_unschedulable{node="n4"}': constant(1),
+        },
+        [Question("trn:devices:free", "1m", {'trn:devices:free{resource="aws_amazon_com_neuron"}': 16})],
+    ),
+    Trial(
+        "cores that no process holds count as idle, and a core of two runtimes counts once",
+        {
+            **TWO_NODES,
+            **cores("n1", {core: constant(0.5) for core in range(32)}),
+            'neuroncore_utilization_ratio{node="n1",neuroncore="0",runtime_tag="13"}': constant(0.1),
+        },
+        [
+            Question(
+                "trn:cores:busy_ratio",
+                "1m",
+                {'trn:cores:busy_ratio{node="n1"}': 0.5, 'trn:cores:busy_ratio{node="n2"}': 0},
+            ),
+            Question("trn:devices:busy_ratio", "1m", {f"trn:devices:busy_ratio{GROUP}": 0.25}),
+        ],
+    ),
+    Trial(
+        "a node whose monitor does not answer is not called idle",
+        {**node("n1"), 'neuron_hardware_info{node="n1"}': "_x2000"},
+        [Question("trn:cores:busy_ratio", "1m", {}), Question("trn:devices:busy_ratio", "1m", {})],
+    ),
+    Trial(
+        "GPUs are as busy as DCGM says",
+        {
+            **node("g1", group="gpu", kind="p5.48xlarge"),
+            'DCGM_FI_DEV_GPU_UTIL{node="g1",gpu="0"}': constant(100),
+            'DCGM_FI_DEV_GPU_UTIL{node="g1",gpu="1",pod="a-0"}': constant(50),
+            'DCGM_FI_DEV_GPU_UTIL{node="g1",gpu="1"}': constant(50),
+        },
+        [
+            Question("trn:cores:busy_ratio", "1m", {'trn:cores:busy_ratio{node="g1"}': 0.75}),
+            Question("trn:usd_per_hour", "1m", {'trn:usd_per_hour{node_group="gpu"}': 55.04}),
+        ],
+    ),
+    Trial(
+        "a training's pods by what each controller calls its job, and nobody else's",
+        {
+            **{
+                f'kube_pod_info{{namespace="research",pod="{name}",uid="u-{name}",node="n1"}}': constant(1)
+                for name in ("a-0", "b-0", "c-0", "other")
+            },
+            **{
+                f'kube_pod_labels{{namespace="research",pod="{name}",uid="u-{name}"{labels}}}': constant(1)
+                for name, labels in {
+                    "a-0": ',label_volcano_sh_job_name="a",label_volcano_sh_queue_name="test"',
+                    "b-0": ',label_training_kubeflow_org_job_name="b"',
+                    "c-0": ',label_jobset_sigs_k8s_io_jobset_name="c",label_batch_kubernetes_io_job_name="c-node-0"',
+                    "other": "",
+                }.items()
+            },
+        },
+        [
+            Question(
+                "trn:training:pods",
+                "1m",
+                {
+                    f'trn:training:pods{{namespace="research", pod="{job}-0", node="n1", job_name="{job}"{queue}}}': 1
+                    for job, queue in {"a": ', queue="test"', "b": "", "c": ""}.items()
+                },
+            )
+        ],
+    ),
+    Trial(
+        "a gang waits from when it was made until it runs",
+        gang("a", {"Pending": between(30, 900, 0, before=1), "Running": between(30, 900, before=0)}, created=10),
+        [
+            Question(
+                "trn:gang_wait_seconds",
+                "25m",
+                {'trn:gang_wait_seconds{namespace="research", job_name="a", queue="test"}': 900},
+            ),
+            Question("trn:gang_wait_seconds", "35m", {}),
+        ],
+    ),
+    Trial(
+        "a gang's devices by its pods, where Volcano does not say them",
+        {
+            **{
+                series: values
+                for name in ("a-0", "a-1")
+                for series, values in {
+                    **pod(name, ""),
+                    f'kube_pod_labels{{namespace="research",pod="{name}",label_volcano_sh_job_name="a",'
+                    'label_volcano_sh_queue_name="test"}': constant(1),
+                }.items()
+            },
+            **gang("b", {"Pending": constant(1)}, devices=48),
+        },
+        [
+            Question(
+                "trn:gang:devices",
+                "1m",
+                {
+                    f'trn:gang:devices{{namespace="research", job_name="{job}", queue="test", '
+                    'resource="aws_amazon_com_neuron"}': devices
+                    for job, devices in {"a": 32, "b": 48}.items()
+                },
+            )
+        ],
+    ),
+    Trial(
+        "a gang that was restarted waits since it last ran",
+        gang(
+            "a",
+            {
+                "Running": "0x20 1x99 0x2000",
+                "Inqueue": "0x120 1x2000",
+            },
+        ),
+        [
+            Question(
+                "trn:gang_wait_seconds",
+                "70m",
+                {'trn:gang_wait_seconds{namespace="research", job_name="a", queue="test"}': 600},
+            )
+        ],
+    ),
+    Trial(
+        "goodput: ten of a hundred minutes without steps",
+        training(
+            "a",
+            started_timestamp_seconds="0x200",
+            step="0x20 1+1x179",
+            productive_seconds_total="0x20 30+30x179",
+        ),
+        [Question("round(trn:goodput:ratio, 0.01)", "100m", {'{namespace="research", job_name="a"}': 0.9})],
+    ),
+    Trial(
+        "goodput: a restart makes half of the steps again",
+        {
+            **training("a", started_timestamp_seconds="0x400", step="0+1x400", productive_seconds_total="0+30x400"),
+            **training(
+                "a",
+                pod="1",
+                started_timestamp_seconds="_x401 12030x400",
+                step="_x401 200+1x400",
+                productive_seconds_total="_x401 0+30x400",
+            ),
+        },
+        # The minute in which the new pod comes is not seen.
+        [Question("round(trn:goodput:ratio, 0.05)", "400m", {'{namespace="research", job_name="a"}': 0.75})],
+    ),
+    Trial(
+        "an ended training has no goodput any more",
+        {
+            **training("a", started_timestamp_seconds="0x99", step="0+1x99", productive_seconds_total="0+30x99"),
+            **gang("a", {"Running": between(50, 900, 0, before=1), "Completed": between(50, 900, before=0)}),
+        },
+        [
+            Question("round(trn:goodput:ratio, 0.01)", "49m", {'{namespace="research", job_name="a"}': 1}),
+            Question("trn:goodput:ratio", "60m", {}),
+        ],
+    ),
+    Trial(
+        "CloudWatch's series of a file system by its id",
+        {
+            'aws_fsx_free_data_storage_capacity_sum{dimension_FileSystemId="fs-1",name="arn"}': constant(1e12),
+            'aws_fsx_age_of_oldest_queued_message_maximum{dimension_FileSystemId="fs-1",name="arn"}': constant(120),
+        },
+        [
+            Question("trn:file_system:free_bytes", "1m", {'trn:file_system:free_bytes{file_system_id="fs-1"}': 1e12}),
+            Question(
+                "trn:file_system:export_age_seconds",
+                "1m",
+                {'trn:file_system:export_age_seconds{file_system_id="fs-1"}': 120},
+            ),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_the_rules_compute(trial: Trial, tool: Path, tmp_path: Path) -> None:
+    promtool.check(tool, tmp_path, recording.groups(PRICES), trial)
+
+
+def test_every_recorded_name_is_explained() -> None:
+    recorded = [rule["record"] for group in recording.groups(PRICES) for rule in group["rules"]]
+    assert {*recorded} == {*recording.ABOUT}
+    assert {name: recorded.count(name) for name in recorded if recorded.count(name) > 1} == {
+        "trn:instance_usd_per_hour": len(PRICES)
+    }
+
+
+def test_prices_are_the_catalogues_and_the_configs_own() -> None:
+    catalogue = CATALOGUE.with_entries({"trn1.32xlarge": {"hourlyUsd": 12.5}})
+    priced = recording.prices(catalogue, ["trn1.32xlarge", "p5.48xlarge", "trn1.32xlarge"])
+    assert priced == {"trn1.32xlarge": 12.5, "p5.48xlarge": CATALOGUE["p5.48xlarge"].hourly_usd}

@@ -1,0 +1,196 @@
+"""The export before a destroy: its order, its ends, and that nothing but the export is written."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aws_double import AwsDouble, AwsError
+from cleanup_accounts import state
+
+from trainium_eks.aws.account import READS
+from trainium_eks.aws.job_lookups import AwsError as Refused
+from trainium_eks.operate.cleanup.exporting import ASSOCIATION, Export, NotExported, Patience, linked
+
+FILES = "fs-0123456789abcdef0"
+LINK = "dra-0123456789abcdef0"
+TASK = "task-0123456789abcdef0"
+EVERY = ["NEW", "CHANGED", "DELETED"]
+Json = Mapping[str, Any]
+
+
+class Fsx:
+    """A file system that is linked to a bucket, and its tasks."""
+
+    def __init__(
+        self, *lives: str, failed: int = 0, before: tuple[str, ...] = (), lifecycle: str = "AVAILABLE"
+    ) -> None:
+        self.events = list(EVERY)
+        self.lives = list(lives) or ["SUCCEEDED"]
+        self.before = list(before)
+        self.failed = failed
+        self.lifecycle = lifecycle
+        self.now = 0.0
+        self.said: list[str] = []
+        self.double = AwsDouble(
+            {
+                "fsx:DescribeDataRepositoryAssociations": self._associations,
+                "fsx:UpdateDataRepositoryAssociation": self._update,
+                "fsx:DescribeDataRepositoryTasks": self._tasks,
+                "fsx:CreateDataRepositoryTask": self._create,
+            }
+        )
+
+    def export(self, minutes: float = 60) -> Export:
+        client = self.double.session().client("fsx", region_name="us-west-2")
+        return Export(client, "us-west-2", FILES, self.said.append, Patience(minutes * 60, self._clock, self._sleep))
+
+    @property
+    def written(self) -> list[str]:
+        """Operations that change something, in order."""
+        names = [name.partition(":")[2] for name, _ in self.double.asked]
+        return [name for name in names if not name.startswith(READS)]
+
+    def parameters(self, operation: str) -> list[Json]:
+        return [asked for name, asked in self.double.asked if name == f"fsx:{operation}"]
+
+    def _clock(self) -> float:
+        return self.now
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _associations(self, _: Json) -> Json:
+        association = {
+            "AssociationId": LINK,
+            "FileSystemId": FILES,
+            "Lifecycle": self.lifecycle,
+            "FailureDetails": {"Message": "the bucket is gone"},
+            "DataRepositoryPath": "s3://data/prod",
+            "S3": {"AutoExportPolicy": {"Events": self.events}, "AutoImportPolicy": {"Events": EVERY}},
+        }
+        return {"Associations": [association]}
+
+    def _update(self, asked: Json) -> Json:
+        assert asked["S3"]["AutoImportPolicy"] == {"Events": EVERY}
+        self.events = asked["S3"]["AutoExportPolicy"]["Events"]
+        return {}
+
+    def _task(self, lifecycle: str) -> Json:
+        done = lifecycle in ("SUCCEEDED", "FAILED")
+        return {
+            "TaskId": TASK,
+            "Type": "EXPORT_TO_REPOSITORY",
+            "Lifecycle": lifecycle,
+            "CreationTime": datetime(2026, 11, 22, tzinfo=UTC),
+            "Report": {"Enabled": True, "Path": "s3://data/prod/.fsx-export-reports"},
+            "Status": {
+                "TotalCount": 3400,
+                "SucceededCount": 3400 - self.failed if done else 1200,
+                "FailedCount": self.failed,
+            },
+        }
+
+    def _tasks(self, asked: Json) -> Json:
+        lives = self.lives if "TaskIds" in asked else self.before
+        tasks = [self._task(lives[0])] if lives else []
+        if len(lives) > 1 or lives is self.before:
+            del lives[:1]
+        return {"DataRepositoryTasks": tasks}
+
+    def _create(self, _: Json) -> Json:
+        if self.events:
+            return AwsError("BadRequest", "automatic export is on")
+        return {"DataRepositoryTask": self._task("PENDING")}
+
+
+def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> None:
+    fsx = Fsx("PENDING", "EXECUTING", "EXECUTING", "SUCCEEDED")
+    export = fsx.export()
+    export.run()
+    assert fsx.written == ["UpdateDataRepositoryAssociation", "CreateDataRepositoryTask"]
+    assert fsx.said == [
+        f"Exporting {FILES}: 1,200 of 3,400 changed files.",
+        f"Exporting {FILES}: 3,400 of 3,400 changed files.",
+        f"{FILES} is exported: its bucket has everything.",
+    ]
+    assert "AutoExportPolicy={Events=[NEW,CHANGED,DELETED]}" in export.resume()
+
+
+def test_the_whole_file_system_is_exported_with_a_report_inside_the_link() -> None:
+    fsx = Fsx()
+    fsx.export().run()
+    [asked] = fsx.parameters("CreateDataRepositoryTask")
+    assert "Paths" not in asked
+    assert asked["Report"]["Path"] == "s3://data/prod/.fsx-export-reports"
+    assert asked["Report"]["Scope"] == "FAILED_FILES_ONLY"
+
+
+def test_a_task_that_runs_is_waited_for_before_another_is_made() -> None:
+    fsx = Fsx(before=("EXECUTING", "EXECUTING"))
+    fsx.export().run()
+    assert len(fsx.parameters("CreateDataRepositoryTask")) == 1
+    assert fsx.now == 30
+
+
+@pytest.mark.parametrize(
+    ("lives", "failed", "told"),
+    [
+        (("FAILED",), 2, r"2 files were not written.* listed in s3://data/prod/.fsx-export-reports/task-"),
+        (("SUCCEEDED",), 1, "1 files were not written"),
+        (("CANCELED",), 0, "it is CANCELED"),
+    ],
+)
+def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(
+    lives: tuple[str, ...], failed: int, told: str
+) -> None:
+    fsx = Fsx(*lives, failed=failed)
+    export = fsx.export()
+    with pytest.raises(NotExported, match=told):
+        export.run()
+    assert fsx.events == EVERY
+    assert export.resume() == ""
+    assert "is on again" in fsx.said[-1]
+
+
+def test_after_its_time_it_stops_and_says_that_the_export_goes_on() -> None:
+    fsx = Fsx("EXECUTING")
+    with pytest.raises(NotExported) as stopped:
+        fsx.export(minutes=2).run()
+    assert "within 2 minutes; nothing was destroyed. The export goes on" in str(stopped.value)
+    assert "aws fsx update-data-repository-association" in str(stopped.value)
+    assert fsx.events == []  # FSx takes no export task while it is on
+    assert 120 <= fsx.now <= 150
+
+
+def test_whoever_stops_waiting_is_told_how_automatic_export_goes_on() -> None:
+    fsx = Fsx("EXECUTING")
+
+    def interrupt(_: Json) -> Json:
+        raise KeyboardInterrupt
+
+    fsx.double.answers["fsx:CreateDataRepositoryTask"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        fsx.export().run()
+    assert "aws fsx update-data-repository-association" in fsx.said[-1]
+
+
+def test_a_link_that_is_broken_stops_the_destroy_before_anything_is_changed() -> None:
+    fsx = Fsx(lifecycle="MISCONFIGURED")
+    with pytest.raises(NotExported, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
+        fsx.export().run()
+    assert fsx.written == []
+
+
+def test_what_aws_refuses_stops_the_destroy_and_automatic_export_is_on_again() -> None:
+    fsx = Fsx()
+    fsx.double.answers["fsx:CreateDataRepositoryTask"] = AwsError("AccessDeniedException", "not allowed")
+    with pytest.raises(Refused, match="cannot export fs-"):
+        fsx.export().run()
+    assert fsx.events == EVERY
+
+
+def test_the_file_systems_of_a_state_are_exported_once_each() -> None:
+    link = (ASSOCIATION, LINK, {"fileSystemId": FILES})
+    assert linked(state(link, (ASSOCIATION, "dra-2", {"fileSystemId": FILES}))) == (FILES,)
+    assert linked(state(("aws:fsx/lustreFileSystem:LustreFileSystem", FILES, {}))) == ()

@@ -1,0 +1,181 @@
+"""What of a stack holds data, by answers that moto lacks, and what cannot be looked at."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import botocore.exceptions  # type: ignore[import-untyped]
+import pytest
+from aws_double import AwsDouble, AwsError
+from cleanup_accounts import CLUSTER, own, state
+
+from trainium_eks.aws.account import READS, Account
+from trainium_eks.model.catalogue import prices
+from trainium_eks.operate.cleanup import identity, orphans, storage
+from trainium_eks.operate.cleanup.left_over import LeftOver, Where
+from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.preflight.tags import cluster_of
+
+DEV = Marks(stack="dev")
+FILES = {
+    "FileSystemId": "fs-0123456789abcdef0",
+    "FileSystemType": "LUSTRE",
+    "Lifecycle": "AVAILABLE",
+    "StorageCapacity": 1200,
+    "Tags": own("trn-dev-fsx"),
+    "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},
+}
+LINK = {"AssociationId": "dra-0123456789abcdef0", "FileSystemId": FILES["FileSystemId"]}
+BACKUP = {
+    "BackupId": "backup-0123456789abcdef0",
+    "Lifecycle": "AVAILABLE",
+    "Type": "USER_INITIATED",
+    "CreationTime": datetime(2026, 11, 1, tzinfo=UTC),
+    "Tags": own("trn-dev-fsx"),
+    "FileSystem": {"FileSystemId": FILES["FileSystemId"]},
+}
+
+
+def where(answers: Mapping[str, Any]) -> Where:
+    return Where(Account("us-west-2", AwsDouble(answers).session()), DEV)
+
+
+def file_system(links: list[Any], **changes: Any) -> LeftOver:
+    answers = {
+        "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
+        "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
+    }
+    [found] = storage.file_systems(where(answers))
+    return found
+
+
+def test_a_file_system_without_a_link_is_removed_with_a_last_backup() -> None:
+    found = file_system([])
+    assert found.commands[0].endswith("--lustre-configuration SkipFinalBackup=false --region us-west-2")
+    month = prices.lustre_monthly_usd(1200, "PERSISTENT_2", 250)
+    assert found.hourly_usd == pytest.approx(month / prices.HOURS_PER_MONTH)
+
+
+@pytest.mark.parametrize(
+    ("links", "changes", "lost"),
+    [
+        ([LINK], {}, "what was not exported to its S3 bucket is lost"),
+        ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
+    ],
+)
+def test_where_fsx_takes_no_backup_the_command_asks_for_none(links: list[Any], changes: Any, lost: str) -> None:
+    found = file_system(links, **changes)
+    assert "SkipFinalBackup" not in found.commands[0]
+    assert lost in found.note
+
+
+def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None:
+    [found] = storage.backups(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}))
+    held = state(("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-0123456789abcdef0", {}))
+    assert orphans.left_over([found], held.names) == []
+    assert orphans.left_over([found], frozenset()) == [found]
+    assert "kept on purpose" in found.note
+
+
+QUEUE, RULE = "trn-dev-karpenter-interruptions-0a1b2c3", "trn-dev-karpenter-spot-0a1b2c3"
+TAGGED = {
+    f"arn:aws:sqs:us-west-2:123456789012:{QUEUE}": own(QUEUE),
+    f"arn:aws:events:us-west-2:123456789012:rule/{RULE}": own(RULE),
+    "arn:aws:aps:us-west-2:123456789012:workspace/ws-1": own("trn-dev-metrics"),
+    "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-1": own("trn-dev-grafana"),
+    "arn:aws:sns:us-west-2:123456789012:trn-dev-new-thing": own("trn-dev-new-thing"),
+    # Of another program with the same tags, and of a service whose own list tells what is gone.
+    "arn:aws:sqs:us-west-2:123456789012:web": own("web"),
+    "arn:aws:ec2:us-west-2:123456789012:instance/i-1": own("trn-dev-cluster"),
+}
+
+
+def test_one_query_finds_tagged_things_of_any_service() -> None:
+    answers = {
+        "resourcegroupstaggingapi:GetResources": {
+            "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": tags} for arn, tags in TAGGED.items()]
+        },
+        "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
+        "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": next(iter(TAGGED))}]},
+    }
+    found = {each.kind: each for each in identity.tagged(where(answers))}
+    assert set(found) == {"queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"}
+    commands = {kind: [" ".join(line.split()[:3]) for line in each.commands] for kind, each in found.items()}
+    assert commands["queue"] == ["aws sqs delete-queue"]
+    assert commands["event rule"] == ["aws events remove-targets", "aws events delete-rule"]
+    assert "--workspace-id ws-1" in found["metrics workspace"].commands[0]
+    assert "--workspace-id g-1" in found["Grafana workspace"].commands[0]
+    assert commands["sns trn-dev-new-thing"] == []
+    assert "arn:aws:sns" in found["sns trn-dev-new-thing"].note
+    # The state knows each by its ARN.
+    held = state(*(("aws:x/x:X", arn, {"arn": arn}) for arn in TAGGED))
+    assert orphans.left_over(found.values(), held.names) == []
+
+
+def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
+    profile = {"Path": "/", "InstanceProfileId": "AIPA0123456789012345", "CreateDate": BACKUP["CreationTime"]}
+    names = ("trn-dev-karpenter-node-0a1b2c3", "trn-dev-2-karpenter-node-0a1b2c3", "payroll")
+    answers = {
+        "sts:GetCallerIdentity": {"Account": "123456789012", "Arn": "arn:aws:iam::123456789012:user/me"},
+        "budgets:DescribeBudgets": {
+            "Budgets": [
+                {"BudgetName": name, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
+                for name in ("trn-dev-budget-0a1b2c3", "trn-dev-2-budget-0a1b2c3", "company")
+            ]
+        },
+        "iam:ListInstanceProfiles": {
+            "InstanceProfiles": [
+                {**profile, "InstanceProfileName": name, "Arn": f"arn:aws:iam::123456789012:instance-profile/{name}",
+                 "Roles": []}
+                for name in names
+            ]
+        },
+    }  # fmt: skip
+    [budget] = identity.budgets(where(answers))
+    assert budget.commands[0].startswith("aws budgets delete-budget --account-id 123456789012 --budget-name trn-dev-b")
+    [found] = identity.instance_profiles(where(answers))
+    assert found.name == names[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (AwsError("AccessDeniedException"), "the right elasticloadbalancing:DescribeLoadBalancers is missing"),
+        (AwsError("Throttling"), "AWS throttled the question"),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://x"), "no network"),
+        (AwsError("ExpiredToken"), "AWS does not take these credentials"),
+    ],
+)
+def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> None:
+    double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
+    result = orphans.look(Account("us-west-2", double.session()), DEV, state())
+    reasons = {each.what: each.reason for each in result.unseen}
+    assert len(reasons) == len(orphans.SEARCHES) + 1
+    assert reason in reasons["load balancers"]
+    assert reasons["file systems"] == "the right fsx:DescribeFileSystems is missing"
+    assert [name for name, _ in double.asked if not name.partition(":")[2].startswith(READS)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "why"),
+    [
+        ("/aws/eks/trn-dev-cluster-eks-0a1b2c3/cluster", {}, "named trn-dev-…"),
+        ("/aws/eks/trn-dev-2-cluster-eks-0a1b2c3/cluster", {}, ""),
+        ("/trainium-eks/trn-dev-cluster-eks-0a1b2c3/containers", {}, "named trn-dev-…"),
+        ("/trainium-eks/trn-dev-2-cluster-eks-0a1b2c3/containers", {}, ""),
+        ("trn-developers", {}, ""),
+        ("trn-dev-training-role-1", {"Environment": "dev", "ManagedBy": "pulumi"}, "tagged Environment=dev"),
+        ("trn-dev-2-cluster-node", {"Environment": "dev-2", "ManagedBy": "pulumi"}, ""),
+        ("", {"Name": "web", "Environment": "dev", "ManagedBy": "pulumi"}, ""),
+        ("", {f"kubernetes.io/cluster/{CLUSTER}": "owned"}, f"of the cluster {CLUSTER}"),
+        ("", {f"kubernetes.io/cluster/{CLUSTER}": "shared"}, ""),
+        ("trn-dev-network-x", {"eks:cluster-name": "payroll"}, ""),
+    ],
+)  # fmt: skip
+def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name: str, tags: dict[str, str], why: str) -> None:
+    assert DEV.why(name, tags) == why
+
+
+def test_a_subnet_that_a_cluster_only_uses_names_no_cluster() -> None:
+    assert cluster_of({"kubernetes.io/cluster/a": "shared"}) == ""
+    assert cluster_of({"kubernetes.io/cluster/a": "owned"}) == "a"

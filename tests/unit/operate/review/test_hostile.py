@@ -1,0 +1,189 @@
+"""Names, values and messages that a stranger chose: none of them gets out of its code span, and no secret gets in."""
+
+import html
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hand_built import PREFIX, STACK, environment
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from trainium_eks.model.validation.problems import Problem
+from trainium_eks.operate.review import comment, review, safe_text
+from trainium_eks.operate.review.platforms import PLATFORMS
+from trainium_eks.operate.review.preflight import Check
+from trainium_eks.operate.review.review import Refusal, Review
+from trainium_eks.operate.review.scrubbing import SCRUBBED, Scrubber, scrubber
+from trainium_eks.plan.graph import Graph, Resource
+
+HOSTILE = [
+    "@somebody look",
+    "`@somebody`",
+    "``` \n# BIG\n@somebody",
+    "</details><img src=x onerror=alert(1)>",
+    "<!-- trn-preview:trainium-eks/prod -->",
+    "[SAFE](https://evil.example)",
+    "![x](https://evil.example/pixel.png)",
+    "a | b | c\n| --- |",
+    "line\r\n### SAFE\n\n- fixes #1, closes org/repo#2",
+    "https://evil.example www.evil.example x@evil.example",
+    "/merge",
+    "\u202egnirts desrever\u202c \u200b\u2066x\u2069",
+    "\x1b[31mred\x1b[0m\x00\x07",
+    "z\u0351\u0351\u0351\u0351\u0351\u0351\u0351algo",
+    "\ud800 lone",
+    "$(rm -rf /) ${{ github.token }} ::set-output name=x::y",
+    "*bold* _it_ ~~no~~ :tada:",
+    "a" * 5000,
+]
+
+SECRETS = [
+    "AKIAIOSFODNN7EXAMPLE",
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "github_pat_11ABCDEFG0123456789_abcdefghijklmnop",
+    "glpat-0123456789abcdefghij",
+    "xoxb-123456789012-abcdefghij",
+    "pul-0123456789abcdef0123456789abcdef01234567",
+    "hf_abcdefghijklmnopqrstuvwxyzABCD",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijklmnop",
+    "postgres://admin:hunter2hunter2@db.example/x",
+    "password=correct-horse-battery",
+    "Authorization: Bearer abcdefghijklmnop",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
+]
+
+
+def _graph(name: str, value: Any, type_: str = "aws:eks/nodeGroup:NodeGroup", key: str = "description") -> Graph:
+    extra = Resource(
+        f"{PREFIX}{type_}::{name}", type_, name, parent=STACK, inputs={key: value, "tags": {name[:20]: "x"}}
+    )
+    built = environment()
+    return replace(built, resources=(*built.resources, extra), placeholders=(name,), unjudged=(name,))
+
+
+def _written(name: str, value: Any, platform: str = "github", **options: Any) -> str:
+    before, after = _graph(name, "old", **options), _graph(name, value, **options)
+    after = replace(after, resources=tuple(each for each in after.resources if each.name != "sts"))
+    compared = review.of_plans(before, after)
+    checks = (Check(name, name, "fail", name, name, name),)
+    refused = Refusal(name, (Problem(name, name, name, value=name, allowed=(name,), good=name, rule="R29"),), name)
+    judged = Review("trainium-eks", "dev", "offline", name, compared, refused, checks=checks, commit=name)
+    return comment.render(judged, PLATFORMS[platform], Scrubber())
+
+
+def _outside_code(text: str) -> str:
+    """What a reader's browser gets outside code, with the tags."""
+    shown = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    return html.unescape(re.sub(r"<(code|pre)\b.*?</\1>", "", shown, flags=re.DOTALL))
+
+
+_TAGS = {
+    "h3",
+    "p",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "strong",
+    "br",
+    "ul",
+    "li",
+    "sub",
+    "details",
+    "summary",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=list(map(str, range(len(HOSTILE)))))
+@pytest.mark.parametrize("platform", sorted(PLATFORMS))
+def test_nothing_gets_out_of_its_code(text: str, platform: str) -> None:
+    written = _written(text, text, platform)
+    shown = _outside_code(written)
+    assert "somebody" not in shown
+    assert "evil" not in shown
+    assert "#1" not in shown
+    assert "onerror" not in shown
+    assert set(re.findall(r"<([a-z0-9]+)", shown)) <= _TAGS
+    assert written.count("trn-preview:trainium-eks/dev") == 1
+    assert written.splitlines()[0].find("trn-preview:trainium-eks/dev") > 0
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", written)
+    assert not re.search(r"^/\w", written, re.MULTILINE), "GitLab runs a line that begins with a slash"
+    assert len(written) < PLATFORMS[platform].most_characters
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.text(max_size=60))
+def test_any_name_leaves_the_comments_shape(name: str) -> None:
+    text = _written(name, name)
+    shown = _outside_code(text)
+    assert set(re.findall(r"<([a-z0-9]+)", shown)) <= _TAGS
+    rows = [line for line in text.split("```diff")[0].splitlines() if line.startswith("|")]
+    widths = {line.count("|") for line in rows}
+    assert widths <= {5, 6, 7}, "a row has as many cells as its head"
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("key", ["description", "userData", "values"])
+def test_no_secret_gets_in(secret: str, key: str) -> None:
+    bare = secret.split("=")[-1].split(" ")[-1]
+    text = _written("plain", {"a": [f"x {secret} y"]} if key == "values" else secret, key=key)
+    for part in (secret, bare, "hunter2", "MIIEow"):
+        assert part not in text
+    assert SCRUBBED in text
+
+
+@pytest.mark.parametrize("key", ["password", "dbPassword", "secret", "token", "apiKey", "api_key", "privateKey"])
+def test_a_name_that_says_so_is_enough(key: str) -> None:
+    assert "plainword" not in _written("plain", "plainword", key=key)
+    assert "plainword" not in _written("plain", {key: "plainword"}, key="settings")
+    assert "plainword" not in _written("plain", [{"name": key.upper(), "value": "plainword"}], key="env")
+
+
+def test_data_of_kubernetes_secrets_is_never_shown() -> None:
+    assert "cGxhaW4=" not in _written("s", {"a": "cGxhaW4="}, type_="kubernetes:core/v1:Secret", key="data")
+
+
+def test_what_is_marked_as_secret_stays_marked() -> None:
+    assert "[secret]" in _written("plain", "[secret]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["optional", "trn-dev-cluster-trn1-32xl-ng1-template", "sha256:" + "0123456789abcdef" * 4, "ami-0123456789abcdef0"],
+)
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    assert text in _written("plain", text)
+
+
+def test_secret_names_of_settings_that_are_none_are_shown() -> None:
+    assert "required" in _written("plain", {"httpTokens": "required"}, key="metadataOptions")
+
+
+def test_account_ids_are_shortened() -> None:
+    arn = "arn:aws:iam::111122223333:role/r"
+    assert "…3333:role/r" in _written("plain", arn)
+    assert "111122223333" not in _written("plain", arn)
+    own = scrubber([Graph("p", "s", (), {}, {"allowedAccountIds": ["444455556666"]})])
+    assert own.text("account 444455556666, build 777788889999") == "account …6666, build 777788889999"
+    assert own.text("111122223333.dkr.ecr.us-west-2.amazonaws.com/x").startswith("…3333.dkr")
+    shown = scrubber([], show_accounts=True)
+    assert shown.text(arn) == arn
+
+
+def test_the_callers_own_patterns_are_blanked() -> None:
+    assert scrubber([], [r"proj-\d+"]).text("see proj-123") == f"see {SCRUBBED}"
+
+
+def test_plain_words_stay_prose() -> None:
+    assert safe_text.said("wanted 2 zones, got 1.") == "wanted 2 zones, got 1."
+    assert safe_text.said("ask @me") == "`ask @me`"
+    assert safe_text.said("set `way_in`, or `a@b`") == "set `way_in`, or `a@b`"
+    assert safe_text.said("an `odd one") == "`an 'odd one`"
+    assert safe_text.said("/merge") == "`/merge`"
+    assert safe_text.said("`a` @me `b`") == "`'a' @me 'b'`"

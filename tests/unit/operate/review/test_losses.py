@@ -1,0 +1,133 @@
+"""Every replacement and deletion that loses data or running work is told, and nothing else is: over all types and all
+inputs of their rows."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hand_built import PREFIX, STACK
+
+from trainium_eks.operate.review import comment, review
+from trainium_eks.operate.review.platforms import PLATFORMS
+from trainium_eks.operate.review.review import Comparison, Outcome, Review
+from trainium_eks.operate.review.scrubbing import Scrubber
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
+from trainium_eks.plan.resource_types import registry
+from trainium_eks.plan.resource_types.resource_type import When
+
+HOLDS = {
+    "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition",
+    "kubernetes:kustomize/v2:Directory",
+    "aws:fsx/lustreFileSystem:LustreFileSystem",
+    "aws:s3/bucket:Bucket",
+    "aws:kms/key:Key",
+    "aws:eks/cluster:Cluster",
+    "aws:eks/nodeGroup:NodeGroup",
+    "aws:ec2/vpc:Vpc",
+    "aws:ec2/subnet:Subnet",
+    "aws:ecr/repository:Repository",
+    "aws:amp/workspace:Workspace",
+    "aws:grafana/workspace:Workspace",
+    "aws:cloudwatch/logGroup:LogGroup",
+    "kubernetes:core/v1:PersistentVolume",
+    "kubernetes:karpenter.sh/v1:NodePool",
+    "kubernetes:core/v1:PersistentVolumeClaim",
+}
+"""What section 4d of the comment's design calls stateful, written out by hand: the rows must agree."""
+
+_BEFORE: dict[str, Any] = {"scalingConfig": {"desiredSize": 2, "minSize": 0, "maxSize": 4}, "storageCapacity": 4800}
+_OTHERS = ("description", "someOtherInput", "scalingConfig.maxSize")
+
+
+def _graph(*resources: Resource) -> Graph:
+    stack = Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)
+    bystander = Resource(f"{PREFIX}aws:iam/role:Role::other", "aws:iam/role:Role", "other", parent=STACK)
+    return Graph("trainium-eks", "dev", tuple(sorted((stack, bystander, *resources), key=lambda each: each.urn)), {})
+
+
+def _resource(token: str, options: Options = Options(), **inputs: Any) -> Resource:  # noqa: B008 - frozen
+    return Resource(f"{PREFIX}{token}::it", token, "it", parent=STACK, inputs={**_BEFORE, **inputs}, options=options)
+
+
+def _with(resource: Resource, path: str, value: Any) -> Resource:
+    inputs: dict[str, Any] = {
+        key: dict(each) if isinstance(each, dict) else each for key, each in resource.inputs.items()
+    }
+    at = inputs
+    *above, last = path.split(".")
+    for step in above:
+        at = at.setdefault(step, {})
+    at[last] = value
+    return replace(resource, inputs=inputs)
+
+
+def _edits() -> list[tuple[str, str, Any, Any]]:
+    """Type, path and two values, for every path that replaces and for some that do not."""
+    found: list[tuple[str, str, Any, Any]] = []
+    for token, row in registry.ROWS.items():
+        for each in row.replaced_by:
+            path = each.path if isinstance(each, When) else each
+            pairs = [(4800, 2400), (2400, 4800), ({"a": 1}, None)] if isinstance(each, When) else [("old", "new")]
+            found += [(token, path, old, new) for old, new in pairs]
+        found += [(token, path, 3, 4) for path in _OTHERS]
+    return found
+
+
+def _reviewed(before: Graph, after: Graph) -> tuple[Comparison, Review, str]:
+    compared = review.of_plans(before, after)
+    judged = Review("trainium-eks", "dev", "offline", "main", comparison=compared)
+    return compared, judged, comment.render(judged, PLATFORMS["github"], Scrubber())
+
+
+def _table(text: str) -> str:
+    """The table of risks; empty without one."""
+    return text.partition("**Risks**")[2].partition("\n\n**")[0]
+
+
+@pytest.mark.parametrize(("token", "path", "old", "new"), _edits())
+def test_exactly_the_replacements_that_lose_something_are_told(token: str, path: str, old: Any, new: Any) -> None:
+    before, after = (_with(_resource(token), path, value) for value in (old, new))
+    compared, judged, text = _reviewed(_graph(before), _graph(after))
+    replaced = [change for change in compared.changes.replaced if change.resource.name == "it"]
+    told = "REPLACED; lost with it" in _table(text)
+    assert told is (bool(replaced) and token in HOLDS)
+    if told:
+        assert judged.outcome is Outcome.BLOCKED
+        assert f"{token.rpartition(':')[2]} it" in _table(text)
+
+
+@pytest.mark.parametrize("token", sorted(registry.ROWS))
+def test_exactly_the_deletions_that_lose_something_are_told(token: str) -> None:
+    _, judged, text = _reviewed(_graph(_resource(token)), _graph())
+    assert ("DELETED; lost with it" in _table(text)) is (token in HOLDS)
+    assert judged.outcome is not Outcome.SAFE
+
+
+@pytest.mark.parametrize("token", sorted(HOLDS))
+def test_nothing_new_is_told_as_lost(token: str) -> None:
+    _, _, text = _reviewed(_graph(), _graph(_resource(token)))
+    assert "lost" not in _table(text)
+
+
+@pytest.mark.parametrize("token", sorted(HOLDS))
+def test_what_is_protected_cannot_go(token: str) -> None:
+    _, judged, text = _reviewed(_graph(_resource(token, Options(protect=True))), _graph())
+    assert "to be deleted, but protected: Pulumi refuses" in _table(text)
+    accepted = replace(judged, losses_accepted=True)
+    assert accepted.outcome is Outcome.BLOCKED, "a label does not unprotect"
+
+
+def test_a_group_without_nodes_loses_nothing() -> None:
+    token = "aws:eks/nodeGroup:NodeGroup"
+    before = _with(_resource(token), "scalingConfig.desiredSize", 0)
+    _, _, text = _reviewed(_graph(_with(before, "amiType", "A")), _graph(_with(before, "amiType", "B")))
+    assert "lost" not in _table(text)
+    assert "1 replace" in text
+
+
+def test_losses_that_are_accepted_want_a_look() -> None:
+    _, judged, _ = _reviewed(_graph(_resource("aws:s3/bucket:Bucket")), _graph())
+    assert [each for each in judged.blockers if "lost" in each]
+    accepted = replace(judged, losses_accepted=True)
+    assert not [each for each in accepted.blockers if "lost" in each]
+    assert "1 risk" in accepted.reservations

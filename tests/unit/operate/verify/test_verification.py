@@ -1,0 +1,145 @@
+"""Reading a cluster in parallel, what could not be read, and the versioned result."""
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_snapshots import judged
+from waiting import SECONDS
+
+from trainium_eks.operate.verify.check import CheckStatus, failed, not_applicable, not_installed, passed
+from trainium_eks.operate.verify.cluster import KINDS, Object, Refused, minor, read
+from trainium_eks.operate.verify.local_report import LocalReport, ReportError
+from trainium_eks.operate.verify.verify import Verification
+
+
+class Scripted:
+    """A cluster whose answers are given; lists wait until all are asked, so only parallel reading ends."""
+
+    def __init__(self, answers: dict[str, Any], together: bool = False) -> None:
+        self.answers = answers
+        self.barrier = threading.Barrier(len(KINDS)) if together else None
+
+    def version(self) -> str:
+        if "version" in self.answers:
+            raise Refused(self.answers["version"])
+        return "v1.35.4"
+
+    def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
+        assert KINDS[kind] == api_version
+        if self.barrier:
+            self.barrier.wait(SECONDS)
+        answer = self.answers.get(kind, [])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+
+def test_all_kinds_are_read_at_the_same_time() -> None:
+    node = {"metadata": {"name": "n"}}
+    cluster = read(Scripted({"Node": [node]}, together=True))
+    assert cluster.of("Node") == (node,)
+
+
+def test_a_kind_that_is_not_served_has_no_objects_and_is_remembered() -> None:
+    cluster = read(Scripted({"Queue": None}))
+    assert cluster.of("Queue") == ()
+    assert cluster.unserved == {"Queue"}
+
+
+def test_a_server_that_gives_no_version_is_not_read() -> None:
+    with pytest.raises(Refused, match="connection refused"):
+        read(Scripted({"version": "connection refused", "Node": AssertionError}))
+
+
+def test_what_may_not_be_read_is_remembered_with_the_servers_words() -> None:
+    assert read(Scripted({"Node": Refused("nodes is forbidden")})).unread == {"Node": "nodes is forbidden"}
+
+
+def test_what_could_not_be_read_fails_in_its_place_and_nothing_of_it_passes() -> None:
+    found = judged(unread={"Queue": "queues is forbidden"})
+    assert found["queues/unread"].status is CheckStatus.FAIL
+    assert "queues is forbidden" in found["queues/unread"].detail
+    assert [id_ for id_ in found if id_.startswith("queues/")] == ["queues/unread"]
+    assert found["storage/claim/training"].status is CheckStatus.PASS
+
+
+def test_the_json_form_has_every_check_and_their_counts() -> None:
+    checks = (
+        passed("a/1", "one", "well"),
+        failed("a/2", "two", "broken", "mend it", ["x: has 1, wants 2"]),
+        not_installed("a/3", "three", "no chart"),
+        not_applicable("a/4", "four", "nothing"),
+    )
+    found = Verification("dev", "trn-dev", "https://127.0.0.1:1", LocalReport(simulated=("aws",)), checks)
+    assert found.failed
+    assert found.to_json() == {
+        "schemaVersion": 1,
+        "stack": "dev",
+        "cluster": "trn-dev",
+        "local": True,
+        "server": "https://127.0.0.1:1",
+        "simulated": ["aws"],
+        "checks": [
+            {"id": "a/1", "subject": "one", "status": "pass", "detail": "well", "remedy": "", "faults": []},
+            {
+                "id": "a/2",
+                "subject": "two",
+                "status": "fail",
+                "detail": "broken",
+                "remedy": "mend it",
+                "faults": ["x: has 1, wants 2"],
+            },
+            {
+                "id": "a/3",
+                "subject": "three",
+                "status": "not installed",
+                "detail": "no chart",
+                "remedy": "",
+                "faults": [],
+            },
+            {"id": "a/4", "subject": "four", "status": "n/a", "detail": "nothing", "remedy": "", "faults": []},
+        ],
+        "summary": {"pass": 1, "fail": 1, "notInstalled": 1, "notApplicable": 1},
+    }
+
+
+def test_a_version_of_eks_is_read() -> None:
+    assert minor("v1.35.4-eks-1a2b3c4") == (1, 35)
+    with pytest.raises(ValueError, match="is no version"):
+        minor("")
+
+
+REPORT = {
+    "schemaVersion": 1,
+    "local": True,
+    "notInstalled": [{"name": "volcano", "reason": "no chart"}],
+    "simulated": ["aws"],
+    "realVolcano": False,
+}
+
+
+def test_a_report_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(REPORT))
+    report = LocalReport.load(file, {"etcd"})
+    assert report == LocalReport({"volcano": "no chart"}, ("aws",), real_volcano=False, running=frozenset({"etcd"}))
+    assert (report.missing("volcano"), report.missing("neuron")) == ("no chart", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", json.dumps({**REPORT, "schemaVersion": 2}), json.dumps({**REPORT, "local": False})]
+)
+def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text)
+    with pytest.raises(ReportError, match=r"report\.json is not the report"):
+        LocalReport.load(file)
+
+
+def test_a_missing_report_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="cannot read"):
+        LocalReport.load(tmp_path / "report.json")

@@ -1,0 +1,86 @@
+"""Former URNs, as the engine reckons them."""
+
+from dataclasses import replace
+
+import pytest
+from hand_built import PREFIX, Builder, environment, optioned
+
+from trainium_eks.plan.differences import diff
+from trainium_eks.plan.differences.aliases import former_urns
+from trainium_eks.plan.graph import Graph, Options
+
+OUTER, INNER, BUCKET = "a:index:Outer", "a:index:Inner", "aws:s3/bucket:Bucket"
+
+
+def nested(outer: tuple[str, ...] = (), inner: tuple[str, ...] = (), bucket: tuple[str, ...] = ()) -> Graph:
+    """A bucket in a component in a component, with URNs as the engine makes them."""
+    build = Builder()
+    build.component("x", "top")
+    build.component("x", "top-in", "top")
+    build.add(BUCKET, "top-in-data", "top-in")
+    stack, *made = build.resources
+    urns = {
+        "top": f"{PREFIX}{OUTER}::top",
+        "top-in": f"{PREFIX}{OUTER}${INNER}::top-in",
+        "top-in-data": f"{PREFIX}{OUTER}${INNER}${BUCKET}::top-in-data",
+    }
+    parents = {"top": stack.urn, "top-in": urns["top"], "top-in-data": urns["top-in"]}
+    aliases = {"top": outer, "top-in": inner, "top-in-data": bucket}
+    resources = [
+        replace(each, urn=urns[each.name], parent=parents[each.name], options=Options(aliases=aliases[each.name]))
+        for each in made
+    ]
+    return Graph("trainium-eks", "dev", (stack, *resources), {})
+
+
+def of_bucket(graph: Graph) -> set[str]:
+    return set(former_urns(graph, next(each for each in graph.resources if each.name == "top-in-data")))
+
+
+@pytest.mark.parametrize(
+    ("alias", "urn"),
+    [
+        (f"{PREFIX}{BUCKET}::b", f"{PREFIX}{BUCKET}::b"),
+        ("name=old", f"{PREFIX}{OUTER}${INNER}${BUCKET}::old"),
+        ("type=aws:s3/bucketV2:BucketV2", f"{PREFIX}{OUTER}${INNER}$aws:s3/bucketV2:BucketV2::top-in-data"),
+        ("no-parent=true", f"{PREFIX}{BUCKET}::top-in-data"),
+        (f"name=old parent={PREFIX}{OUTER}::top", f"{PREFIX}{OUTER}${BUCKET}::old"),
+        ("stack=prod", f"urn:pulumi:prod::trainium-eks::{OUTER}${INNER}${BUCKET}::top-in-data"),
+    ],
+)
+def test_a_part_that_an_alias_leaves_out_is_kept(alias: str, urn: str) -> None:
+    assert of_bucket(nested(bucket=(alias,))) == {urn}
+
+
+def test_a_component_that_was_called_otherwise_renames_what_is_in_it() -> None:
+    assert of_bucket(nested(inner=("name=old",))) == {f"{PREFIX}{OUTER}${INNER}${BUCKET}::old-data"}
+    assert of_bucket(nested(outer=("name=old",))) == {f"{PREFIX}{OUTER}${INNER}${BUCKET}::old-in-data"}
+    assert of_bucket(nested(outer=("type=a:index:Was",))) == {f"{PREFIX}a:index:Was${INNER}${BUCKET}::top-in-data"}
+    assert of_bucket(nested()) == set()
+
+
+def test_a_renamed_file_system_with_an_alias_by_name_is_the_old_one() -> None:
+    before = environment()
+    renamed = [
+        replace(each, name="store", urn=f"{PREFIX}{each.type}::store") if each.name == "lustre" else each
+        for each in before.resources
+    ]
+    after = replace(before, resources=tuple(renamed))
+    assert {change.kind for change in diff.compare(before, after).dangerous} == {"delete"}
+    aliased = optioned(after, "store", Options(protect=True, aliases=("name=lustre",)))
+    assert not diff.compare(before, aliased).items
+
+
+def test_what_is_made_from_a_renamed_resource_keeps_its_inputs() -> None:
+    def made(name: str, address: str, *aliases: str) -> Graph:
+        build = Builder()
+        build.add("aws:fsx/lustreFileSystem:LustreFileSystem", name, options=Options(aliases=aliases))
+        build.resources[-1] = replace(build.resources[-1], outputs={"id": f"fs-{address}", "dnsName": f"{address}.fsx"})
+        attributes = {"csi": {"volumeHandle": f"fs-{address}", "volumeAttributes": {"dnsname": f"{address}.fsx"}}}
+        build.add("kubernetes:core/v1:PersistentVolume", "volume", uses={"spec": (name,)}, spec=attributes)
+        return build.graph()
+
+    before = made("lustre", "sim-11111111")
+    assert not diff.compare(before, made("store", "sim-22222222", "name=lustre")).items
+    kinds = {change.resource.name: change.kind for change in diff.compare(before, made("store", "sim-22222222")).items}
+    assert kinds == {"lustre": "delete", "store": "create", "volume": "replace"}

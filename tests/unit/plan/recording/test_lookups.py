@@ -1,0 +1,217 @@
+"""Programs that ask: their look-ups, other stacks and unknown types, with and without answers of the user."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pytest
+
+from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.recording import lookup_answers
+from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError, load
+from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
+from trainium_eks.plan.recording.program import RecordingError
+
+Record = Callable[..., Graph]
+NONE = Assumptions()
+
+
+def exported(record: Record, ask: Callable[[], Any], assumptions: Assumptions = NONE) -> Any:
+    graph = record(lambda: pulumi.export("x", ask()), assumptions=assumptions)
+    return graph.outputs["x"]
+
+
+@pytest.mark.parametrize("token", sorted(lookup_answers._ANSWERS))
+def test_every_placeholder_has_the_fields_of_the_sdks_result(token: str) -> None:
+    if token.startswith("kubernetes:"):
+        return  # its SDK has no result class
+    wanted = lookup_answers.fields(token)
+    assert wanted, f"no result class is found for {token}"
+    answer = placeholder(Lookup(token, {}, "eu-west-1"))
+    assert answer is not None
+    assert set(wanted) == set(answer), token
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda: aws.get_caller_identity().account_id, "000000000000"),
+        (lambda: aws.get_region().region, "us-west-2"),
+        (lambda: aws.get_partition().partition, "aws"),
+        (lambda: aws.get_availability_zones().names, ["us-west-2-sim-1", "us-west-2-sim-2", "us-west-2-sim-3"]),
+        (lambda: aws.ssm.get_parameter(name="/a/b").arn, "arn:aws:ssm:us-west-2:000000000000:parameter/a/b"),
+        (lambda: aws.eks.get_cluster(name="c").name, "c"),
+        (lambda: aws.get_caller_identity_output().account_id, "000000000000"),
+    ],
+)
+def test_known_look_ups_have_recognisable_answers(record: Record, ask: Callable[[], Any], answer: Any) -> None:
+    assert exported(record, ask) == answer
+
+
+def test_objects_inside_an_answer_can_be_reached(record: Record) -> None:
+    value = exported(record, lambda: aws.eks.get_cluster(name="c").certificate_authorities[0].data)
+    assert value.startswith("sim-data-")
+
+
+def test_the_region_is_that_of_the_provider_that_is_asked(record: Record) -> None:
+    def ask() -> Any:
+        provider = aws.Provider("p", region="eu-north-1")
+        return aws.get_region_output(opts=pulumi.InvokeOptions(provider=provider)).region
+
+    assert exported(record, ask) == "eu-north-1"
+
+
+def test_the_plan_says_what_was_a_placeholder(record: Record) -> None:
+    graph = record(lambda: pulumi.export("x", aws.ec2.get_ami(most_recent=True).id), assumptions=NONE)
+    assert graph.placeholders == ("aws:ec2/getAmi:getAmi (mostRecent=True)",)
+    assert Graph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
+
+
+def test_a_policy_document_is_computed_and_no_placeholder(record: Record) -> None:
+    def program() -> None:
+        base = aws.iam.get_policy_document(statements=[{"sid": "A", "actions": ["s3:Get*"], "resources": ["*"]}])
+        document = aws.iam.get_policy_document(
+            source_policy_documents=[base.json],
+            statements=[
+                {
+                    "effect": "Deny",
+                    "actions": ["s3:Put*", "s3:Delete*"],
+                    "resources": ["arn:aws:s3:::b"],
+                    "principals": [{"type": "Service", "identifiers": ["ec2.amazonaws.com"]}],
+                    "conditions": [{"test": "Bool", "variable": "aws:SecureTransport", "values": ["false"]}],
+                }
+            ],
+        )
+        pulumi.export("x", json.loads(document.json))
+
+    graph = record(program, assumptions=NONE)
+    assert graph.placeholders == ()
+    assert graph.outputs["x"]["Statement"] == [
+        {"Sid": "A", "Effect": "Allow", "Action": "s3:Get*", "Resource": "*"},
+        {
+            "Effect": "Deny",
+            "Action": ["s3:Put*", "s3:Delete*"],
+            "Resource": "arn:aws:s3:::b",
+            "Principal": {"Service": "ec2.amazonaws.com"},
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+    ]
+
+
+def test_an_unknown_look_up_says_how_to_answer_it(record: Record) -> None:
+    with pytest.raises(RecordingError, match=r"--stub FILE:\n  lookups:\n    aws:sqs/getQueue:getQueue: \{arn: \.\.\."):
+        record(lambda: aws.sqs.get_queue(name="q"), assumptions=NONE)
+
+
+def test_the_users_answer_comes_before_the_placeholder(record: Record) -> None:
+    given = Assumptions(lookups={"aws:ec2/getVpc:getVpc": {"id": "vpc-7"}, "aws:sqs/getQueue:getQueue": {"url": "u"}})
+    graph = record(
+        lambda: pulumi.export("x", [aws.ec2.get_vpc().id, aws.sqs.get_queue(name="q").url]), assumptions=given
+    )
+    assert graph.outputs["x"] == ["vpc-7", "u"]
+    assert graph.placeholders == ()
+
+
+def test_answers_may_depend_on_what_is_asked(record: Record) -> None:
+    cases = [
+        {"args": {"id": "subnet-1"}, "answer": {"cidrBlock": "10.1.0.0/24"}},
+        {"answer": {"cidrBlock": "10.2.0.0/24"}},
+    ]
+    given = Assumptions(lookups={"aws:ec2/getSubnet:getSubnet": cases})
+    values = [
+        exported(record, lambda i=i: aws.ec2.get_subnet(id=i).cidr_block, given) for i in ("subnet-1", "subnet-2")
+    ]
+    assert values == ["10.1.0.0/24", "10.2.0.0/24"]
+
+
+def test_what_is_read_belongs_to_somebody_else(record: Record) -> None:
+    def program() -> None:
+        shared = aws.ec2.Vpc.get("shared", "vpc-1")
+        aws.ec2.Subnet("s", vpc_id=shared.id, cidr_block=shared.cidr_block)
+
+    graph = record(program, assumptions=NONE)
+    [subnet] = graph.of_type("aws:ec2/subnet:Subnet")
+    assert graph.of_type("aws:ec2/vpc:Vpc") == ()
+    assert subnet.inputs == {"vpcId": "vpc-1", "cidrBlock": UNKNOWN}
+    assert subnet.dependencies == ()
+    assert subnet.property_dependencies == {}
+    assert graph.placeholders == ("aws:ec2/vpc:Vpc shared (vpc-1), read: its attributes are unknown",)
+    given = Assumptions(lookups={"aws:ec2/vpc:Vpc": {"cidrBlock": "10.9.0.0/16"}})
+    [subnet] = record(program, assumptions=given).of_type("aws:ec2/subnet:Subnet")
+    assert subnet.inputs["cidrBlock"] == "10.9.0.0/16"
+
+
+def test_outputs_of_another_stack_are_unknown_unless_given(record: Record) -> None:
+    def program() -> None:
+        network = pulumi.StackReference("acme/network/prod")
+        ids = network.require_output("subnetIds").apply(lambda found: [each.upper() for each in found])
+        pulumi.export("ids", ids)
+        pulumi.export("none", network.get_output("missing"))
+
+    graph = record(program, assumptions=NONE)
+    assert graph.outputs["ids"] == UNKNOWN
+    assert graph.placeholders == ("stack acme/network/prod: its outputs are unknown",)
+    given = Assumptions(stack_references={"acme/network/prod": {"subnetIds": ["a", "b"]}})
+    graph = record(program, assumptions=given)
+    assert graph.outputs["ids"] == ["A", "B"]
+    assert graph.placeholders == ()
+
+
+def test_unknown_types_are_echoed_and_named(record: Record) -> None:
+    def program() -> None:
+        queue = aws.sns.Topic("q", name="jobs", tags={"a": "b"})
+        pulumi.export("name", queue.name)
+        pulumi.export("arn", queue.arn.apply(lambda arn: arn.split(":")[-1]))
+        aws.sns.Topic("dead", name=queue.arn)
+
+    graph = record(program, assumptions=NONE)
+    assert [found.inputs.get("name") for found in graph.of_type("aws:sns/topic:Topic")] == [UNKNOWN, "jobs"]
+    assert graph.outputs == {"name": "jobs", "arn": UNKNOWN}
+    assert graph.unjudged == ("aws:sns/topic:Topic",)
+
+
+def test_what_another_process_builds_is_said_to_be_missing(record: Record) -> None:
+    graph = record(lambda: k8s.helm.v4.Chart("c", chart="x"), assumptions=NONE)
+    assert [found.name for found in graph.of_type("kubernetes:helm.sh/v4:Chart")] == ["c"]
+    assert graph.unjudged == ("kubernetes:helm.sh/v4:Chart",)
+    assert "What it creates is not in this plan" in graph.warnings[0]
+
+
+def test_answers_are_the_same_each_time(record: Record) -> None:
+    def program() -> None:
+        pulumi.export("x", [aws.ec2.get_ami(owners=["amazon"]).id, aws.ec2.get_vpc(tags={"a": "b"}).id])
+
+    assert record(program, assumptions=NONE) == record(program, assumptions=NONE)
+
+
+def test_a_file_of_answers(tmp_path: Path) -> None:
+    file = tmp_path / "stub.yaml"
+    file.write_text("lookups:\n  a:b:c: {id: 1}\nstackReferences:\n  o/p/s: {x: [1, 2]}\n")
+    assert load(file) == Assumptions({"a:b:c": {"id": 1}}, {"o/p/s": {"x": [1, 2]}})
+    file.write_text("")
+    assert load(file) == Assumptions()
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[]", "must be a mapping with lookups and stackReferences"),
+        ("lookup: {}", "there is no 'lookup'"),
+        ("lookups: [1]", "lookups must be a mapping"),
+        ("lookups: {a: 1}", r"lookups\.a must be an object, or a list"),
+        ("lookups: {a: [{args: {}}]}", r"lookups\.a must be an object, or a list"),
+        ("stackReferences: {s: 1}", r"stackReferences\.s must be a mapping of outputs"),
+        ("a: {", "is not valid YAML"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+    file = tmp_path / "stub.yaml"
+    file.write_text(text)
+    with pytest.raises(AssumptionsError, match=fault):
+        load(file)
+    with pytest.raises(AssumptionsError, match="No such file"):
+        load(tmp_path / "missing.yaml")

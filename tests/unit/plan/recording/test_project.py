@@ -1,0 +1,250 @@
+"""Reading a project and its stacks as the Pulumi CLI does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainium_eks.plan.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+
+PROJECT = """
+name: proj
+runtime:
+  name: python
+  options: {virtualenv: venv}
+config:
+  region: {type: string, description: An AWS region.}
+  count: {type: integer, default: 3}
+  production: {type: boolean, default: false}
+  ratio: {default: 0.5}
+  zones: {type: array, items: {type: string}, default: [a, b]}
+  groups: {type: object, default: {x: {y: 1}}}
+  shorthand: hello
+  aws:region: {value: us-west-2}
+"""
+
+
+def write(directory: Path, project: str = PROJECT, **stacks: str) -> Project:
+    (directory / "Pulumi.yaml").write_text(project)
+    (directory / "__main__.py").write_text("")
+    for name, text in stacks.items():
+        (directory / f"Pulumi.{name}.yaml").write_text(text)
+    return load_project(directory)
+
+
+def settings(directory: Path, stack: str, project: str = PROJECT) -> StackSettings:
+    return write(directory, project, dev=stack).stack("dev")
+
+
+def refused(directory: Path, stack: str, project: str = PROJECT) -> dict[str, str]:
+    with pytest.raises(InvalidConfig) as caught:
+        settings(directory, stack, project)
+    return {problem.path: problem.reason for problem in caught.value.problems}
+
+
+def test_defaults_fill_what_the_stack_leaves_out_as_text_and_json(tmp_path: Path) -> None:
+    assert settings(tmp_path, "config: {proj:region: eu-west-1}").config == {
+        "aws:region": "us-west-2",
+        "proj:count": "3",
+        "proj:groups": '{"x":{"y":1}}',
+        "proj:production": "false",
+        "proj:ratio": "0.5",
+        "proj:region": "eu-west-1",
+        "proj:shorthand": "hello",
+        "proj:zones": '["a","b"]',
+    }
+
+
+def test_the_stacks_values_win_with_or_without_namespace(tmp_path: Path) -> None:
+    text = "config:\n  region: r\n  proj:count: 7\n  aws:region: us-east-1\n  other:key: [1, {a: 2.5}]\n"
+    config = settings(tmp_path, text).config
+    assert (config["proj:region"], config["proj:count"], config["aws:region"]) == ("r", "7", "us-east-1")
+    assert config["other:key"] == '[1,{"a":2.5}]'
+
+
+def test_scalars_keep_the_text_they_were_written_with(tmp_path: Path) -> None:
+    text = "config:\n  region: 012345678901\n  a: yes\n  b: 12:30:00\n  c: 1.20\n  d: 2024-01-01\n  e: 'quoted'\n"
+    config = settings(tmp_path, text).config
+    assert [config[f"proj:{key}"] for key in ("region", "a", "b", "c", "d", "e")] == [
+        "012345678901",
+        "yes",
+        "12:30:00",
+        "1.20",
+        "2024-01-01",
+        "quoted",
+    ]
+
+
+def test_values_inside_objects_follow_yaml_1_2(tmp_path: Path) -> None:
+    text = (
+        "config:\n  region: r\n  o: {a: yes, b: true, c: 12:30, d: null, e: 1_000, f: 0x10, g: '5', h: 1e3, i: 0o17}\n"
+    )
+    assert json.loads(settings(tmp_path, text).config["proj:o"]) == {
+        "a": "yes",
+        "b": True,
+        "c": "12:30",
+        "d": None,
+        "e": 1000,
+        "f": 16,
+        "g": "5",
+        "h": 1000.0,
+        "i": 15,
+    }
+
+
+def test_anchors_and_merge_keys_are_followed(tmp_path: Path) -> None:
+    text = "config:\n  region: r\n  a: &base {x: 1, y: 2}\n  b: {<<: *base, y: 3}\n"
+    assert json.loads(settings(tmp_path, text).config["proj:b"]) == {"x": 1, "y": 3}
+
+
+def test_encrypted_values_become_placeholders_and_their_keys_are_secret(tmp_path: Path) -> None:
+    text = "config:\n  region: {secure: v1:abc}\n  groups: {deep: [{secure: v1:def}]}\n  plain: x\n"
+    found = settings(tmp_path, text)
+    assert found.config["proj:region"] == "[secret]"
+    assert json.loads(found.config["proj:groups"]) == {"deep": ["[secret]"]}
+    assert found.secret_keys == {"proj:region", "proj:groups"}
+
+
+def test_encryption_settings_of_a_stack_are_no_obstacle(tmp_path: Path) -> None:
+    text = "encryptionsalt: v1:x\nsecretsprovider: awskms://x\nencryptedkey: k\nconfig: {region: r}\n"
+    assert settings(tmp_path, text).config["proj:region"] == "r"
+
+
+def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) -> None:
+    text = "config:\n  count: many\n  production: 'yes'\n  zones: [1]\n  groups: text\n"
+    assert refused(tmp_path, text) == {
+        "count": 'it must be integer, not "many"',
+        "groups": 'it must be object, not "text"',
+        "production": 'it must be boolean, not "yes"',
+        "region": "it is required, and not set in Pulumi.dev.yaml",
+        "zones": "it must be array<string>, not [1]",
+    }
+
+
+def test_a_null_of_a_declared_type_is_refused(tmp_path: Path) -> None:
+    found = refused(tmp_path, "config: {region: null, groups: ~, count: null}")
+    assert found == {
+        "count": "it is null, but Pulumi expects type integer",
+        "groups": "it is null, but Pulumi expects type object",
+        "region": "it is null, but Pulumi expects type string",
+    }
+
+
+@pytest.mark.parametrize("null", ["null", "~", ""])
+def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp_path: Path, null: str) -> None:
+    config = settings(tmp_path, f"config:\n  region: r\n  fileSystem: {null}\n  shorthand: {null}\n").config
+    assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
+
+
+def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
+    project = "name: proj\nruntime: python\nconfig:\n  token: {type: string, secret: true}\n"
+    assert refused(tmp_path, "config: {token: clear}", project) == {
+        "token": "it is declared secret, but set in plain text"
+    }
+    assert settings(tmp_path, "config: {token: {secure: v1:x}}", project).secret_keys == {"proj:token"}
+
+
+@pytest.mark.parametrize("environment", ["[prod]", "{imports: [prod], values: {pulumiConfig: {a: b}}}"])
+def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path: Path, environment: str) -> None:
+    found = settings(tmp_path, f"environment: {environment}\nconfig: {{region: r}}\n")
+    assert found.config["proj:count"] == "3"
+    (warning,) = found.warnings
+    assert "Pulumi.dev.yaml: 'environment'" in warning
+    assert settings(tmp_path, "environment: null\nconfig: {region: r}\n").warnings == ()
+
+
+def test_a_required_key_may_be_the_environments_and_is_asked_for_all_the_same(tmp_path: Path) -> None:
+    assert "if an ESC environment sets it" in refused(tmp_path, "environment: [prod]\n")["region"]
+    assert "environment" not in refused(tmp_path, "config: {}\n")["region"]
+
+
+def test_what_is_encrypted_has_every_declared_type(tmp_path: Path) -> None:
+    text = "config:\n  region: r\n  count: {secure: v1:a}\n  zones: [a, {secure: v1:b}]\n  production: {secure: v1:c}\n"
+    config = settings(tmp_path, text).config
+    assert (config["proj:count"], config["proj:zones"]) == ("[secret]", '["a","[secret]"]')
+
+
+def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path: Path) -> None:
+    project = write(tmp_path, dev="", prod="")
+    assert project.stacks == ("dev", "prod")
+    with pytest.raises(ProjectError, match=r"no stack 'prdo'.*there are dev, prod; did you mean 'prod'\?"):
+        project.stack("prdo")
+    with pytest.raises(ProjectError, match=r"no stack '\.\./x'"):
+        project.stack("../x")
+
+
+def test_an_empty_stack_file_is_a_stack_without_values(tmp_path: Path) -> None:
+    assert settings(tmp_path, "", "name: p\nruntime: python\n").config == {}
+
+
+def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_text("")
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "Pulumi.dev.yml").write_text("config: {a: b}")
+    (tmp_path / "Pulumi.json").write_text(
+        '{"name": "p", "runtime": "python", "main": "app", "stackConfigDir": "stacks"}'
+    )
+    project = load_project(tmp_path)
+    assert project.program == tmp_path.resolve() / "app" / "__main__.py"
+    assert project.stack("dev").config == {"p:a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("project", "fault"),
+    [
+        ("name: p\nruntime: nodejs\n", "runtime 'nodejs' cannot be recorded"),
+        ("runtime: python\n", "'name' must be"),
+        ("name: p\nruntime: python\nconfig: {a: {typo: string}}\n", "has no 'typo'"),
+        ("name: p\nruntime: python\nconfig: {a: {type: number}}\n", "must be one of string, integer"),
+        ("name: p\nruntime: python\nconfig: {aws:region: {type: string}}\n", "another namespace"),
+        ("name: p\nruntime: python\nconfig: {a: {type: integer, default: x}}\n", "default must be of type integer"),
+        ("name: p\nruntime: python\nmain: nowhere\n", "does not exist"),
+        ("name: p\nname: q\nruntime: python\n", "Pulumi.yaml:2: 'name' is set twice"),
+        ("name: [p\n", "not valid YAML"),
+        ("- a\n", "must be a mapping"),
+    ],
+)
+def test_a_project_that_cannot_be_read_says_why(tmp_path: Path, project: str, fault: str) -> None:
+    with pytest.raises(ProjectError, match=fault):
+        write(tmp_path, project)
+
+
+def test_a_directory_without_project_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match=r"no Pulumi\.yaml in"):
+        load_project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stack", "fault"),
+    [
+        ("config: [a]\n", "'config' must be a mapping"),
+        ("config: {a:b:c: 1}\n", "is not a config key"),
+        ("config: {region: r, proj:region: s}\n", "region is set twice"),
+        ("config: {region: r, region: s}\n", "'region' is set twice"),
+    ],
+)
+def test_a_stack_file_that_cannot_be_read_says_why(tmp_path: Path, stack: str, fault: str) -> None:
+    with pytest.raises(ProjectError, match=fault):
+        settings(tmp_path, stack)
+
+
+def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6)]
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\nconfig: {x: {type: object, default: {}}}\n")
+    (tmp_path / "__main__.py").write_text("")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  x:\n" + "\n".join(f"    {line}" for line in lines))
+    with pytest.raises(ProjectError, match=r"Pulumi\.dev\.yaml: with its aliases written out it has more than 100,000"):
+        load_project(tmp_path).stack("dev")
+
+
+def test_aliases_are_read_and_one_inside_its_own_anchor_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text("")
+    stack = tmp_path / "Pulumi.dev.yaml"
+    stack.write_text("config: {a: &a [1, 2], b: *a}\n")
+    assert load_project(tmp_path).stack("dev").config == {"p:a": "[1,2]", "p:b": "[1,2]"}
+    stack.write_text("config: {a: &a [1, *a]}\n")
+    with pytest.raises(ProjectError, match="an alias is inside its own anchor"):
+        load_project(tmp_path).stack("dev")

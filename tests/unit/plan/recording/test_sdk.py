@@ -1,0 +1,142 @@
+"""The private parts of Pulumi's SDK that a recording touches: a release that moves one is named here."""
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import inspect
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+import pytest
+from pulumi.runtime import resource, settings
+from pulumi.runtime.proto import resource_pb2
+
+from trainium_eks.plan.recording import sdk
+
+ROOT = Path(__file__).resolve().parents[4]
+WHERE = f"Pulumi's SDK {version('pulumi')} moved what trainium_eks/plan/recording/sdk.py uses: "
+
+PARTS = {
+    "pulumi.runtime.rpc": [
+        "_special_sig_key",
+        "_special_secret_sig",
+        "_special_resource_sig",
+        "UNKNOWN",
+        "get_resource_package",
+        "get_resource_module",
+    ],
+    "pulumi.runtime.mocks": ["Mocks", "MockMonitor", "MockSettings", "MockCallArgs", "MockResourceArgs"],
+    "pulumi.runtime.settings": ["ROOT", "configure"],
+    "pulumi.runtime.config": ["set_all_config"],
+    "pulumi.runtime.stack": ["run_in_stack"],
+    "pulumi.runtime._callbacks": ["_CallbackServicer"],
+    "pulumi.runtime._grpc_settings": ["_GRPC_CHANNEL_OPTIONS"],
+    "pulumi._types": ["is_input_type", "input_type_types", "is_output_type", "output_type_types"],
+}
+
+
+@pytest.mark.parametrize(("module", "names"), PARTS.items(), ids=list(PARTS))
+def test_the_sdk_still_has_the_part(module: str, names: list[str]) -> None:
+    there = importlib.import_module(module)
+    missing = [name for name in names if not hasattr(there, name)]
+    assert not missing, f"{WHERE}{module} has no {', '.join(missing)}"
+
+
+def test_the_list_above_is_whole() -> None:
+    tree = ast.parse((ROOT / "trainium_eks/plan/recording/sdk.py").read_text())
+    aliases = {"_config": "config"}
+    modules = {name.rsplit(".", 1)[-1]: names for name, names in PARTS.items()}
+    used = {
+        (aliases.get(node.value.id, node.value.id), node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    touched = {(module, name) for module, name in used if module in modules}
+    assert len(touched) > 10
+    assert sorted(touched - {(module, name) for module, names in modules.items() for name in names}) == []
+
+
+def test_settings_have_no_field_that_a_recording_leaves_to_another_program() -> None:
+    """Each is a context variable: one that is not set would come from whoever ran before in this process."""
+    wanted = {name for name, value in vars(settings.Settings).items() if isinstance(value, property)}
+    source = inspect.getsource(sdk.enter)
+    missing = [name for name in wanted - {"rpc_manager"} if f"{name}=" not in source]
+    assert not missing, f"{WHERE}Settings has {', '.join(sorted(missing))}, which sdk.enter does not set"
+
+
+def test_the_coroutines_that_say_what_is_pending_have_their_names_and_variables() -> None:
+    for name, variables in (
+        (sdk._REGISTRATION, {"ty", "name", "props"}),
+        (sdk._OUTPUTS, {"res", "outputs"}),
+    ):
+        outer, _, inner = name.partition(".<locals>.")
+        function = getattr(resource, outer, None)
+        assert function is not None, f"{WHERE}pulumi.runtime.resource has no {outer}"
+        codes = {each.co_name: each for each in function.__code__.co_consts if inspect.iscode(each)}
+        assert inner in codes, f"{WHERE}{outer} has no inner {inner}"
+        missing = variables - set(codes[inner].co_freevars) - set(codes[inner].co_varnames)
+        assert not missing, f"{WHERE}{name} no longer has the variables {sorted(missing)}"
+
+
+def test_an_output_says_whether_it_has_its_value() -> None:
+    async def ask() -> tuple[bool, bool]:
+        later: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        output = pulumi.Output.from_input(later)
+        await asyncio.sleep(0)
+        before = sdk.is_resolved(output)
+        later.set_result("now")
+        await output.future()
+        return before, sdk.is_resolved(output)
+
+    # Not asyncio.run: it would leave this thread without a loop, which Pulumi's mocks in other tests look for.
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        assert loop.run_until_complete(ask()) == (False, True), f"{WHERE}Output._data"
+
+
+def test_args_and_result_classes_are_told_apart() -> None:
+    args = aws.ec2.LaunchTemplateEbsArgs if hasattr(aws.ec2, "LaunchTemplateEbsArgs") else aws.ec2.VpcArgs
+    assert sdk.is_input_type(args), f"{WHERE}_types.is_input_type"
+    assert "cidrBlock" in sdk.input_types(aws.ec2.VpcArgs), f"{WHERE}_types.input_type_types"
+    result = inspect.getmodule(aws.get_caller_identity).GetCallerIdentityResult  # type: ignore[union-attr]
+    assert sdk.is_output_type(result), f"{WHERE}_types.is_output_type"
+    assert "accountId" in sdk.output_types(result), f"{WHERE}_types.output_type_types"
+
+
+def test_no_other_module_touches_private_parts() -> None:
+    """A private part is a name of a pulumi module that starts with an underscore."""
+    found = []
+    for file in sorted([*(ROOT / "trainium_eks").rglob("*.py"), *(ROOT / "components").glob("*.py")]):
+        if file.name == "sdk.py":
+            continue
+        imported: set[str] = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pulumi":
+                imported |= {alias.asname or alias.name for alias in node.names}
+                private = "._" in f".{node.module}" or any(alias.name.startswith("_") for alias in node.names)
+                found += [f"{file.relative_to(ROOT)}:{node.lineno}"] if private else []
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                private = node.attr.startswith("_") and node.value.id in {*imported, "pulumi"}
+                found += [f"{file.relative_to(ROOT)}:{node.lineno}"] if private else []
+    assert found == []
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # as it must be on a loop that never runs
+def test_nobody_waits_for_a_loop_that_has_stopped() -> None:
+    loop = asyncio.new_event_loop()  # it never runs
+    callbacks = sdk.Callbacks(sdk.BaseMonitor(), loop)
+    request = resource_pb2.TransformRequest()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(callbacks.run, "token", request)
+        while not callbacks._running:
+            time.sleep(0.01)
+        callbacks.close()
+        with pytest.raises(CancelledError):
+            waits.result(timeout=20)
+    with pytest.raises(CancelledError):
+        callbacks.run("token", request)
+    loop.close()

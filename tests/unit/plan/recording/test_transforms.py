@@ -1,0 +1,201 @@
+"""Transforms, which the engine calls back: in its order, on everything that is registered."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_eks as eks
+import pytest
+from waiting import SECONDS, out_of_time
+
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.assumptions import Assumptions
+from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut
+
+Record = Callable[..., Graph]
+Transform = Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult | None]
+
+
+def tagging(mark: str) -> Transform:
+    """Adds its mark to the tag `order` of what has tags."""
+
+    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ not in ("aws:ec2/eip:Eip", "aws:eks/cluster:Cluster"):
+            return None
+        tags = args.props.get("tags") or {}
+        return pulumi.ResourceTransformResult(
+            {**args.props, "tags": {**tags, "order": tags.get("order", "") + mark}}, args.opts
+        )
+
+    return transform
+
+
+class Outer(pulumi.ComponentResource):
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("test:index:Outer", name, {}, opts)
+        aws.ec2.Eip(f"{name}-eip", opts=pulumi.ResourceOptions(parent=self, transforms=[tagging("own ")]))
+        self.register_outputs({})
+
+
+def the(graph: Graph, type_: str) -> Any:
+    [found] = graph.of_type(type_)
+    return found
+
+
+def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record: Record) -> None:
+    def program() -> None:
+        pulumi.runtime.register_resource_transform(tagging("stack "))
+        Outer("outer", pulumi.ResourceOptions(transforms=[tagging("parent ")]))
+
+    graph = record(program)
+    assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"order": "own parent stack "}
+
+
+class Building(pulumi.ComponentResource):
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("test:index:Building", name, {}, opts)
+        Outer(f"{name}-outer", pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
+
+
+def test_a_components_reach_everything_below_it(record: Record) -> None:
+    graph = record(lambda: Building("b", pulumi.ResourceOptions(transforms=[tagging("above ")])))
+    assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"order": "own above "}
+
+
+def test_what_was_registered_before_the_stacks_transform_is_left_alone(record: Record) -> None:
+    def program() -> None:
+        aws.ec2.Eip("early")
+        pulumi.runtime.register_resource_transform(tagging("late"))
+        aws.ec2.Eip("late")
+
+    early, late = record(program).of_type("aws:ec2/eip:Eip")
+    assert "tags" not in early.inputs
+    assert late.inputs["tags"] == {"order": "late"}
+
+
+def test_transforms_change_options(record: Record) -> None:
+    def guarded(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        more = pulumi.ResourceOptions(
+            protect=True,
+            ignore_changes=["tags"],
+            retain_on_delete=True,
+            delete_before_replace=False,
+            custom_timeouts=pulumi.CustomTimeouts(create="9m"),
+        )
+        return pulumi.ResourceTransformResult(args.props, pulumi.ResourceOptions.merge(args.opts, more))
+
+    def program() -> None:
+        other = aws.ec2.Eip("other")
+        asked = pulumi.ResourceOptions(transforms=[guarded], depends_on=[other], ignore_changes=["domain"])
+        aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=asked)
+
+    vpc = the(record(program), "aws:ec2/vpc:Vpc")
+    assert (vpc.options.protect, vpc.options.retain_on_delete) == (True, True)
+    assert vpc.options.ignore_changes == ("domain", "tags")
+    assert vpc.options.custom_timeouts == {"create": "9m"}
+    assert [urn.rsplit("::", 1)[-1] for urn in vpc.dependencies] == ["other"]
+
+
+def test_an_input_that_a_transform_takes_away_is_gone_with_its_dependency(record: Record) -> None:
+    def bare(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        props = {key: value for key, value in args.props.items() if key != "vpcId"}
+        return pulumi.ResourceTransformResult(props, args.opts)
+
+    def program() -> None:
+        vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16")
+        aws.ec2.Subnet("s", vpc_id=vpc.id, cidr_block="10.0.0.0/18", opts=pulumi.ResourceOptions(transforms=[bare]))
+
+    subnet = the(record(program), "aws:ec2/subnet:Subnet")
+    assert set(subnet.inputs) == {"cidrBlock"}
+    assert "vpcId" not in subnet.property_dependencies
+
+
+def test_a_transform_may_wait(record: Record) -> None:
+    async def slow(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        return pulumi.ResourceTransformResult({**args.props, "tags": {"slow": "yes"}}, args.opts)
+
+    graph = record(lambda: aws.ec2.Eip("e", opts=pulumi.ResourceOptions(transforms=[slow])))
+    assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"slow": "yes"}
+
+
+def test_the_older_transformations_are_applied_too(record: Record) -> None:
+    def old(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
+        return pulumi.ResourceTransformationResult({**args.props, "tags": {"old": args.name}}, args.opts)
+
+    def program() -> None:
+        pulumi.runtime.register_stack_transformation(old)
+        aws.ec2.Eip("all")
+
+    assert the(record(program), "aws:ec2/eip:Eip").inputs["tags"] == {"old": "all"}
+
+
+def test_they_reach_what_another_process_builds(record: Record) -> None:
+    def program() -> None:
+        pulumi.runtime.register_resource_transform(tagging("stack"))
+        eks.Cluster(
+            "c",
+            skip_default_node_group=True,
+            skip_default_security_groups=True,
+            use_default_vpc_cni=True,
+            create_instance_role=False,
+            authentication_mode=eks.AuthenticationMode.API,
+            coredns_addon_options={"enabled": False},
+            kube_proxy_addon_options={"enabled": False},
+            subnet_ids=["subnet-1", "subnet-2"],
+        )
+
+    cluster = the(record(program), "aws:eks/cluster:Cluster")
+    assert cluster.inputs["tags"]["order"] == "stack"
+    assert cluster.options.ignore_changes == (
+        "accessConfig.bootstrapClusterCreatorAdminPermissions",
+        "bootstrapSelfManagedAddons",
+    )
+
+
+def test_a_transform_of_look_ups_is_applied(record: Record) -> None:
+    def always(args: pulumi.InvokeTransformArgs) -> pulumi.InvokeTransformResult:
+        return pulumi.InvokeTransformResult({**args.args, "id": "vpc-changed"}, args.opts)
+
+    def program() -> None:
+        pulumi.runtime.register_invoke_transform(always)
+        pulumi.export("id", aws.ec2.get_vpc(id="vpc-asked").id)
+
+    assert record(program, assumptions=Assumptions()).outputs == {"id": "vpc-changed"}
+
+
+def test_an_error_in_a_transform_is_the_programs(record: Record) -> None:
+    def wrong(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        raise ValueError(f"not {args.name}")
+
+    with pytest.raises(ValueError, match="not e"):
+        record(lambda: aws.ec2.Eip("e", opts=pulumi.ResourceOptions(transforms=[wrong])))
+
+
+def test_a_transform_that_never_answers_does_not_keep_the_recording(record: Record) -> None:
+    async def never(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def attempt(seconds: float) -> tuple[str, ...]:
+        with pytest.raises(RecordingTimedOut) as caught:
+            record(lambda: aws.ec2.Eip("e", opts=pulumi.ResourceOptions(transforms=[never])), timeout_seconds=seconds)
+        return caught.value.pending
+
+    assert "Eip e" in "".join(out_of_time(attempt, "Eip e"))
+
+
+def test_a_failure_elsewhere_does_not_wait_for_a_transform(record: Record) -> None:
+    async def never(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def program() -> None:
+        aws.ec2.Eip("waits", opts=pulumi.ResourceOptions(transforms=[never]))
+        aws.sns.Topic("unknown")
+
+    # It would end by its time otherwise, with another error.
+    with pytest.raises(RecordingError, match="aws:sns/topic:Topic"):
+        record(program, timeout_seconds=SECONDS)

@@ -1,0 +1,184 @@
+"""The rows: complete, and true to the SDK's classes."""
+
+import dataclasses
+import importlib
+import json
+import re
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi_kubernetes
+import pytest
+from hand_built import Builder
+from pulumi import _types
+
+from trainium_eks.model.sizing import bill
+from trainium_eks.plan import cost
+from trainium_eks.plan.graph import Options, Resource
+from trainium_eks.plan.resource_types import registry, replacements, sdk_inputs
+from trainium_eks.plan.resource_types.registry import ROWS
+from trainium_eks.plan.resource_types.resource_type import REGION, BilledElsewhere, ResourceType, When
+from trainium_eks.plan.resource_types.rows import fsx, helm, kubernetes, providers
+
+AWS = sorted(token for token in ROWS if token.startswith("aws:"))
+GOLDEN = Path(__file__).parents[3] / "golden_plans"
+
+
+def inputs_of(token: str) -> Mapping[str, Any]:
+    importlib.import_module("pulumi_aws")
+    found = sdk_inputs.input_types(token)
+    assert found is not None, f"{token} is not in pulumi_aws"
+    return found
+
+
+def paths(row: ResourceType) -> list[str]:
+    return [each.path if isinstance(each, When) else each for each in row.replaced_by]
+
+
+# --- whole --------------------------------------------------------------------------------------------------------
+
+
+NOT_UNDERSTOOD = {"understood": (), "creation": None, "deletion": None}
+"""Columns with a default: a change of a type whose author forgot them is not understood, and goes to a reviewer."""
+
+
+def test_a_column_has_no_default_but_the_cautious_one() -> None:
+    """Whoever adds a type decides each: a forgotten one must not count as "free", "1 s" or "updated in place"."""
+    columns = dataclasses.fields(ResourceType)
+    assert all(each.default_factory is dataclasses.MISSING for each in columns)
+    defaults = {each.name: each.default for each in columns if each.default is not dataclasses.MISSING}
+    assert defaults == NOT_UNDERSTOOD
+    values = {each.name: getattr(fsx.FILE_SYSTEM, each.name) for each in columns}
+    assert ResourceType(**values) == fsx.FILE_SYSTEM
+    for name in values.keys() - defaults:
+        with pytest.raises(TypeError, match=name):
+            ResourceType(**{key: value for key, value in values.items() if key != name})
+
+
+def test_every_type_has_one_row() -> None:
+    assert len(ROWS) == sum(len(module.TYPES) for module in registry.MODULES)
+
+
+def test_every_type_of_the_environments_has_a_row_of_its_own() -> None:
+    components = re.compile(r"trainium-eks:|eks:index:|pulumi:pulumi:Stack$|kubernetes:kustomize/")
+    types = {
+        urn.split("::")[2].rpartition("$")[2] for file in GOLDEN.glob("*.json") for urn in json.loads(file.read_text())
+    }
+    assert len(types) > 50
+    assert {type_ for type_ in types if type_ not in ROWS and not components.match(type_)} == set()
+
+
+def test_a_kind_without_a_row_is_an_object_of_the_api_server() -> None:
+    assert registry.find("kubernetes:example.com/v1:Widget") is kubernetes.OTHER_KIND
+    assert registry.find("kubernetes:helm.sh/v3:Release") is helm.RELEASE
+
+
+@pytest.mark.parametrize(
+    "token", ["random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:sns/topic:Topic"]
+)
+def test_a_type_of_which_nothing_is_known_has_no_row(token: str) -> None:
+    assert registry.find(token) is None
+
+
+def test_the_price_of_an_unknown_type_is_unknown_and_not_nothing() -> None:
+    build = Builder()
+    build.add("aws:sns/topic:Topic", "jobs")
+    assert cost.estimate(build.graph()).unknown == ("aws:sns/topic:Topic",)
+
+
+# --- true ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", AWS)
+def test_who_takes_tags_and_a_region_is_as_the_sdk_says(token: str) -> None:
+    takes, row = inputs_of(token), ROWS[token]
+    assert row.tagged == ("tags" in takes)
+    assert (REGION in row.replaced_by) == ("region" in takes)
+
+
+@pytest.mark.parametrize("token", AWS)
+def test_every_path_of_a_row_is_an_input(token: str) -> None:
+    for path in (*paths(ROWS[token]), *ROWS[token].named_by):
+        types: Mapping[str, Any] = inputs_of(token)
+        for step in path.split("."):
+            assert step in types, f"{token} has no input {path}"
+            types = nested(types[step])
+
+
+def nested(typ: Any) -> Mapping[str, Any]:
+    """The keys of an object among the forms that an input may take."""
+    if isinstance(typ, type) and _types.is_input_type(typ):
+        return _types.input_type_types(typ)
+    return next(filter(None, map(nested, typing.get_args(typ))), {})
+
+
+def test_built_in_groups_are_those_that_the_sdk_has() -> None:
+    source = Path(pulumi_kubernetes.__file__).read_text(encoding="utf-8")
+    groups = set(re.findall(r'"mod": "([^"/]+)/', source))
+    assert groups - {"helm.sh", "kustomize", "meta", "yaml"} == kubernetes.BUILT_IN_GROUPS
+
+
+def test_what_is_billed_elsewhere_is_billed_somewhere() -> None:
+    elsewhere = {row.price.under for row in (*ROWS.values(),) if isinstance(row.price, BilledElsewhere)}
+    assert elsewhere - set(bill.BY_USE) == {"nodes", "file systems and volumes"}
+
+
+# --- what replaces ------------------------------------------------------------------------------------------------
+
+
+def resource(row: ResourceType, replace_on_changes: tuple[str, ...] = (), **inputs: Any) -> Resource:
+    return Resource("u", row.token, "n", inputs=inputs, options=Options(replace_on_changes=replace_on_changes))
+
+
+@pytest.mark.parametrize(
+    ("deployment", "before", "after", "replaced"),
+    [
+        ("PERSISTENT_2", 2400, 1200, True),
+        ("PERSISTENT_2", 1200, 2400, False),
+        ("PERSISTENT_2", 1200, 1200, False),
+        ("PERSISTENT_2", None, 1200, False),
+        ("SCRATCH_1", 1200, 2400, True),
+        (None, 1200, 2400, True),
+    ],
+)
+def test_a_file_system_grows_in_place_unless_it_is_of_the_first_generation(
+    deployment: str | None, before: int | None, after: int, replaced: bool
+) -> None:
+    given = {"deploymentType": deployment} if deployment else {}
+    file_system = resource(fsx.FILE_SYSTEM, storageCapacity=after, **given)
+    assert replacements.replaces(file_system, "storageCapacity", before, after) is replaced
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "replaced"), [(6000, 3000, True), (3000, 6000, False), (None, 3000, False)]
+)
+def test_metadata_iops_are_only_raised_in_place(before: int | None, after: int, replaced: bool) -> None:
+    file_system = resource(fsx.FILE_SYSTEM)
+    assert replacements.replaces(file_system, "metadataConfiguration.iops", before, after) is replaced
+
+
+def test_a_claim_grows_in_place_and_moves_to_no_other_volume() -> None:
+    claim = resource(kubernetes.PERSISTENT_VOLUME_CLAIM)
+    assert not replacements.replaces(claim, "spec.resources.requests.storage", "1Gi", "2Gi")
+    assert replacements.replaces(claim, "spec.volumeName", "a", "b")
+
+
+def test_encryption_of_secrets_is_put_on_in_place_and_taken_off_by_a_new_cluster() -> None:
+    cluster = resource(ROWS["aws:eks/cluster:Cluster"])
+    assert not replacements.replaces(cluster, "encryptionConfig", None, {"resources": ["secrets"]})
+    assert replacements.replaces(cluster, "encryptionConfig", {"resources": ["secrets"]}, None)
+
+
+def test_a_kubeconfig_replaces_a_provider_that_does_not_know_its_cluster() -> None:
+    assert replacements.replacing_paths(resource(providers.KUBERNETES)) == ("clusterIdentifier", "kubeconfig")
+    known = resource(providers.KUBERNETES, clusterIdentifier="arn")
+    assert replacements.replacing_paths(known) == ("clusterIdentifier",)
+    assert not replacements.replaces(known, "kubeconfig", "a", "b")
+
+
+def test_what_the_program_says_replaces_too() -> None:
+    template = resource(ROWS["aws:ec2/launchTemplate:LaunchTemplate"], ("userData",), userData="a")
+    assert replacements.replaces(template, "userData", "a", "b")
+    assert replacements.replacing_values(template) == {"userData": "a"}

@@ -1,0 +1,621 @@
+"""Every rule: passes on a whole environment, fails where it must and only there, and does not apply to nothing."""
+
+import contextlib
+
+import pytest
+from engine.analyzer import pack, shown
+from rule_faults import FAULTS, Fault, both, drop, open_endpoint, option, put, values
+from rule_programs import DROP, Program, environment, node_group, policy, release, user_data
+
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
+from trainium_eks.plan.policy_pack import NotSeen
+from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS, Verdict, judge, scheduling, stale_waivers
+from trainium_eks.plan.rules.__main__ import page
+from trainium_eks.plan.rules.network import NEEDED_ENDPOINTS
+
+EMPTY = Graph("trainium-eks", "test", (), {})
+
+
+@pytest.fixture(autouse=True)
+def _today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795000000")  # 2026-11-18
+
+
+def verdicts(program: Program) -> dict[str, Verdict]:
+    return {verdict.id: verdict for verdict in judge(program.graph())}
+
+
+def waiver(reason: str, expires: str = "2027-03-31") -> dict[str, str]:
+    return {"reason": reason, "expires": expires}
+
+
+def failed(program: Program) -> set[str]:
+    return {id_ for id_, verdict in verdicts(program).items() if verdict.failures}
+
+
+def test_every_rule_of_the_list_is_judged_or_said_not_to_be() -> None:
+    ids = {rule.id for rule in RULES}
+    assert len(ids) == len(RULES)
+    assert ids.isdisjoint(NOT_JUDGED)
+    assert ids | set(NOT_JUDGED) >= {f"R{number:02d}" for number in range(1, 89)}
+
+
+def test_every_rule_says_what_and_why() -> None:
+    for rule in RULES:
+        assert rule.title[0].isupper(), rule.id
+        assert not rule.title.endswith("."), rule.id
+        assert len(rule.title) < 90, rule.id
+        assert rule.source, rule.id
+        assert len(rule.explanation) > 40, rule.id
+
+
+@pytest.mark.parametrize("id_", [rule.id for rule in RULES])
+def test_rule_passes_on_the_whole_environment(id_: str) -> None:
+    verdict = verdicts(environment())[id_]
+    assert verdict.status == "pass", verdict.failures
+    assert all(finding.message for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("id_", [rule.id for rule in RULES])
+def test_rule_does_not_apply_to_an_empty_program(id_: str) -> None:
+    [verdict] = [verdict for verdict in judge(EMPTY) if verdict.id == id_]
+    assert verdict.status == "n/a"
+    assert verdict.findings == ()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule} {fault.label}")
+def test_fault_breaks_its_rule_and_no_other(fault: Fault) -> None:
+    program = environment()
+    fault.change(program)
+    found = verdicts(program)
+    assert {id_ for id_, verdict in found.items() if verdict.failures} - fault.also == {fault.rule}
+    messages = [finding.message for finding in found[fault.rule].failures]
+    assert any(fault.says in message for message in messages), messages
+
+
+def test_every_rule_has_a_fault() -> None:
+    covered = {fault.rule for fault in FAULTS}
+    # R07 is broken by the very component that makes the cluster: see its own test.
+    assert covered | {"R07"} == {rule.id for rule in RULES}
+
+
+def test_finding_names_a_resource_of_the_program() -> None:
+    for fault in FAULTS[::7]:
+        program = environment()
+        fault.change(program)
+        graph = program.graph()
+        known = {resource.urn for resource in graph.resources}
+        assert {finding.urn for verdict in judge(graph) for finding in verdict.findings} <= known
+
+
+# Waivers ------------------------------------------------------------------------------------------------------------
+
+
+def test_creator_as_administrator_is_waived_everywhere() -> None:
+    program = environment()
+    program.put("cluster", "accessConfig.bootstrapClusterCreatorAdminPermissions", True)
+    verdict = verdicts(program)["R07"]
+    assert (verdict.status, verdict.reason) == ("waived", STANDING_WAIVERS["R07"])
+    assert verdict.failures
+
+
+def test_waiver_of_the_config_keeps_the_findings() -> None:
+    program = environment()
+    program.put("flow-logs", "retentionInDays", 30)
+    program.config["waivers"] = {"R08": waiver("logs are shipped elsewhere")}
+    verdict = verdicts(program)["R08"]
+    assert (verdict.status, verdict.reason) == ("waived", "logs are shipped elsewhere")
+    assert [finding.urn for finding in verdict.failures] == [program["flow-logs"].urn]
+
+
+def test_waivers_given_take_the_place_of_the_configs() -> None:
+    program = environment()
+    program.put("flow-logs", "retentionInDays", 30)
+    program.config["waivers"] = {"R08": waiver("logs are shipped elsewhere")}
+    [verdict] = [each for each in judge(program.graph(), accepted={}) if each.id == "R08"]
+    assert verdict.status == "fail"
+
+
+def test_stale_waivers_are_reported() -> None:
+    program = environment()
+    program.drop("torchx-etcd")
+    program.put("flow-logs", "retentionInDays", 30)
+    program.config["waivers"] = {id_: waiver("a") for id_ in ("R01", "R08", "R61", "R64", "R99")}
+    graph = program.graph()
+    lines = stale_waivers(graph, judge(graph))
+    assert [line.partition(":")[0] for line in lines] == ["R01", "R61", "R64", "R99"]
+    assert verdicts(program)["R01"].status == "pass"
+    assert verdicts(program)["R01"].reason == "stale waiver: a"
+
+
+def waived(expires: object) -> Program:
+    program = environment()
+    program.put("flow-logs", "retentionInDays", 30)
+    program.config["waivers"] = {"R08": {"reason": "shipped elsewhere", "expires": expires}}
+    return program
+
+
+@pytest.mark.parametrize(
+    ("expires", "status", "says"),
+    [
+        ("2026-11-18", "waived", ""),
+        ("2026-11-17", "fail", "R08: the waiver expired on 2026-11-17; mend what it excuses, or renew it: pulumi"),
+        ("2027-11-19", "waived", ""),
+        ("2027-11-20", "waived", "R08: waived until 2027-11-20, more than a year; name an earlier day: pulumi"),
+        ("", "fail", "R08: waived without a last day, so not at all; name one: pulumi config set --path waivers.R08"),
+        ("soon", "fail", "without a last day"),
+        (None, "fail", "without a last day"),
+    ],
+)
+def test_a_waiver_holds_until_its_last_day(expires: object, status: str, says: str) -> None:
+    graph = waived(expires).graph()
+    found = judge(graph)
+    assert [each.status for each in found if each.id == "R08"] == [status]
+    lines = stale_waivers(graph, found)
+    assert says in "".join(lines)
+    assert len(lines) == bool(says)
+
+
+def test_a_waiver_that_is_only_a_reason_waives_nothing() -> None:
+    program = waived("2027-03-31")
+    program.config["waivers"] = {"R08": "shipped elsewhere"}
+    graph = program.graph()
+    found = judge(graph)
+    assert [each.status for each in found if each.id == "R08"] == ["fail"]
+    assert "without a last day" in "".join(stale_waivers(graph, found))
+
+
+def test_a_waiver_that_the_config_must_have_is_not_stale() -> None:
+    """R67 judges the provider, the config's check the list of accounts: somebody may mend one beside the stack."""
+    program = environment()
+    program.config = {"region": "us-west-2", "owner": "ml", "waivers": {"R67": waiver("tried anywhere")}}
+    graph = program.graph()
+    found = judge(graph)
+    assert [each.status for each in found if each.id == "R67"] == ["pass"]
+    assert stale_waivers(graph, found) == ()
+
+
+def test_what_costs_and_grows_within_the_budget_passes_at_the_bound() -> None:
+    program = environment()
+    [verdict] = [each for each in judge(program.graph()) if each.id == "R72"]
+    used, nodes = (float(each.message.split(" of ")[0]) for each in verdict.findings)
+    program.config["budget"] = {"hourlyUsd": used + 0.01, "nodes": nodes}
+    assert verdicts(program)["R72"].status == "pass"
+    program.config["budget"] = {"hourlyUsd": used - 0.01, "nodes": nodes - 1}
+    assert len(verdicts(program)["R72"].failures) == 2
+
+
+# Good in other ways --------------------------------------------------------------------------------------------------
+
+
+def cluster_without_component(program: Program) -> None:
+    program["cluster"].parent = program["vpc"].parent
+    program["cluster"].provider = program["vpc"].provider
+    program["cluster"].dependencies = [program["cluster-logs"].urn]
+    program["cluster"].options["protect"] = True
+    program.drop("eks")
+    program["k8s"].property_dependencies = {"kubeconfig": (program["cluster"].urn,)}
+
+
+def component_without_cluster(program: Program) -> None:
+    program.drop("cluster")
+    program.config["waivers"] = {}
+
+
+def existing_network(program: Program) -> None:
+    program.drop(
+        *[name for name, entry in program.entries.items() if entry.type.startswith("aws:ec2/") and name in _NETWORK]
+    )
+    subnets = [
+        {"id": f"subnet-private-az{zone}", "zoneId": f"usw2-az{zone}", "cidrBlock": f"10.0.{16 * zone}.0/22"}
+        for zone in (4, 1)
+    ]
+    program.config["existingNetwork"] = {"vpcId": "vpc-1", "cidrBlock": "10.0.0.0/16", "privateSubnets": subnets}
+
+
+_NETWORK = {
+    *("vpc", "default-group", "flow-log", "s3-endpoint"),
+    *(
+        f"{thing}-{kind}-{zone}"
+        for thing in ("rtb", "route", "association")
+        for kind in ("private", "public")
+        for zone in ("az4", "az1")
+    ),
+    *(f"{kind}-{zone}" for kind in ("private", "public", "nat") for zone in ("az4", "az1")),
+}
+
+
+def backups(program: Program) -> None:
+    both(
+        drop("link"),
+        put("file-system", "automaticBackupRetentionDays", 7),
+        put("file-system", "skipFinalBackup", False),
+    )(program)
+
+
+def existing_bucket(program: Program) -> None:
+    program.drop("bucket", "access-block", "encryption", "versioning", "lifecycle", "bucket-policy")
+    program.put("link", "dataRepositoryPath", "s3://theirs/prefix")
+
+
+def policy_in_the_key(program: Program) -> None:
+    program.put("key", "policy", program["key-policy"].inputs["policy"])
+    program.drop("key-policy")
+
+
+def endpoints_instead_of_nat(program: Program) -> None:
+    program.drop("nat-az1")
+    for service in NEEDED_ENDPOINTS:
+        inputs = {
+            "vpcId": "vpc-sim",
+            "serviceName": f"com.amazonaws.us-west-2.{service}",
+            "vpcEndpointType": "Interface",
+        }
+        program.add(f"endpoint-{service}", "aws:ec2/vpcEndpoint:VpcEndpoint", inputs)
+
+
+def inline_security_rules(program: Program) -> None:
+    program.drop("efa-ingress", "efa-egress")
+    within = {"protocol": "-1", "self": True, "fromPort": 0, "toPort": 0, "description": "within"}
+    out = {"protocol": "-1", "cidrBlocks": ["0.0.0.0/0"], "fromPort": 0, "toPort": 0, "description": "images"}
+    program["efa"].inputs.update(ingress=[within], egress=[within, out])
+
+
+def classic_security_rules(program: Program) -> None:
+    program.drop("efa-ingress", "efa-egress")
+    for kind in ("ingress", "egress"):
+        inputs = {"type": kind, "protocol": "-1", "self": True, "securityGroupId": "sg-efa", "description": "within"}
+        program.add(f"classic-{kind}", "aws:ec2/securityGroupRule:SecurityGroupRule", inputs)
+
+
+def ena_layout(program: Program) -> None:
+    groups = {"securityGroups": ["sg-efa"]}
+    rest = [{"networkCardIndex": card, "deviceIndex": 0, "interfaceType": "efa-only", **groups} for card in range(1, 8)]
+    primary = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface", **groups}
+    beside = {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only", **groups}
+    program.put("base-template", "networkInterfaces", [primary, beside, *rest])
+
+
+def reservation_in_its_own_group(program: Program) -> None:
+    target = {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
+    program["base-template"].inputs.update(capacityReservationSpecification=target, placement={"groupName": "theirs"})
+    program.put("base", "updateConfig.updateStrategy", "MINIMAL")
+
+
+def spot_without_efa(program: Program) -> None:
+    group = node_group(program, "small", "trn1.2xlarge")
+    group.inputs["capacityType"] = "SPOT"
+    for chart, path in (("neuron-helm-chart", "neuronInstances"), ("neuron-monitor", "instanceTypes")):
+        program[chart].inputs["values"][path].append("trn1.2xlarge")
+
+
+def gpu_group(program: Program) -> None:
+    node_group(program, "gpu", "p4d.24xlarge", ami="AL2023_x86_64_NVIDIA", efa=4)
+    program["aws-efa-k8s-device-plugin"].inputs["values"]["supportedInstanceLabels"]["values"].append("p4d.24xlarge")
+    program["aws-efa-k8s-device-plugin"].inputs["values"]["tolerations"] = [{"operator": "Exists"}]
+    term = {
+        "matchExpressions": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p4d.24xlarge"]}]
+    }
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    amounts = program["aws-efa-k8s-device-plugin"].inputs["values"]["resources"]
+    release(program, "nvidia-device-plugin", "kube-system", {"affinity": affinity, "resources": amounts}, "0.19.0")
+
+
+def gpu_group_with_devices_by_mount(program: Program) -> None:
+    gpu_group(program)
+    program["nvidia-device-plugin"].inputs["values"]["deviceListStrategy"] = "volume-mounts"
+    script = "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-as-volume-mounts=true"
+    program.put("gpu-template", "userData", user_data(script, "LimitMEMLOCK=infinity"))
+
+
+def own_instance_type(program: Program) -> None:
+    program.config["instanceTypes"] = {"trn9.48xlarge": {"like": "trn1.32xlarge"}}
+    program.put("base", "instanceTypes", ["trn9.48xlarge"])
+    program["neuron-helm-chart"].inputs["values"]["neuronInstances"].append("trn9.48xlarge")
+    program["neuron-monitor"].inputs["values"]["instanceTypes"].append("trn9.48xlarge")
+    program["aws-efa-k8s-device-plugin"].inputs["values"]["supportedInstanceLabels"]["values"].append("trn9.48xlarge")
+
+
+def subnets_by_their_tags(program: Program) -> None:
+    program.drop(*[name for name in program.entries if name.startswith("association-")])
+
+
+HELD_FOR_THE_QUOTA = """actions: enqueue, allocate
+tiers: [{plugins: [{name: capacity, enableJobEnqueued: false}, {name: resourcequota}]}]"""
+
+
+def npd_recovery_alone(program: Program) -> None:
+    program["neuron-helm-chart"].inputs["values"]["npd"] = {"nodeRecovery": {"enabled": True}}
+    for group in ("base", "block"):
+        program[group].inputs["nodeRepairConfig"]["enabled"] = False
+    program.config["waivers"] = {"R19": waiver("Neuron's own recovery")}
+
+
+def karpenter_outside_production_with_the_accounts_key(program: Program) -> None:
+    program.config["production"] = False
+    for name in ("small", "trn1n"):
+        program.put(f"class-{name}", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)
+
+
+def enqueue_without_resting_pools(program: Program) -> None:
+    for group in ("base", "block"):
+        program.put(group, "scalingConfig.minSize", 1)
+    program.drop("pool-trn1n")
+    program.put("volcano", "values.custom.scheduler_config_override", 'actions: "enqueue, allocate"')
+
+
+def test_a_subnet_of_another_program_is_not_counted() -> None:
+    program = environment()
+    for group in ("system", "base", "block"):
+        program.put(group, "subnetIds", ["subnet-of-nobody"])
+    program.drop("pool-small", "pool-trn1n")
+    program.put("base", "scalingConfig.maxSize", 2000)
+    [verdict] = [each for each in judge(program.graph()) if each.id == "R37"]
+    assert {finding.urn for finding in verdict.findings} == {program.graph().of_type("aws:ec2/vpc:Vpc")[0].urn}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (cluster_without_component, "R08"),
+        (component_without_cluster, "R01"),
+        (existing_network, "R10"),
+        (existing_network, "R37"),
+        (existing_network, "R41"),
+        (backups, "R39"),
+        (existing_bucket, "R39"),
+        (policy_in_the_key, "R11"),
+        (endpoints_instead_of_nat, "R34"),
+        (inline_security_rules, "R25"),
+        (classic_security_rules, "R25"),
+        (ena_layout, "R24"),
+        (reservation_in_its_own_group, "R27"),
+        (spot_without_efa, "R29"),
+        (gpu_group, "R62"),
+        (gpu_group_with_devices_by_mount, "R62"),
+        (own_instance_type, "R23"),
+        (subnets_by_their_tags, "R36"),
+        (npd_recovery_alone, "R63"),
+        (open_endpoint("203.0.113.0/24"), "R02"),
+        (open_endpoint("203.0.113.0/24"), "R03"),
+        (put("cluster-logs", "retentionInDays", 0), "R08"),
+        (put("base-template", "userData", DROP), "R17"),
+        (put("base-template", "userData", user_data('TOKEN="$(cat /run/token)"')), "R17"),
+        (put("base", "amiType", "BOTTLEROCKET_x86_64"), "R23"),
+        (put("base", "nodeGroupNamePrefix", "base-"), "R30"),
+        (option("base", ignore_changes=("scalingConfig",)), "R21"),
+        (put("queue-a", "spec.capability", {"cpu": "4000", "aws.amazon.com/neuron": "128"}), "R59"),
+        (put("queue-a", "spec.capability", {"aws.amazon.com/neuron": "144"}), "R59"),  # with Karpenter's pool
+        (put("queue-a", "spec.parent", "root"), "R59"),
+        (karpenter_outside_production_with_the_accounts_key, "R82"),
+        (put("team-policy", "policy", policy({"Effect": "Deny", "Action": "*", "Resource": "*"})), "R18"),
+        (values("volcano", "custom.scheduler_config_override", "actions: allocate, backfill # enqueue"), "R60"),
+        (values("volcano", "custom.scheduler_config_override", HELD_FOR_THE_QUOTA), "R60"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", "change"),
+)
+def test_rule_accepts_other_good_ways(change: object, rule: str) -> None:
+    program = environment()
+    assert callable(change)
+    change(program)
+    graph = program.graph()
+    [verdict] = [each for each in judge(graph) if each.id == rule]
+    assert verdict.status == "pass", verdict.failures
+    [judged] = [each for each in RULES if each.id == rule]
+    with contextlib.suppress(NotSeen):
+        assert pack(graph).broken(judged, shown(graph)) == ()
+
+
+@pytest.mark.parametrize("id_", ["R03", "R34"])
+def test_production_rules_do_not_apply_elsewhere(id_: str) -> None:
+    program = environment()
+    program.config["production"] = False
+    assert verdicts(program)[id_].status == "n/a"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("base-template", "blockDeviceMappings.0.ebs.kmsKeyId", DROP),
+        put("setup", "spec.template.spec.containers.0.image", "busybox:1.37.0"),
+        option("file-system", protect=False),
+        drop("nat-az1"),
+    ],
+)
+def test_development_is_not_held_to_the_production_parts(change: object) -> None:
+    program = environment()
+    program.config["production"] = False
+    assert callable(change)
+    change(program)
+    assert failed(program) == set()
+
+
+def test_scratch_outside_production_is_nobodys_data() -> None:
+    program = environment()
+    program.config["production"] = False
+    program.drop("link")
+    scratch = {"deploymentType": "SCRATCH_2", "storageCapacity": 1200, "subnetIds": "subnet-private-az4"}
+    program["file-system"].inputs = {
+        **scratch,
+        "securityGroupIds": ["sg-lustre"],
+        "logConfiguration": {"level": "WARN_ERROR"},
+    }
+    found = verdicts(program)
+    assert [found[id_].status for id_ in ("R38", "R39", "R43")] == ["n/a"] * 3
+    assert found["R40"].status == "pass"
+
+
+def test_enqueue_is_fine_where_no_pool_rests() -> None:
+    program = environment()
+    enqueue_without_resting_pools(program)
+    assert verdicts(program)["R60"].status == "n/a"
+
+
+def test_queue_is_not_held_against_a_pool_that_is_not_there() -> None:
+    program = Program()
+    spec = {"metadata": {"name": "a"}, "spec": {"capability": {"aws.amazon.com/neuron": 1024}}}
+    program.add("queue", "kubernetes:scheduling.volcano.sh/v1beta1:Queue", spec)
+    assert verdicts(program)["R59"].status == "pass"
+
+
+def test_child_queue_stays_within_its_parent() -> None:
+    program = environment()
+    program.put("queue-b", "spec.parent", "a")
+    program.put("queue-a", "spec.capability", {"aws.amazon.com/neuron": 64})
+    [finding] = verdicts(program)["R59"].failures
+    assert "parent queue" in finding.message
+    assert finding.urn == program["queue-b"].urn
+
+
+def test_role_bound_to_an_account_lets_it_mount_its_token() -> None:
+    program = environment()
+    program.put("account", "automountServiceAccountToken", True)
+    assert "R55" in failed(program)
+    subject = {"kind": "ServiceAccount", "name": "trainer", "namespace": "training"}
+    program.put("researchers-binding", "subjects", [subject])
+    assert "R55" not in failed(program)
+
+
+def test_node_group_without_a_launch_template_is_seen() -> None:
+    program = environment()
+    program.put("system", "launchTemplate", DROP)
+    program["system"].property_dependencies = {}
+    assert {"R12", "R13", "R16", "R30"} <= failed(program)
+
+
+def test_support_that_ends_tomorrow_holds_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = environment()
+    day = 86400
+    last = 1806105600  # 2027-03-27, the last day of 1.35
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(last))
+    assert "R05" not in failed(program)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(last + day))
+    assert "R05" in failed(program)
+
+
+# What cannot be seen ------------------------------------------------------------------------------------------------
+
+STRANGE = [UNKNOWN, SECRET, None, 7, True, "x", [], {}, ["x"], [None], {"x": None}, [{}]]
+
+
+def _replaced(value: object, by: object, deep: bool) -> object:
+    if deep and isinstance(value, dict):
+        return {key: _replaced(each, by, deep) for key, each in value.items()}
+    if deep and isinstance(value, list):
+        return [_replaced(each, by, deep) for each in value]
+    return by
+
+
+def _spoil(program: Program, by: object, deep: bool, type_: str | None = None) -> None:
+    for entry in program.entries.values():
+        if type_ in (None, entry.type):
+            entry.inputs = {key: _replaced(each, by, deep) for key, each in entry.inputs.items()}
+
+
+@pytest.mark.parametrize("deep", [True, False])
+@pytest.mark.parametrize("value", STRANGE, ids=repr)
+def test_no_value_stops_a_rule(value: object, deep: bool) -> None:
+    program = environment()
+    _spoil(program, value, deep)
+    judge(program.graph())
+    for entry in program.entries.values():
+        entry.outputs = dict.fromkeys(entry.outputs, value)
+    program.outputs = dict.fromkeys(program.outputs, value)
+    program.config = dict.fromkeys(program.config, value)
+    judge(program.graph())
+
+
+@pytest.mark.parametrize("type_", sorted({entry.type for entry in environment().entries.values()}))
+def test_no_value_of_one_type_stops_a_rule(type_: str) -> None:
+    for value in (UNKNOWN, {"x": None}):
+        for deep in (True, False):
+            program = environment()
+            _spoil(program, value, deep, type_)
+            judge(program.graph())
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "rule"),
+    [
+        ("cluster", "enabledClusterLogTypes", "R01"),
+        ("cluster", "version", "R05"),
+        ("cluster", "deletionProtection", "R06"),
+        ("base-template", "metadataOptions", "R12"),
+        ("base-template", "userData", "R17"),
+        ("team-policy", "policy", "R18"),
+        ("base", "taints", "R22"),
+        ("base", "amiType", "R23"),
+        ("base-template", "networkInterfaces", "R24"),
+        ("base", "capacityType", "R29"),
+        ("vpc", "cidrBlock", "R37"),
+        ("file-system", "storageCapacity", "R40"),
+        ("bucket-policy", "policy", "R49"),
+        ("vpc-cni", "configurationValues", "R56"),
+        ("team-role", "assumeRolePolicy", "R57"),
+        ("volcano", "values", "R58"),
+        ("aws", "defaultTags", "R66"),
+    ],
+)
+def test_value_that_cannot_be_seen_is_no_pass(name: str, path: str, rule: str) -> None:
+    program = environment()
+    program.put(name, path, UNKNOWN)
+    assert verdicts(program)[rule].status == "fail"
+
+
+def test_references_that_are_not_known_yet_are_followed_by_their_origin() -> None:
+    """In a first preview ids are unknown; what an input came from still tells which resource is meant."""
+    program = environment()
+    for name, path, origin in (
+        ("base", "launchTemplate", "base-template"),
+        ("base", "nodeRoleArn", "node-role"),
+        ("versioning", "bucket", "bucket"),
+        ("flow-log", "vpcId", "vpc"),
+        ("key-policy", "keyId", "key"),
+        ("link", "fileSystemId", "file-system"),
+    ):
+        target = {"id": UNKNOWN, "version": UNKNOWN} if path == "launchTemplate" else UNKNOWN
+        program[name].inputs[path] = target
+        program[name].property_dependencies[path] = (program[origin].urn,)
+    assert failed(program) == set()
+
+
+# The rest -----------------------------------------------------------------------------------------------------------
+
+
+def test_subnets_of_another_stack_are_not_judged_before_they_are_known() -> None:
+    """As outputs of a StackReference are in a plan: the rules take them neither for a fault nor for a pass."""
+    program = environment()
+    existing_network(program)
+    del program.config["existingNetwork"]
+    for group in ("system", "base", "block"):
+        program.put(group, "subnetIds", UNKNOWN)
+    for name, path in (
+        ("cluster", "vpcConfig.subnetIds"),
+        ("file-system", "subnetIds"),
+        ("class-small", "spec.subnetSelectorTerms.0.id"),
+        ("class-trn1n", "spec.subnetSelectorTerms.0.id"),
+    ):
+        program.put(name, path, UNKNOWN)
+    found = verdicts(program)
+    assert {id_ for id_, verdict in found.items() if verdict.status == "fail"} == set()
+    assert {id_ for id_, verdict in found.items() if verdict.status == "unseen"} == {"R10", "R26", "R28", "R37", "R41"}
+    assert "its subnets are known only during the update" in found["R37"].unseen[0].message
+
+
+def test_numbers_are_those_of_the_model() -> None:
+    from trainium_eks.model.config import network as network_model
+
+    assert set(NEEDED_ENDPOINTS) == {"s3", *network_model.COMPLETE_ENDPOINTS}
+
+
+def test_plugins_are_those_that_are_pinned() -> None:
+    from trainium_eks.model.catalogue.versions import CHARTS
+
+    assert {name for name, plugin in scheduling.PLUGINS.items() if plugin.device} <= set(CHARTS)
+
+
+def test_page_of_the_rules_is_current() -> None:
+    from pathlib import Path
+
+    written = (Path(__file__).parents[4] / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert written == page(), "run: python -m trainium_eks.plan.rules > docs/rules.md"

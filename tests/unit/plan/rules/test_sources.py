@@ -1,0 +1,92 @@
+"""Rules judge by themselves, and from the same facts as the judges of the config and the components."""
+
+import ast
+import re
+from pathlib import Path
+
+import botocore.session
+import pytest
+from rule_faults import put
+from rule_programs import environment
+
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.config import cluster, network, storage
+from trainium_eks.model.config.storage import FileSystemConfig
+from trainium_eks.model.validation import limits
+from trainium_eks.model.validation.config_model import read
+from trainium_eks.plan.rules import RULES, judge
+
+MODEL = Path(cluster.__file__).parent
+
+
+def status(rule: str, path: str, value: object) -> str:
+    program = environment()
+    plain = {"efaEnabled": False, "perUnitStorageThroughput": 250, "storageCapacity": 2400, path: value}
+    for each, given in plain.items():
+        put("file-system", each, given)(program)
+    return next(verdict.status for verdict in judge(program.graph()) if verdict.id == rule)
+
+
+def refused(**section: object) -> bool:
+    config = read(FileSystemConfig, section)
+    return [*limits.of_places(limits.walk(config)), *storage.problems(config, production=False)] != []
+
+
+@pytest.mark.parametrize("size", [0, 1199, 1200, 1201, 2399, 2400, 2401, 3600, 4799, 4800, 4801, 7200])
+def test_sizes_are_the_same_to_judge_and_rule(size: int) -> None:
+    assert refused(storage_capacity_gib=size) == (status("R40", "storageCapacity", size) == "fail")
+
+
+@pytest.mark.parametrize("rate", [0, 124, 125, 126, 249, 250, 500, 999, 1000, 1001])
+def test_throughputs_are_the_same_to_judge_and_rule(rate: int) -> None:
+    assert refused(throughput_per_tib=rate) == (status("R40", "perUnitStorageThroughput", rate) == "fail")
+
+
+@pytest.mark.parametrize("iops", [0, 1499, 1500, 3000, 4500, 6000, 9000, 12_000, 12_001, 192_000, 204_000])
+def test_metadata_rates_are_the_same_to_judge_and_rule(iops: int) -> None:
+    configuration = {"mode": "USER_PROVISIONED", "iops": iops}
+    found = status("R40", "metadataConfiguration", configuration)
+    assert refused(metadata_iops=iops) == (found == "fail")
+
+
+@pytest.mark.parametrize("throughput", lustre.THROUGHPUT_PER_TIB)
+@pytest.mark.parametrize("off", [-1, 0, 1])
+def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput: int, off: int) -> None:
+    size = lustre.EFA_STEP_GIB[throughput] + off
+    program = environment()
+    for path, value in (
+        ("perUnitStorageThroughput", throughput),
+        ("storageCapacity", size),
+        ("efaEnabled", True),
+    ):
+        put("file-system", path, value)(program)
+    failed = next(verdict.status for verdict in judge(program.graph()) if verdict.id == "R40") == "fail"
+    assert failed == bool(off)
+    assert refused(throughput_per_tib=throughput, storage_capacity_gib=size, efa_enabled=True) == failed
+
+
+def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independent_of() -> None:
+    explained = {rule.id: rule.explanation for rule in RULES}
+    named = {
+        (keyword.value.value, source.name)
+        for source in MODEL.glob("*.py")
+        for call in ast.walk(ast.parse(source.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Problem"
+        for keyword in call.keywords
+        if keyword.arg == "rule" and isinstance(keyword.value, ast.Constant)
+    }
+    assert {id_ for id_, _ in named} >= {"R02", "R29", "R58", "R68"}
+    assert [(id_, file) for id_, file in named if f"Independent of `model/{file}`" not in explained[id_]] == []
+    mentioned = {file for text in explained.values() for file in re.findall(r"`model/(\w+\.py)`", text)}
+    assert [file for file in mentioned if not (MODEL / file).is_file()] == []
+
+
+def test_log_types_are_all_of_eks() -> None:
+    shape = botocore.session.get_session().get_service_model("eks").shape_for("LogType")
+    assert set(cluster.LOG_TYPES) == set(shape.enum)
+
+
+@pytest.mark.parametrize("endpoint", network.COMPLETE_ENDPOINTS)
+def test_every_endpoint_counts_for_the_judge(endpoint: str) -> None:
+    rest = tuple(each for each in network.COMPLETE_ENDPOINTS if each != endpoint)
+    assert network.lacks_endpoints(network.NetworkConfig(interface_endpoints=rest)) == (endpoint,)

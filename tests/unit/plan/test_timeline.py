@@ -1,0 +1,286 @@
+"""The modelled time to ready: what decides it, what bounds it, and which edges are wrong."""
+
+from dataclasses import replace
+
+import pytest
+from hand_built import Builder, changed, environment, node_group, urn, waiting, without
+
+from trainium_eks.plan import timeline
+from trainium_eks.plan.graph import Graph, Resource
+
+
+def _edge_ids(graph: Graph) -> set[str]:
+    return {check.id for check in timeline.model(graph).edges if not check.ok}
+
+
+def _path(graph: Graph) -> list[str]:
+    return [step.name for step in timeline.model(graph).critical_path]
+
+
+def test_a_good_order_is_as_long_as_its_bound() -> None:
+    modelled = timeline.model(environment())
+    assert 1.0 <= modelled.ratio <= timeline.BAR
+    assert modelled.forbidden_edges == ()
+    assert modelled.missing_edges == ()
+
+
+def test_the_critical_path_is_the_chain_of_the_slowest_group() -> None:
+    assert _path(environment()) == ["vpc", "subnet", "control-plane", "cni", "trn1"]
+
+
+def test_each_step_of_the_critical_path_starts_when_the_one_before_it_ends() -> None:
+    modelled = timeline.model(environment())
+    ends = [step.start + step.seconds for step in modelled.critical_path]
+    assert [step.start for step in modelled.critical_path[1:]] == ends[:-1]
+    assert ends[-1] == modelled.seconds
+
+
+def test_a_group_that_rests_leaves_volcano_to_decide() -> None:
+    resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    assert _path(resting) == ["vpc", "subnet", "control-plane", "cni", "system", "dns", "volcano-release", "queue-test"]
+
+
+REST = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
+ONE = {"minSize": 0, "desiredSize": 1, "maxSize": 4}
+
+
+@pytest.mark.parametrize(
+    ("type_", "inputs", "seconds"),
+    [
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "Interface"}, 60),
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "Gateway"}, 6),
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", {}, 6),
+        ("kubernetes:helm.sh/v3:Release", {"chart": "volcano"}, 75),
+        ("kubernetes:helm.sh/v3:Release", {"chart": "charts/volcano/"}, 75),
+        ("kubernetes:helm.sh/v3:Release", {"chart": "volcano-agent"}, 37),
+        ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": ONE, "amiType": "AL2023_x86_64_NEURON"}, 270),
+        ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": ONE, "amiType": "AL2023_x86_64_NVIDIA"}, 270),
+        (
+            "aws:eks/nodeGroup:NodeGroup",
+            {"scalingConfig": ONE, "amiType": "AL2023_ARM_64_STANDARD"},
+            124,
+        ),
+        ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": REST, "amiType": "AL2023_x86_64_NEURON"}, 58),
+        ("aws:eks/addon:Addon", {"addonName": "vpc-cni"}, 50),
+        ("aws:eks/addon:Addon", {"addonName": "their-own"}, 45),
+        ("kubernetes:batch/v1:Job", {}, 30),
+        ("kubernetes:example.com/v1:Widget", {}, 1),
+        ("pulumi:providers:aws", {}, 0),
+    ],
+)
+def test_how_long_one_takes(type_: str, inputs: dict[str, object], seconds: float) -> None:
+    assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs)) == seconds
+    assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs, custom=False)) == 0
+
+
+def test_the_chain_of_the_cluster_ends_with_the_slower_branch() -> None:
+    up_to_cni = 12 + 12 + 612 + 50
+    assert timeline.chains(environment())["cluster"] == up_to_cni + max(270, 124 + 35 + 75 + 1)
+    resting = changed(environment(), "trn1", scalingConfig=REST)
+    assert timeline.chains(resting)["cluster"] == up_to_cni + 124 + 35 + 75 + 1
+
+
+def test_without_a_file_system_there_is_one_chain() -> None:
+    modelled = timeline.model(without(environment(), "lustre"))
+    assert set(modelled.chains) == {"cluster"}
+    assert set(timeline.chains(environment())) == {"cluster", "fileSystem"}
+    assert timeline.model(environment()).lower_bound_seconds == timeline.chains(environment())["cluster"]
+
+
+def test_the_end_of_the_critical_path_is_what_ends_last_and_not_what_starts_last() -> None:
+    build = Builder()
+    build.add("aws:eks/cluster:Cluster", "slow")
+    build.add("aws:kms/key:Key", "quick")
+    build.add("aws:iam/role:Role", "late", waits=("quick",))
+    assert _path(build.graph()) == ["slow"]
+
+
+def test_serial_order_is_the_sum_of_all_steps() -> None:
+    modelled = timeline.model(environment())
+    assert modelled.serial_seconds == sum(step.seconds for step in modelled.steps) > modelled.seconds
+
+
+def test_the_bound_does_not_look_at_edges() -> None:
+    good = environment()
+    bad = waiting(good, "lustre", "control-plane")
+    assert timeline.chains(good) == timeline.chains(bad)
+    assert timeline.model(bad).seconds > timeline.model(good).seconds
+
+
+def test_a_file_system_with_its_repository_can_be_the_longer_chain() -> None:
+    build = Builder()
+    build.add("aws:ec2/vpc:Vpc", "vpc")
+    build.add("aws:ec2/subnet:Subnet", "subnet", uses={"vpcId": ("vpc",)})
+    build.add("aws:fsx/lustreFileSystem:LustreFileSystem", "lustre", uses={"subnetIds": ("subnet",)})
+    association = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+    build.add(association, "link", uses={"fileSystemId": ("lustre",)})
+    modelled = timeline.model(build.graph())
+    assert modelled.seconds == modelled.lower_bound_seconds == 12 + 12 + 480 + 420
+
+
+@pytest.mark.parametrize(
+    ("who", "whom", "edge"),
+    [
+        ("lustre", "control-plane", "fsx-cluster"),
+        ("lustre", "nat", "fsx-nat"),
+        ("trn1", "lustre", "accelerators-fsx"),
+        ("volcano-release", "trn1", "volcano-accelerators"),
+        ("trn1", "system", "accelerators-system"),
+        ("key", "vpc", "kms-vpc"),
+        ("node-role", "vpc", "iam-vpc"),
+    ],
+)
+def test_a_forbidden_edge_is_named_with_both_ends(who: str, whom: str, edge: str) -> None:
+    graph = waiting(environment(), who, whom)
+    assert edge in _edge_ids(graph)
+    assert (urn(who, graph), urn(whom, graph)) in timeline.model(graph).forbidden_edges
+
+
+def test_a_forbidden_edge_is_seen_through_other_resources() -> None:
+    graph = waiting(environment(), "fsx-group", "cni")
+    assert _edge_ids(graph) == {"fsx-cluster"}
+
+
+def test_a_forbidden_edge_is_seen_through_a_component() -> None:
+    """Waiting for the cluster component is waiting for everything in it."""
+    graph = waiting(environment(), "fsx", "eks")
+    assert "fsx-cluster" in _edge_ids(graph)
+
+
+def test_a_component_that_waits_makes_its_children_wait() -> None:
+    graph = waiting(environment(), "fsx", "nat")
+    steps = {step.name: step for step in timeline.model(graph).steps}
+    assert steps["fsx-group"].start == steps["nat"].start + steps["nat"].seconds
+
+
+def test_an_output_of_the_component_above_is_no_circle() -> None:
+    graph = waiting(environment(), "cni", "eks")
+    assert timeline.model(graph).seconds == timeline.model(environment()).seconds
+
+
+def test_waiting_for_a_provider_counts() -> None:
+    graph = environment()
+    lone = replace(
+        graph,
+        resources=tuple(
+            replace(each, dependencies=(), parent="") if each.name == "queue-test" else each for each in graph.resources
+        ),
+    )
+    steps = {step.name: step for step in timeline.model(lone).steps}
+    assert steps["queue-test"].start == steps["control-plane"].start + steps["control-plane"].seconds
+
+
+@pytest.mark.parametrize(
+    ("gone", "edge"),
+    [
+        (("logs", "control-plane"), "cluster-logs"),
+        (("cni", "trn1"), "nodes-cni"),
+        (("nat", "trn1"), "nodes-egress"),
+        (("worker", "trn1"), "nodes-role"),
+        (("volcano-release", "queue-test"), "queues-volcano"),
+    ],
+)
+def test_a_missing_edge_is_named(gone: tuple[str, str], edge: str) -> None:
+    graph = environment()
+    target, waiter = gone
+    without_edge = replace(
+        graph,
+        resources=tuple(
+            replace(each, dependencies=tuple(one for one in each.dependencies if one != urn(target, graph)))
+            if each.name == waiter
+            else each
+            for each in graph.resources
+        ),
+    )
+    assert _edge_ids(without_edge) == {edge}
+    assert (urn(waiter, graph), urn(target, graph)) in timeline.model(without_edge).missing_edges
+
+
+def test_an_edge_to_what_is_made_elsewhere_is_not_demanded() -> None:
+    graph = without(environment(), "cni", "nat", "sts", "worker", "volcano-release")
+    assert _edge_ids(graph) == set()
+
+
+def test_nodes_without_a_nat_wait_for_the_endpoints() -> None:
+    graph = without(environment(), "nat")
+    assert _edge_ids(graph) == {"nodes-egress"}
+    assert _edge_ids(waiting(waiting(graph, "trn1", "sts"), "system", "sts")) == set()
+
+
+def test_a_team_role_may_come_after_the_cluster() -> None:
+    build = Builder()
+    build.add("aws:ec2/vpc:Vpc", "vpc")
+    build.add("aws:eks/cluster:Cluster", "cluster", uses={"vpcConfig": ("vpc",)})
+    build.add("aws:iam/role:Role", "team", waits=("cluster",))
+    assert _edge_ids(build.graph()) == set()
+
+
+@pytest.mark.parametrize("hint", [{"taints": []}, {"amiType": None}])
+def test_an_accelerator_group_is_known_by_taint_or_by_ami(hint: dict[str, object]) -> None:
+    graph = waiting(changed(environment(), "trn1", **hint), "trn1", "lustre")
+    assert "accelerators-fsx" in _edge_ids(graph)
+
+
+def test_a_circle_beside_what_can_be_made_is_refused_too() -> None:
+    build = Builder()
+    build.add("aws:kms/key:Key", "key")
+    build.add("aws:ec2/vpc:Vpc", "one")
+    build.add("aws:ec2/subnet:Subnet", "other", waits=("one",))
+    with pytest.raises(ValueError, match=r"circle: .*::one -> .*::other -> .*::one$|circle: .*::other -> .*::one -> "):
+        timeline.model(waiting(build.graph(), "one", "other"))
+
+
+def test_each_group_waits_for_the_cni_and_for_every_policy_of_its_role() -> None:
+    graph = environment()
+    for name in ("trn1", "system"):
+        cni = urn("cni", graph)
+        bare = replace(
+            graph,
+            resources=tuple(
+                replace(each, dependencies=tuple(one for one in each.dependencies if one != cni))
+                if each.name == name
+                else each
+                for each in graph.resources
+            ),
+        )
+        assert (urn(name, graph), cni) in timeline.model(bare).missing_edges
+    build = Builder()
+    build.add("aws:iam/role:Role", "role")
+    for name in ("one", "two", "three"):
+        build.add("aws:iam/rolePolicyAttachment:RolePolicyAttachment", name, uses={"role": ("role",)})
+    build.add("aws:eks/nodeGroup:NodeGroup", "group", uses={"nodeRoleArn": ("role",)}, waits=("one", "two"))
+    graph = build.graph()
+    assert timeline.model(graph).missing_edges == ((urn("group", graph), urn("three", graph)),)
+    assert timeline.model(waiting(graph, "group", "three")).missing_edges == ()
+
+
+def test_a_role_that_the_cluster_needs_through_another_does_not_wait_for_the_vpc() -> None:
+    build = Builder()
+    build.add("aws:ec2/vpc:Vpc", "vpc")
+    build.add("aws:iam/role:Role", "role", waits=("vpc",))
+    build.add("aws:kms/key:Key", "key", waits=("role",))
+    build.add("aws:eks/cluster:Cluster", "cluster", waits=("key",))
+    assert "iam-vpc" in _edge_ids(build.graph())
+
+
+def test_a_circle_is_refused_with_a_name() -> None:
+    graph = waiting(environment(), "vpc", "subnet")
+    with pytest.raises(ValueError, match=r"circle: .*::subnet -> .*::vpc -> .*::subnet$"):
+        timeline.model(graph)
+
+
+def test_an_empty_program_is_ready_at_once() -> None:
+    modelled = timeline.model(Builder().graph())
+    assert (modelled.seconds, modelled.ratio, modelled.critical_path) == (0.0, 1.0, ())
+
+
+def test_five_times_the_groups_take_no_longer_to_be_ready() -> None:
+    build = Builder()
+    build.component("TrainiumCluster", "eks")
+    for name, type_ in (("subnet", "aws:ec2/subnet:Subnet"), ("nat", "aws:ec2/natGateway:NatGateway")):
+        build.add(type_, name)
+    for name in ("control-plane", "node-role", "cni", "worker"):
+        build.add("aws:iam/role:Role", name)
+    for index in range(5):
+        node_group(build, f"g{index}", "trn1.32xlarge", 1, 1, accelerated=True)
+    assert timeline.model(build.graph()).seconds == 106 + 270

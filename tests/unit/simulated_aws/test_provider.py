@@ -1,0 +1,469 @@
+"""The provider protocol, over a real channel."""
+
+import importlib.metadata
+import json
+import re
+from pathlib import Path
+
+import grpc
+import pytest
+from engine.client import Clouds, InvalidInputs, Serve, refusal, urn
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime import rpc
+from pulumi.runtime.proto import provider_pb2
+
+from trainium_eks.plan.graph import UNKNOWN
+from trainium_eks.plan.recording import wire
+
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+CLUSTER = "aws:eks/cluster:Cluster"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+
+PROPERTY = provider_pb2.PropertyDiff
+
+
+def kubeconfig(server: str) -> str:
+    return json.dumps(
+        {
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+    )
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+# --- the provider itself ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["aws", "eks", "kubernetes"])
+def test_each_package_has_its_sdks_version(clouds: Clouds, package: str) -> None:
+    stub = clouds.attach(package).stub
+    assert stub.GetPluginInfo(empty_pb2.Empty()).version == importlib.metadata.version(f"pulumi-{package}")
+    assert stub.Handshake(provider_pb2.ProviderHandshakeRequest()).accept_secrets
+
+
+def test_a_resource_is_refused_before_its_provider_is_configured(clouds: Clouds) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        clouds.attach("aws").create(VPC, {"cidrBlock": "10.0.0.0/16"})
+    assert "not configured" in refusal(error)
+
+
+def test_a_cli_that_does_not_name_its_providers_is_told_which_does(clouds: Clouds) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        clouds.attach("aws").stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
+    assert "3.231" in refusal(error)
+
+
+def test_two_providers_of_a_package_are_told_apart(clouds: Clouds) -> None:
+    west, east = clouds.provider(region="us-west-2"), clouds.provider(region="us-east-1")
+    assert ":us-east-1:" in east.made(VPC, {"cidrBlock": "10.0.0.0/16"}, "east")[1]["arn"]
+    assert ":us-west-2:" in west.made(VPC, {"cidrBlock": "10.0.0.0/16"}, "west")[1]["arn"]
+
+
+def test_default_tags_are_on_everything(clouds: Clouds) -> None:
+    aws = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me"}}))
+    _, outputs = aws.made(VPC, {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}})
+    assert outputs["tagsAll"] == {"Owner": "me", "Name": "x"}
+
+
+def test_a_provider_refuses_settings_that_it_does_not_have(clouds: Clouds) -> None:
+    request = provider_pb2.CheckRequest(
+        urn=urn("pulumi:providers:aws", "main"), news=wire.encode({"regoin": "us-west-2", "version": "7.0.0"})
+    )
+    (failure,) = clouds.attach("aws").stub.CheckConfig(request).failures
+    assert failure.property == "regoin"
+    assert "'region'" in failure.reason
+
+
+@pytest.mark.parametrize("method", ["Invoke", "Call"])
+def test_look_ups_are_refused_by_name(clouds: Clouds, method: str) -> None:
+    stub = clouds.attach("aws").stub
+    request = provider_pb2.InvokeRequest if method == "Invoke" else provider_pb2.CallRequest
+    with pytest.raises(grpc.RpcError) as error:
+        getattr(stub, method)(request(tok="aws:ec2/getAmi:getAmi"))
+    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert "aws:ec2/getAmi:getAmi" in refusal(error)
+
+
+# --- check --------------------------------------------------------------------------------------------------------
+
+
+def test_a_check_completes_what_the_program_left_open(clouds: Clouds) -> None:
+    """As pulumi-aws: its region, the default tags, a name, and what Terraform's schema says of the rest."""
+    aws = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me"}}))
+    inputs = {"assumeRolePolicy": "{}", "tags": {"Name": "x"}}
+    found = aws.check("aws:iam/role:Role", inputs)
+    assert re.fullmatch(r"it-[0-9a-f]{7}", found.pop("name"))
+    assert found == {
+        **inputs,
+        "maxSessionDuration": 3600,
+        "path": "/",
+        "tagsAll": {"Owner": "me", "Name": "x"},
+        "__defaults": ["maxSessionDuration", "name", "path"],
+    }
+    assert aws.check(VPC, {"tags": {"a": UNKNOWN}})["tagsAll"] == UNKNOWN
+    assert aws.check(CLUSTER, {"name": "c", "vpcConfig": {"subnetIds": []}})["vpcConfig"]["endpointPublicAccess"]
+
+
+def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds: Clouds) -> None:
+    aws = clouds.provider(region="us-west-2")
+    first = aws.check(GROUP, {"clusterName": "c"})
+    assert first["nodeGroupName"] == aws.check(GROUP, {"clusterName": "c"})["nodeGroupName"]
+    later = aws.check(GROUP, {"clusterName": "c", "version": "1.36"}, before=first, seed=b"2")
+    assert later["nodeGroupName"] == first["nodeGroupName"]
+    assert aws.check(GROUP, {"clusterName": "c"}, seed=b"2")["nodeGroupName"] != first["nodeGroupName"]
+    assert aws.check(GROUP, {"clusterName": "c"}, before={"nodeGroupName": "given"})["nodeGroupName"] != "given"
+    for given in ({"nodeGroupName": "n"}, {"nodeGroupNamePrefix": "n-"}):
+        assert aws.check(GROUP, given) == {**given, "region": "us-west-2", "tagsAll": {}, "__defaults": []}
+    object_ = clouds.provider("kubernetes").check(CONFIG_MAP, {"metadata": {"labels": {"a": "b"}}})
+    assert object_["metadata"]["name"].startswith("it-")
+
+
+def test_a_name_that_the_provider_would_refuse_is_refused(clouds: Clouds) -> None:
+    with pytest.raises(InvalidInputs) as error:
+        clouds.provider().check(GROUP, {"nodeGroupName": "n" * 64})
+    assert error.value.args[0][0][0] == "nodeGroupName"
+
+
+def test_a_secret_input_stays_one(clouds: Clouds) -> None:
+    request = provider_pb2.CheckRequest(
+        urn=urn("aws:iam/role:Role", "it"),
+        news=wire.encode({"assumeRolePolicy": "{}", "tags": {"a": "b"}}, secret=frozenset({"tags"})),
+    )
+    assert wire.secret_keys(clouds.provider().stub.Check(request).inputs) == {"tags"}
+
+
+def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
+    with pytest.raises(InvalidInputs) as error:
+        clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
+    ((path, reason),) = error.value.args[0]
+    assert path == "scalingConfig.desiredsize"
+    assert "desiredSize" in reason
+
+
+def test_a_type_without_answers_is_refused(clouds: Clouds) -> None:
+    with pytest.raises(InvalidInputs, match="aws:sns/topic:Topic"):
+        clouds.provider().check("aws:sns/topic:Topic", {"name": "x"})
+
+
+# --- diff ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_inputs_do_not_differ(clouds: Clouds) -> None:
+    answer = clouds.provider().diff(VPC, {"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.0.0.0/16"})
+    assert answer.changes == provider_pb2.DiffResponse.DIFF_NONE
+    assert not answer.detailedDiff
+
+
+def test_each_changed_property_is_named(clouds: Clouds) -> None:
+    before = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}, "labels": {"a/b": "1", "old": "x"}}
+    after = {"scalingConfig": {"desiredSize": 2, "maxSize": 2}, "labels": {"a/b": "2"}, "version": "1.35"}
+    answer = clouds.provider().diff(GROUP, before, after)
+    assert {path: change.kind for path, change in answer.detailedDiff.items()} == {
+        "scalingConfig.desiredSize": PROPERTY.UPDATE,
+        'labels["a/b"]': PROPERTY.UPDATE,
+        "labels.old": PROPERTY.DELETE,
+        "version": PROPERTY.ADD,
+    }
+    assert list(answer.diffs) == ["labels", "scalingConfig", "version"]
+    assert list(answer.replaces) == []
+
+
+def test_what_cannot_change_in_place_replaces(clouds: Clouds) -> None:
+    answer = clouds.provider().diff(GROUP, {"instanceTypes": ["a"], "version": "1"}, {"instanceTypes": ["b"]})
+    assert list(answer.replaces) == ["instanceTypes"]
+    assert answer.detailedDiff["instanceTypes[0]"].kind == PROPERTY.UPDATE_REPLACE
+    assert answer.detailedDiff["version"].kind == PROPERTY.DELETE
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [(1, True, True), (0, False, True), (1, 1.0, False), (None, "absent", False), ("absent", None, False)],
+)
+def test_values_differ_as_the_plans_comparison_says(
+    clouds: Clouds, before: object, after: object, changes: bool
+) -> None:
+    given = [{"enableDnsSupport": value} if value != "absent" else {} for value in (before, after)]
+    assert bool(clouds.provider().diff(VPC, *given).diffs) is changes
+
+
+def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
+    before = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me", "Team": "a"}}))
+    after = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "you", "Team": "a"}}))
+    inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Team": "b"}}
+    stands, to_be = before.check(VPC, inputs), after.check(VPC, inputs)
+    assert not before.diff(VPC, stands, before.check(VPC, inputs, before=stands)).diffs
+    assert list(after.diff(VPC, stands, to_be).detailedDiff) == ["tagsAll.Owner"]
+    assert not after.diff(VPC, stands, to_be, ignore_changes=("tagsAll",)).diffs
+    both = after.diff(VPC, stands, after.check(VPC, {**inputs, "tags": {"Team": "c"}}))
+    assert sorted(both.detailedDiff) == ["tags.Team", "tagsAll.Owner"]
+    alias = {"name": "alias/a"}
+    assert "tagsAll" not in after.check("aws:kms/alias:Alias", alias)
+
+
+def test_what_becomes_unknown_may_replace(clouds: Clouds) -> None:
+    assert list(clouds.provider().diff(SUBNET, {"vpcId": "vpc-1"}, {"vpcId": UNKNOWN}).replaces) == ["vpcId"]
+
+
+def test_a_file_system_grows_in_place_and_does_not_shrink(clouds: Clouds) -> None:
+    aws, file_system = clouds.provider(), "aws:fsx/lustreFileSystem:LustreFileSystem"
+    small, large = ({"deploymentType": "PERSISTENT_2", "storageCapacity": size} for size in (1200, 2400))
+    assert not aws.diff(file_system, small, large).replaces
+    assert aws.diff(file_system, large, small).replaces
+
+
+def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    given = aws.diff(GROUP, {"nodeGroupName": "n", "amiType": "a"}, {"nodeGroupName": "n", "amiType": "b"})
+    stands = aws.check(GROUP, {"amiType": "a"})
+    made_up = aws.diff(GROUP, stands, aws.check(GROUP, {"amiType": "b"}, before=stands))
+    renamed = aws.diff(GROUP, {"nodeGroupName": "n"}, {"nodeGroupName": "m"})
+    assert [given.deleteBeforeReplace, made_up.deleteBeforeReplace, renamed.deleteBeforeReplace] == [True, False, False]
+    in_place = aws.diff(GROUP, {"nodeGroupName": "n", "version": "1"}, {"nodeGroupName": "n", "version": "2"})
+    assert not in_place.deleteBeforeReplace
+
+
+def test_an_object_with_a_name_is_freed_before_it_is_made_again(clouds: Clouds) -> None:
+    kubernetes = clouds.provider("kubernetes")
+    assert kubernetes.diff(CONFIG_MAP, config_map("a", x="1"), config_map("a", x="2")).deleteBeforeReplace
+    assert not kubernetes.diff(CONFIG_MAP, config_map("a"), config_map("b")).deleteBeforeReplace
+
+
+def test_another_kubeconfig_of_the_same_cluster_replaces_no_provider(clouds: Clouds) -> None:
+    kubernetes, type_ = clouds.attach("kubernetes"), "pulumi:providers:kubernetes"
+    before = {"kubeconfig": "one", "clusterIdentifier": "arn"}
+    for after in ("two", UNKNOWN):
+        answer = kubernetes.diff(type_, before, {**before, "kubeconfig": after})
+        assert answer.changes == provider_pb2.DiffResponse.DIFF_SOME
+        assert not answer.replaces
+        assert kubernetes.diff(type_, {"kubeconfig": "one"}, {"kubeconfig": after}).replaces
+    assert kubernetes.diff(type_, before, {**before, "clusterIdentifier": "other"}).replaces
+
+
+# --- create -------------------------------------------------------------------------------------------------------
+
+
+def test_a_preview_makes_nothing_and_knows_the_inputs(clouds: Clouds, state: Path) -> None:
+    answer = clouds.provider().create(VPC, {"cidrBlock": "10.0.0.0/16"}, preview=True)
+    outputs = wire.decode(answer.properties, mask=False)
+    assert answer.id == ""
+    assert outputs["cidrBlock"] == "10.0.0.0/16"
+    assert outputs["arn"] == UNKNOWN
+    assert json.loads(state.read_text())["things"] == []
+
+
+def test_what_is_made_is_in_the_inventory(clouds: Clouds, state: Path) -> None:
+    identity, outputs = clouds.provider().made(VPC, {"cidrBlock": "10.0.0.0/16"})
+    (thing,) = json.loads(state.read_text())["things"]
+    assert (thing["type"], thing["id"], thing["urn"]) == (VPC, identity, urn(VPC, "it"))
+    assert thing["outputs"] == outputs
+    assert outputs["arn"].endswith(identity)
+
+
+def test_what_is_made_again_has_another_id(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    made = [aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})]
+    made.append(aws.made(VPC, {"cidrBlock": "10.1.0.0/16"}))
+    aws.delete(VPC, made[0][0])
+    made.append(aws.made(VPC, {"cidrBlock": "10.2.0.0/16"}))
+    assert len({identity for identity, _ in made}) == 3
+    assert len({outputs["arn"] for _, outputs in made}) == 3
+
+
+def test_a_name_that_is_taken_is_refused(clouds: Clouds, state: Path) -> None:
+    aws, inputs = clouds.provider(), {"bucket": "ours"}
+    aws.made("aws:s3/bucket:Bucket", inputs, "one")
+    with pytest.raises(grpc.RpcError) as error:
+        aws.made("aws:s3/bucket:Bucket", inputs, "two")
+    assert "ours already exists" in refusal(error)
+    assert len(json.loads(state.read_text())["things"]) == 1
+
+
+def test_two_clusters_may_have_objects_of_one_name(clouds: Clouds) -> None:
+    one = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://one"))
+    other = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://other"))
+    one.made(CONFIG_MAP, config_map("a"), "one")
+    other.made(CONFIG_MAP, config_map("a"), "other")
+    with pytest.raises(grpc.RpcError, match="already exists"):
+        other.made(CONFIG_MAP, config_map("a"), "again")
+
+
+def test_a_wrong_input_is_refused_by_name(clouds: Clouds) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        clouds.provider().made(VPC, {"cidr": "10.0.0.0/16"})
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "cidrBlock" in refusal(error)
+
+
+def test_a_secret_stays_one_and_is_not_written_down(clouds: Clouds, state: Path) -> None:
+    inputs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hunter2-long"}}
+    kubernetes = clouds.provider("kubernetes")
+    answer = kubernetes.create("kubernetes:core/v1:Secret", inputs, secret=frozenset({"stringData"}))
+    assert wire.secret_keys(answer.properties) == {"stringData"}
+    assert wire.decode(answer.properties, mask=False)["stringData"] == {"key": "hunter2-long"}
+    assert "hunter2" not in state.read_text()
+    request = provider_pb2.ReadRequest(
+        id=answer.id, urn=urn("kubernetes:core/v1:Secret", "it"), properties=answer.properties, inputs=answer.properties
+    )
+    again = kubernetes.stub.Read(request)
+    assert again.properties == answer.properties
+    assert again.inputs.fields["stringData"] == answer.properties.fields["stringData"]
+    imported = kubernetes.read("kubernetes:core/v1:Secret", answer.id)
+    assert "stringData" not in imported.properties.fields
+
+
+# --- read, update, delete -----------------------------------------------------------------------------------------
+
+
+def test_a_refresh_finds_what_was_made(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    identity, outputs = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
+    found = aws.read(VPC, identity)
+    assert found.id == identity
+    assert wire.decode(found.properties, mask=False) == outputs
+    assert wire.decode(found.inputs, mask=False) == {"cidrBlock": "10.0.0.0/16"}
+
+
+def test_a_refresh_finds_what_is_gone(clouds: Clouds) -> None:
+    assert clouds.provider().read(VPC, "vpc-gone").id == ""
+
+
+def test_an_update_keeps_what_was_computed(clouds: Clouds, state: Path) -> None:
+    aws = clouds.provider()
+    before = {"cidrBlock": "10.0.0.0/16"}
+    aws.made(VPC, before)
+    aws.made(VPC, before)
+    identity, outputs = aws.made(VPC, before)  # whose ids are not those of the first of this name
+    after = {**before, "tags": {"a": "b"}}
+    planned = aws.update(VPC, identity, before, after, preview=True)
+    assert aws.read(VPC, identity).inputs == wire.encode(before)
+    updated = aws.update(VPC, identity, before, after)
+    assert planned == updated == {**outputs, "tags": {"a": "b"}, "tagsAll": {"a": "b"}}
+    assert wire.decode(aws.read(VPC, identity).properties, mask=False) == updated
+
+
+def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    before = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}, "tags": {"a": "b"}}
+    identity, outputs = aws.made(CLUSTER, before)
+    after = {**before, "vpcConfig": {"subnetIds": [UNKNOWN]}, "tags": {"a": UNKNOWN}}
+    planned = aws.update(CLUSTER, identity, before, after, preview=True)
+    assert planned["vpcConfig"] == {**outputs["vpcConfig"], "subnetIds": [UNKNOWN]}
+    assert planned["tagsAll"] == {"a": UNKNOWN}
+    assert planned["endpoint"] == outputs["endpoint"]
+    alias, before = "aws:kms/alias:Alias", {"name": "alias/a", "targetKeyId": "k"}
+    identity, outputs = aws.made(alias, before)
+    planned = aws.update(alias, identity, before, {**before, "targetKeyId": UNKNOWN}, preview=True)
+    assert (planned["targetKeyArn"], planned["arn"]) == (UNKNOWN, outputs["arn"])
+
+
+def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve: Serve) -> None:
+    before = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}}
+    with serve(forgetful=True) as clouds:
+        aws = clouds.provider()
+        identity, outputs = aws.made(CLUSTER, before)
+        after = {**before, "version": "1.36"}
+        planned = aws.update(CLUSTER, identity, before, after, preview=True)
+        assert (planned["endpoint"], planned["certificateAuthority"]) == (UNKNOWN, UNKNOWN)
+        assert planned["arn"] == outputs["arn"]
+        assert aws.update(CLUSTER, identity, before, after)["endpoint"] == outputs["endpoint"]
+
+
+def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    first = {"ebsOptimized": "true", "updateDefaultVersion": True}
+    identity, outputs = aws.made(TEMPLATE, first)
+    assert (outputs["latestVersion"], outputs["defaultVersion"]) == (1, 1)
+    tagged = {**first, "tags": {"a": "b"}}
+    assert aws.update(TEMPLATE, identity, first, tagged)["latestVersion"] == 1
+    second = {**tagged, "ebsOptimized": "false"}
+    planned = aws.update(TEMPLATE, identity, tagged, second, preview=True)
+    assert (planned["latestVersion"], planned["defaultVersion"]) == (UNKNOWN, UNKNOWN)
+    updated = aws.update(TEMPLATE, identity, tagged, second)
+    assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 2)
+
+
+def test_a_new_version_becomes_the_default_only_where_that_is_asked_for(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    identity, _ = aws.made(TEMPLATE, {"ebsOptimized": "true"})
+    updated = aws.update(TEMPLATE, identity, {"ebsOptimized": "true"}, {"ebsOptimized": "false"})
+    assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 1)
+
+
+def test_what_is_gone_cannot_be_updated(clouds: Clouds) -> None:
+    with pytest.raises(grpc.RpcError, match="vpc-gone does not exist"):
+        clouds.provider().update(VPC, "vpc-gone", {"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.0.0.0/16"})
+
+
+def test_what_is_deleted_is_gone_and_may_be_deleted_again(clouds: Clouds, state: Path) -> None:
+    aws = clouds.provider()
+    identity, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
+    aws.delete(VPC, identity)
+    assert json.loads(state.read_text())["things"] == []
+    aws.delete(VPC, identity)
+
+
+def test_what_is_still_used_cannot_be_deleted(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    vpc, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
+    subnet, _ = aws.made(SUBNET, {"vpcId": vpc, "cidrBlock": "10.0.0.0/24", "availabilityZoneId": "usw2-az1"})
+    with pytest.raises(grpc.RpcError) as error:
+        aws.delete(VPC, vpc)
+    assert "DependencyViolation" in refusal(error)
+    assert subnet in refusal(error)
+    aws.delete(SUBNET, subnet)
+    aws.delete(VPC, vpc)
+
+
+def test_a_protected_cluster_cannot_be_deleted(clouds: Clouds) -> None:
+    aws = clouds.provider()
+    inputs = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}, "deletionProtection": True}
+    identity, _ = aws.made(CLUSTER, inputs)
+    with pytest.raises(grpc.RpcError, match="deletion protection"):
+        aws.delete(CLUSTER, identity)
+    aws.update(CLUSTER, identity, inputs, {**inputs, "deletionProtection": False})
+    aws.delete(CLUSTER, identity)
+
+
+def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds: Clouds, state: Path) -> None:
+    aws = clouds.provider()
+    identity, outputs = aws.made(CLUSTER, {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}})
+    group, _ = aws.made(GROUP, {"clusterName": identity, "nodeGroupName": "n"})
+    inside = clouds.provider("kubernetes", kubeconfig=kubeconfig(outputs["endpoint"]))
+    elsewhere = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://elsewhere"))
+    inside.made(CONFIG_MAP, config_map("a"), "inside")
+    elsewhere.made(CONFIG_MAP, config_map("a"), "elsewhere")
+    addon, _ = aws.made("aws:eks/addon:Addon", {"clusterName": identity, "addonName": "coredns"})
+    with pytest.raises(grpc.RpcError, match="Cluster has nodegroups attached"):
+        aws.delete(CLUSTER, identity)
+    aws.delete(GROUP, group)
+    aws.delete(CLUSTER, identity)  # an add-on is in nobody's way
+    aws.delete("aws:eks/addon:Addon", addon)
+    (left,) = json.loads(state.read_text())["things"]
+    assert left["urn"] == urn(CONFIG_MAP, "elsewhere")
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_creation_of_a_failing_type_fails_once(serve: Serve, state: Path) -> None:
+    inputs = {"cidrBlock": "10.0.0.0/16"}
+    with serve(failing=VPC) as clouds:
+        aws = clouds.provider()
+        aws.create(VPC, inputs, preview=True)
+        aws.made("aws:s3/bucket:Bucket", {"bucket": "other"})
+        with pytest.raises(grpc.RpcError) as error:
+            aws.made(VPC, inputs)
+        assert "ThrottlingException: Rate exceeded" in refusal(error)
+        assert [thing["id"] for thing in json.loads(state.read_text())["things"]] == ["other"]
+    with serve(failing=VPC) as clouds:
+        identity, _ = clouds.provider().made(VPC, inputs)
+    assert "#" not in json.loads(state.read_text())["things"][0]["made_as"]
+    assert rpc.UNKNOWN != identity != ""

@@ -1,0 +1,1 @@
+"""Sessions of boto3, and what several rooms ask of AWS."""

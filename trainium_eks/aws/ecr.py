@@ -1,0 +1,134 @@
+"""The stack's image repository in ECR: what is in it, and how a container engine gets in."""
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.aws import job_lookups
+from trainium_eks.aws.job_lookups import ECR_URL, AwsError
+
+PUSH_ACTIONS = (
+    "ecr:GetAuthorizationToken",
+    "ecr:DescribeImages",
+    "ecr:BatchGetImage",
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:GetDownloadUrlForLayer",
+    "ecr:InitiateLayerUpload",
+    "ecr:UploadLayerPart",
+    "ecr:CompleteLayerUpload",
+    "ecr:PutImage",
+)
+"""What pushing takes (ECR user guide, required IAM permissions for pushing an image), and looking whether it must.
+The first has no resource; the others are of the repository."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """A way into a registry for twelve hours."""
+
+    registry: str
+    """Host."""
+    user: str
+    password: str
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository, asked with the credentials of whoever runs this."""
+
+    url: str
+    """Without a tag."""
+
+    @property
+    def registry(self) -> str:
+        """Host, with its port if it has one."""
+        return self.url.partition("/")[0]
+
+    @property
+    def is_ecr(self) -> bool:
+        """Whether it is ECR's, or another registry that is spoken to without AWS."""
+        return ECR_URL.fullmatch(self.url) is not None
+
+    def digest(self, tag: str) -> str:
+        """The digest of the image with this tag; empty where there is none.
+
+        Raises:
+            AwsError: ECR cannot be asked, the repository is not there, or the caller may not look.
+        """
+        parts = ECR_URL.fullmatch(self.url)
+        if parts is None:
+            return _digest_by_protocol(self.url, tag)
+        try:
+            with job_lookups.saying(f"look into the image repository {self.url}"):
+                answer = job_lookups.client("ecr", parts["region"]).describe_images(
+                    registryId=parts["registry"], repositoryName=parts["name"], imageIds=[{"imageTag": tag}]
+                )
+        except AwsError as error:
+            if error.code == "ImageNotFoundException":
+                return ""
+            raise self._explained(error) from None
+        return str(answer["imageDetails"][0]["imageDigest"])
+
+    def login(self) -> Login | None:
+        """A way in; None where the registry is not ECR's and asks nobody.
+
+        Raises:
+            AwsError: no credentials, or no right to it.
+        """
+        parts = ECR_URL.fullmatch(self.url)
+        if parts is None:
+            return None
+        try:
+            with job_lookups.saying(f"log in to {self.registry}"):
+                answer = job_lookups.client("ecr", parts["region"]).get_authorization_token()
+        except AwsError as error:
+            raise self._explained(error) from None
+        token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+        user, _, password = token.partition(":")
+        return Login(self.registry, user, password)
+
+    def _explained(self, error: AwsError) -> AwsError:
+        """With what to do, where that is known."""
+        if error.code == "RepositoryNotFoundException":
+            return AwsError(
+                f"{error}: it was deleted after the stack's last update, or the outputs are old", error.code
+            )
+        if error.code in job_lookups.NOT_ALLOWED:
+            return job_lookups.NotAllowed(f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code)
+        return error
+
+
+def policy(url: str) -> dict[str, Any]:
+    """The IAM policy by which a person or a role may push to a repository."""
+    parts = ECR_URL.fullmatch(url)
+    assert parts is not None
+    partition = "aws-cn" if parts["region"].startswith("cn-") else "aws"
+    arn = f"arn:{partition}:ecr:{parts['region']}:{parts['registry']}:repository/{parts['name']}"
+    everywhere, here = PUSH_ACTIONS[:1], PUSH_ACTIONS[1:]
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": list(everywhere), "Resource": "*"},
+            {"Effect": "Allow", "Action": list(here), "Resource": arn},
+        ],
+    }
+
+
+def _digest_by_protocol(url: str, tag: str) -> str:
+    """Asks the registry itself, by HEAD (OCI distribution spec, checking if content exists)."""
+    import urllib3
+
+    host, _, name = url.partition("/")
+    scheme = "http" if re.match(r"(localhost|127\.0\.0\.1)(:|$)", host) else "https"
+    accept = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+    try:
+        answer = urllib3.request(
+            "HEAD", f"{scheme}://{host}/v2/{name}/manifests/{tag}", headers={"Accept": accept}, timeout=10, retries=2
+        )
+    except urllib3.exceptions.HTTPError as error:
+        raise AwsError(f"the registry {host} cannot be reached: {error}") from None
+    if answer.status not in (200, 404):
+        raise AwsError(f"the registry {host} answers with {answer.status}")
+    return str(answer.headers.get("Docker-Content-Digest", "")) if answer.status == 200 else ""

@@ -1,0 +1,1 @@
+"""``trn deploy``, ``trn upgrade`` and ``trn scale``."""

@@ -1,0 +1,212 @@
+"""What comes before ``pulumi destroy``: what goes on costing money, which jobs end, and what S3 still lacks."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from trainium_eks.cli.environment.change import stack_state
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.local.changes import LocalError
+from trainium_eks.model.catalogue import prices
+from trainium_eks.operate.cleanup.state import StackState, StateError
+from trainium_eks.plan.graph import Graph, Resource
+
+NO_EXPORT = "--no-export"
+"""Leaves out the export of linked file systems. Ours, not pulumi's."""
+
+EXPORT_MINUTES = "--export-minutes="
+"""How long an export may take. Ours, not pulumi's."""
+
+DEFAULT_MINUTES = 120.0
+
+CONFIRMED = ("--yes", "-y")
+PREVIEW_ONLY = "--preview-only"
+"""Of pulumi: destroys nothing."""
+
+_SHOWN = 20
+"""Jobs that are named; the others are counted."""
+
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+CLUSTER = "aws:eks/cluster:Cluster"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Our own arguments of a destroy, and whether it may ask."""
+
+    export: bool
+    minutes: float
+    confirmed: bool
+    only_shown: bool
+
+    @staticmethod
+    def of(arguments: Sequence[str]) -> "tuple[Wishes, list[str]]":
+        """The wishes, and the arguments that are pulumi's.
+
+        Raises:
+            Failure: for a time that is none.
+        """
+        minutes = DEFAULT_MINUTES
+        for each in arguments:
+            if each.startswith(EXPORT_MINUTES):
+                minutes = _minutes(each.removeprefix(EXPORT_MINUTES))
+        others = [each for each in arguments if each != NO_EXPORT and not each.startswith(EXPORT_MINUTES)]
+        wishes = Wishes(
+            NO_EXPORT not in arguments,
+            minutes,
+            any(each in CONFIRMED for each in arguments),
+            PREVIEW_ONLY in arguments,
+        )
+        return wishes, others
+
+
+def _minutes(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 10_080:
+        raise Failure(
+            WRONG_USAGE, f"{EXPORT_MINUTES}{text}: a number of minutes, more than 0 and at most 10080 (a week)"
+        )
+    return found
+
+
+def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
+    """Does what has to be done before a stack is destroyed; the arguments that are pulumi's.
+
+    Raises:
+        Failure: jobs run and nobody agreed, or something could not be exported.
+    """
+    wishes, others = Wishes.of(arguments)
+    if lines := list(goes_on_costing(graph)):
+        typer.echo("\n".join(["What goes on costing money afterwards:", *lines]))
+    if wishes.only_shown:
+        return others
+    try:
+        state = StackState.ask(graph.stack, project)
+    except StateError as error:
+        if wishes.export and any(
+            each.type.startswith("aws:fsx/dataRepositoryAssociation:") for each in graph.resources
+        ):
+            raise Failure(
+                FAILED,
+                f"which file systems have to be exported cannot be read: {error}\n"
+                f"  To destroy it without an export: {NO_EXPORT}. What S3 lacks is lost then.",
+            ) from None
+        return others
+    if any(state.of_type(CLUSTER)):
+        agree_to_end(running_jobs(graph.stack, project), wishes)
+    export(state, graph.stack, project, wishes)
+    return others
+
+
+def goes_on_costing(graph: Graph) -> Iterator[str]:
+    """What stays after the stack, each with its price: us-east-1's list prices."""
+    for each in graph.resources:
+        kept = each.options.retain_on_delete or each.options.protect
+        if kept and each.type == "aws:kms/key:Key":
+            yield (
+                f"  {each.name}: ${prices.KMS_KEY_MONTH:.2f} a month; without it nothing that it encrypted can be read"
+            )
+        elif kept and each.type == "aws:s3/bucket:Bucket":
+            yield f"  {each.name}: ${prices.S3_STANDARD_GIB_MONTH:.3f} a month for each GiB, of old versions too"
+        elif each.type == LUSTRE and not each.options.protect and _backed_up(each):
+            yield (
+                f"  the last backup of {each.name}: ${prices.FSX_BACKUP_GIB_MONTH:.2f} a month for each GiB, until it "
+                "is deleted; automatic backups go with the file system"
+            )
+
+
+def _backed_up(file_system: Resource) -> bool:
+    return file_system.inputs.get("skipFinalBackup") is False
+
+
+def running_jobs(stack: str, project: Path) -> list[str] | None:
+    """The jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
+    from trainium_eks.cli.cluster_access import kubeconfig_file
+    from trainium_eks.jobs.objects.forms import KINDS
+    from trainium_eks.jobs.watch.watched import watched
+    from trainium_eks.kube.api import Api, NoSuchKind
+    from trainium_eks.model.outputs import StackOutputs
+
+    try:
+        outputs = StackOutputs.load(stack, directory=project)
+        found = []
+        with kubeconfig_file(outputs.kubeconfig) as file:
+            api = Api.connect(file)
+            for kind in KINDS.values():
+                try:
+                    found.append(api.list(kind.api_version, kind.kind))
+                except NoSuchKind:
+                    found.append([])
+    except (LocalError, RuntimeError, ValueError, Failure) as error:
+        title = error.title if isinstance(error, Failure) else str(error)
+        typer.echo(f"Cannot ask the cluster which jobs run: {title}", err=True)
+        return None
+    volcano, pytorch, trainer = found
+    jobs = watched(volcano, (), pytorch, trainer)
+    return sorted(f"{each.source['metadata']['namespace']}/{each.name}" for each in jobs if each.ended is None)
+
+
+def agree_to_end(jobs: Sequence[str] | None, wishes: Wishes) -> None:
+    """Goes on only when whoever destroys knows what it ends.
+
+    Raises:
+        Failure: nobody agreed.
+    """
+    if not jobs:
+        return
+    more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+    count = f"{len(jobs)} job{'s have' if len(jobs) > 1 else ' has'} not ended"
+    typer.echo(f"{count}: {', '.join(jobs[:_SHOWN])}{more}")
+    if wishes.confirmed:
+        typer.echo("  They end with the cluster; what they write during an export may be lost.")
+        return
+    if sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm("End them and go on?"):
+        return
+    raise Failure(
+        FAILED,
+        as_typed(
+            "Nothing was destroyed. Let the jobs end, end them (trn cancel NAME --namespace TEAM), or destroy all "
+            "the same with --yes."
+        ),
+    )
+
+
+def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None:
+    """Exports the file systems that are linked to a bucket, and says what is lost otherwise.
+
+    Raises:
+        Failure: something may be in a file system alone.
+    """
+    from trainium_eks.aws import job_lookups
+    from trainium_eks.operate.cleanup import exporting
+
+    file_systems = exporting.linked(state)
+    if file_systems and not wishes.export:
+        typer.echo(f"{NO_EXPORT}: what S3 lacks of {_joined(file_systems)} is lost.")
+        return
+    if not file_systems:
+        return
+    region = stack_state.region(state, None, project, stack)
+    patience = exporting.Patience(wishes.minutes * 60)
+    typer.echo(
+        f"Exporting {_joined(file_systems)} to S3 before anything is destroyed (at most {wishes.minutes:g} minutes; "
+        f"{NO_EXPORT} leaves it out)."
+    )
+    try:
+        for each in file_systems:
+            begun = exporting.Export(job_lookups.client("fsx", region), region, each, typer.echo, patience)
+            begun.run()
+            if off := begun.resume():
+                typer.echo(f"  If you do not destroy the stack now:\n{off}")
+    except (exporting.NotExported, job_lookups.AwsError) as error:
+        raise Failure(FAILED, str(error)) from None
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ", ".join(names)

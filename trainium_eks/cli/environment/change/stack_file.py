@@ -1,0 +1,100 @@
+"""Where a value stands in a stack's file, and the line that sets it: for fixes that need no CLI."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from trainium_eks.model.validation.problems import Value, config_path
+from trainium_eks.plan.recording.project import Project
+
+Step = str | int
+"""A key of a mapping, or an index of a list."""
+
+_STEP = re.compile(r'\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\[(?P<index>\d+)\]|\.?(?P<key>[^.\[]+)')
+
+
+@dataclass(frozen=True)
+class StackFile:
+    """``Pulumi.<stack>.yaml`` with its places."""
+
+    name: str
+    """``Pulumi.dev.yaml``."""
+    project: str
+    """The namespace of its keys."""
+    config: yaml.Node | None
+    """What stands under ``config``."""
+
+    @classmethod
+    def find(cls, project: Project, stack: str) -> "StackFile | None":
+        """The file of a stack; None when it has none that can be read."""
+        path = project.stack_file(stack)
+        try:
+            root = yaml.compose(path.read_text(encoding="utf-8")) if path is not None else None
+        except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError):
+            return None
+        return None if path is None else cls(path.name, project.name, _entry(root, "config"))
+
+    def setting(self, path: str, value: Value) -> str:
+        """The line that sets a value: ``Pulumi.dev.yaml line 12: maxSize: 4``.
+
+        Args:
+            path: as Python spells it: ``node_groups[0].max_size``.
+            value: what to set it to.
+        """
+        first, *rest = steps_of(config_path(path))
+        steps: list[Step] = [f"{self.project}:{first}", *rest]
+        node, known = self.config, 0
+        while known < len(steps) and (below := _entry(node, steps[known])) is not None:
+            node, known = below, known + 1
+        line = f" line {node.start_mark.line + 1}" if node is not None and known else ""
+        if known == len(steps):
+            return f"{self.name}{line}: {_text(steps[-1:], value)}"
+        under = f", under {_joined(steps[:known])}" if known else ""
+        return f"{self.name}{line}{under}: add {_text(steps[known:], value)}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Text of digits is quoted: the CLI's YAML reads an account id with a leading zero as a number, PyYAML does not."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if text.isdigit() else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def steps_of(path: str) -> list[Step]:
+    """A path of the config, step by step: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
+    return [
+        int(found["index"]) if found["index"] else found["key"] or found["quoted"].replace('\\"', '"')
+        for found in _STEP.finditer(path)
+    ]
+
+
+def _joined(steps: Sequence[Step]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def _entry(node: yaml.Node | None, step: Step) -> yaml.Node | None:
+    """What stands in a mapping under a key, or in a list at an index."""
+    if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+        return next((value for key, value in node.value if getattr(key, "value", None) == step), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        below: yaml.Node = node.value[step]
+        return below
+    return None
+
+
+def _text(steps: Sequence[Step], value: Value) -> str:
+    """``[a, 0]`` and 1 as ``a: [1]``: one line of YAML."""
+    held: object = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, dict) else value
+    for step in reversed(steps[1:]):
+        held = [held] if isinstance(step, int) else {step: held}
+    written = yaml.dump(
+        held, Dumper=_Dumper, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True
+    )
+    flow = written.removesuffix("\n").removesuffix("\n...")
+    return f"- {flow}" if isinstance(steps[0], int) else f"{steps[0]}: {flow}"

@@ -1,0 +1,128 @@
+"""Setting values in a stack's file, with its comments and its order left as they are."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_yaml
+
+Plain = str | int | float | bool
+
+Step = str | int
+"""A key of a mapping, or an index of a list."""
+
+
+class NotEditable(ValueError):  # noqa: N818 - reads as what it is where it is caught
+    """The file is written in a way that a value cannot be put into without changing more."""
+
+
+def put(text: str, path: Sequence[Step], value: Plain) -> str:
+    """The file's text with one value set.
+
+    Args:
+        text: YAML, one document with a mapping.
+        path: keys, and indices of lists, from the root to the value; keys that are not there are made.
+        value: plain.
+
+    Raises:
+        NotEditable: a key on the way holds no mapping, or the outcome would not say what was meant.
+    """
+    try:
+        root = yaml.compose(text)
+    except (yaml.YAMLError, *MISSHAPEN) as error:
+        raise NotEditable(f"it is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise NotEditable("it holds no mapping")
+    node: yaml.CollectionNode = root
+    depth = 0
+    while depth < len(path) and (below := _below(node, path[depth])) is not None:
+        depth += 1
+        if depth == len(path):
+            return _meant(text, _replaced(text, below, value), path, value)
+        if not isinstance(below, yaml.CollectionNode) or not below.value:
+            raise NotEditable(f"{_joined(path[:depth])} holds no mapping with entries")
+        node = below
+    return _meant(text, _added(text, node, path[depth:], value), path, value)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Gives a file another text and keeps its mode; whatever happens, it is whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    shutil.copymode(path, new)
+    os.replace(new, path)
+
+
+def _below(node: yaml.CollectionNode, step: Step) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for name, value in node.value if name.value == step), None)
+    found: yaml.Node | None = node.value[step] if isinstance(step, int) and step < len(node.value) else None
+    return found
+
+
+def _joined(path: Sequence[Step]) -> str:
+    return ".".join(map(str, path))
+
+
+def _replaced(text: str, node: yaml.Node, value: Plain) -> str:
+    if not isinstance(node, yaml.ScalarNode) or node.style in ("|", ">"):
+        raise NotEditable("the value there is not a plain one")
+    return f"{text[: node.start_mark.index]}{json.dumps(value)}{text[node.end_mark.index :]}"
+
+
+def _added(text: str, node: yaml.CollectionNode, keys: Sequence[Step], value: Plain) -> str:
+    """An entry more at the mapping's end; what lies deeper than its first key is written in one line."""
+    if not isinstance(node, yaml.MappingNode) or any(isinstance(key, int) for key in keys):
+        raise NotEditable("the list that it belongs to is not in this file: write it out first")
+    inner = json.dumps(value)
+    for key in reversed(keys[1:]):
+        inner = f"{{ {key}: {inner} }}"
+    entry = f"{keys[0]}: {inner}"
+    if node.flow_style:
+        at = node.end_mark.index - 1
+        before = text[:at].rstrip()
+        return f"{before}{', ' if node.value else ' '}{entry} {text[at:]}"
+    last = _last_leaf(node)
+    end = text.find("\n", last.end_mark.index)
+    indent = " " * node.value[0][0].start_mark.column
+    if end < 0:
+        return f"{text}\n{indent}{entry}\n"
+    return f"{text[: end + 1]}{indent}{entry}\n{text[end + 1 :]}"
+
+
+def _last_leaf(node: yaml.Node) -> yaml.Node:
+    """The last node of a block: a block's own end lies behind the comments and empty lines that follow it."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(node, yaml.MappingNode) else last
+    if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+        raise NotEditable("its last value is a block of text")
+    return node
+
+
+def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
+    """The outcome, held against the same change of the data."""
+    wanted, found = _apart(parse_yaml(before)), parse_yaml(after)
+    at = wanted
+    for key in path[:-1]:
+        at = at.setdefault(key, {}) if isinstance(at, dict) else at[key]
+    at[path[-1]] = value
+    if found != wanted:
+        raise NotEditable(f"{_joined(path)} cannot be set without changing more")
+    return after
+
+
+def _apart(data: Any) -> Any:
+    """A copy in which two places that shared one object (a YAML alias) have one each."""
+    if isinstance(data, dict):
+        return {key: _apart(value) for key, value in data.items()}
+    return [_apart(each) for each in data] if isinstance(data, list) else data

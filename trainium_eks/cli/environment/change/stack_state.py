@@ -1,0 +1,66 @@
+"""A stack's state and its region, for commands: from a file, from standard input, or from Pulumi."""
+
+import os
+import sys
+from pathlib import Path
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.operate.cleanup.state import StackState, StateError
+from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, load_project
+
+STDIN = Path("-")
+
+
+def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -> StackState:
+    """The state of a stack.
+
+    Args:
+        stack: its name.
+        given: file of ``pulumi stack export``, :data:`STDIN`, or None to ask Pulumi.
+        project: where Pulumi is asked.
+        otherwise: what else can be done where Pulumi does not answer.
+
+    Raises:
+        Failure: it cannot be read.
+    """
+    try:
+        if given == STDIN:
+            return StackState.parse(sys.stdin.read(), "standard input")
+        if given is not None:
+            return StackState.parse(given.read_text(encoding="utf-8"), str(given))
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"cannot read {given}: {error.strerror}") from None
+    except (StateError, UnicodeDecodeError) as error:
+        raise Failure(WRONG_USAGE, str(error)) from None
+    try:
+        return StackState.ask(stack, project or Path())
+    except StateError as error:
+        raise Failure(
+            WRONG_USAGE,
+            f"{error}.\n  Export the state where it is (pulumi stack export --stack {stack} --file state.json) "
+            f"and give it with --state state.json{otherwise}",
+        ) from None
+
+
+def region(state: StackState | None, given: str | None, project: Path | None, stack: str) -> str:
+    """The region to ask: the one given, the state's, the config's, or AWS' own setting.
+
+    Raises:
+        Failure: nobody names one.
+    """
+    found = given or (state.region if state else "") or _of_config(project, stack)
+    found = found or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
+    if not found:
+        raise Failure(WRONG_USAGE, "no region is known: name it with --region (us-west-2)")
+    return found
+
+
+def _of_config(project: Path | None, stack: str) -> str:
+    """Region in the stack's file; empty without one, also where the file does not fit the project any more."""
+    if project is None:
+        return ""
+    try:
+        settings = load_project(project).stack(stack)
+    except (ProjectError, InvalidConfig):
+        return ""
+    return next((value for key, value in settings.config.items() if key.endswith(":region")), "")

@@ -1,0 +1,1 @@
+"""``trn check``, ``trn verify``, ``trn prices`` and ``trn doctor``."""

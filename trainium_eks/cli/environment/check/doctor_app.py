@@ -1,0 +1,33 @@
+"""The command that knows the alerts. The work is in a module of its own."""
+
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.command import App
+from trainium_eks.cli.jobs.submit.with_cluster_options import Directory, Json, Kubeconfig, NoColor, Outputs
+
+app = App()
+
+
+@app.command(example="trn doctor NeuronUncorrectableError")
+def doctor(
+    alert: Annotated[str | None, typer.Argument(help="Name of an alert.", show_default=False)] = None,
+    stack: Annotated[
+        str | None, typer.Option("--stack", "-s", help="Ask this stack's Prometheus what fires now.")
+    ] = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Say what an alert means and what mends it; with --stack, what fires now; without either, which alerts there are.
+
+    Exit code: 0; with --stack, 1 when something fires or Prometheus cannot be asked; 2 for wrong usage.
+    """
+    from trainium_eks.cli.environment.check import doctor as command
+    from trainium_eks.cli.jobs.submit.cluster_options import Seat
+
+    seat = Seat(stack or "", None, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+    raise typer.Exit(command.run(seat, alert))

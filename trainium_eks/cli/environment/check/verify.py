@@ -1,0 +1,141 @@
+"""``trn verify``: find the stack's outputs and its cluster, look, judge, show; again until it is well, if asked.
+``trn local up`` ends with the same."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.output import tell
+from trainium_eks.local.changes import LocalError
+from trainium_eks.operate.verify.check import CheckStatus
+from trainium_eks.operate.verify.cluster import Refused
+from trainium_eks.operate.verify.verify import Verification
+
+PAUSE_SECONDS = 5.0
+"""Between two looks; less between the first few."""
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The options of one call."""
+
+    stack: str
+    outputs: Path | None = None
+    """The stack's outputs in a file, as ``pulumi stack output --json --show-secrets`` prints them."""
+    kubeconfig: Path | None = None
+    """Instead of the one in the outputs."""
+    as_json: bool = False
+    no_color: bool = False
+    directory: Path | None = None
+    timeout_seconds: float = 0
+    """With ``wait``: how long at most."""
+    wait: bool = False
+    """Look again until nothing fails."""
+
+
+Look = Callable[[], Verification]
+"""Reads the cluster and judges it.
+
+Raises:
+    Refused: when the API server cannot be asked.
+"""
+
+
+def run(asked: VerifyOptions) -> int:
+    """Shows what is as the stack says and what is not; the exit code: 0, 1 when something failed, 2 for wrong usage."""
+    try:
+        with _progress(asked) as say:
+            found = verification(asked, say)
+    except Failure as failure:
+        return tell(failure, as_json=asked.as_json)
+    if asked.as_json:
+        sys.stdout.write(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
+    else:
+        from trainium_eks.cli.environment.check import render_verify
+
+        render_verify.show(found, no_color=asked.no_color)
+    return FAILED if found.failed else 0
+
+
+def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verification:
+    """Return the results of all checks.
+
+    Args:
+        asked: which cluster, and how long to wait for it to be well.
+        say: told why it looks again.
+
+    Raises:
+        Failure: the outputs or the cluster cannot be read.
+    """
+    source = find_source(asked.stack, asked.outputs, asked.kubeconfig, asked.directory)
+    with open_kubeconfig(source) as kubeconfig:
+        return _until_well(asked, _looks(source, kubeconfig), say)
+
+
+def _looks(source: Source, kubeconfig: Path) -> Look:
+    """How this cluster is looked at."""
+    from trainium_eks.operate.verify import cluster, verify
+    from trainium_eks.operate.verify.examined import Examined
+
+    try:
+        from trainium_eks.kube.api import Api
+        from trainium_eks.kube.api_reader import ApiReader
+    except ModuleNotFoundError as error:
+        title = f"the Python package {error.name} is missing; `make local` installs it"
+        raise Failure(WRONG_USAGE, title) from None
+    try:
+        api = Api.connect(kubeconfig)
+    except LocalError as error:
+        raise Failure(WRONG_USAGE, str(error)) from None
+
+    def look() -> Verification:
+        found = cluster.read(ApiReader(api))
+        checks = verify.verify(Examined(source.outputs, found, source.local))
+        return Verification(source.stack, source.outputs.cluster_name, api.server, source.local, checks)
+
+    return look
+
+
+def _until_well(asked: VerifyOptions, look: Look, say: Callable[[str], None]) -> Verification:
+    """The first look, or with ``wait`` the first at which nothing fails, or the last.
+
+    Raises:
+        Failure: when the API server could not be asked, at the last look.
+    """
+    deadline = time.monotonic() + (asked.timeout_seconds if asked.wait else 0)
+    pause = PAUSE_SECONDS / 8
+    while True:
+        try:
+            found = look()
+            if not found.failed:
+                return found
+            trouble = f"failing: {', '.join(check.id for check in found.checks if check.status is CheckStatus.FAIL)}"
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return found
+        except Refused as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Failure(FAILED, str(error)) from None
+            trouble = "the API server does not answer"
+        say(f"{trouble}; looking again for {left:.0f} s")
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, PAUSE_SECONDS)
+
+
+@contextmanager
+def _progress(asked: VerifyOptions) -> Iterator[Callable[[str], None]]:
+    """A spinner on stderr where a person looks at it; lines in a log while it waits."""
+    if not sys.stderr.isatty():
+        yield lambda message: print(message, file=sys.stderr, flush=True)  # noqa: T201
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, no_color=asked.no_color or None).status("Reading the cluster") as status:
+        yield status.update

@@ -1,0 +1,1 @@
+"""``trn orphans`` and ``trn recover``."""

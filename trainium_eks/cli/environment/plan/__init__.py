@@ -1,0 +1,1 @@
+"""``trn plan``, and how a plan is shown."""

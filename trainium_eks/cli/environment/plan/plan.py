@@ -1,0 +1,155 @@
+"""``trn plan``: record, judge, compare, show."""
+
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainium_eks.cli import output
+from trainium_eks.cli.environment.plan import recording
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+
+if TYPE_CHECKING:
+    from trainium_eks.cli.environment.plan.report import Plan
+    from trainium_eks.plan.differences.changes import Kind
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options of one call."""
+
+    stack: str
+    as_json: bool = False
+    save: Path | None = None
+    against: str | None = None
+    no_color: bool = False
+    directory: Path | None = None
+    stub: Path | None = None
+    """File with answers for what the program asks."""
+    fail_on: "tuple[Kind, ...]" = ()
+    """Kinds of change that fail the command."""
+    accept_losses: bool = False
+
+
+def run(asked: PlanOptions) -> int:
+    """Shows the plan; the exit code."""
+    try:
+        if asked.fail_on and asked.against is None:
+            raise Failure(WRONG_USAGE, "--fail-on needs --against: without it there are no changes")
+        plan = _make(asked)
+        if asked.save is not None:
+            from trainium_eks.cli.environment.plan import report
+
+            report.save(plan, asked.save)
+    except Failure as failure:
+        return output.tell(failure, as_json=asked.as_json)
+    try:
+        _show(plan, asked)
+    except Failure as failure:
+        return complain(failure)
+    unwanted = _unwanted(plan, asked.fail_on)
+    if unwanted:
+        sys.stderr.write(f"--fail-on: {unwanted}\n")
+    return FAILED if plan.failed or unwanted else 0
+
+
+def _show(plan: "Plan", asked: PlanOptions) -> None:
+    if asked.as_json:
+        from trainium_eks.cli.environment.plan import report
+
+        output.write(report.text(plan))
+        return
+    from trainium_eks.cli.environment.plan import render
+
+    render.show(plan, no_color=asked.no_color)
+
+
+def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
+    """The changes of these kinds, counted; empty when there are none."""
+    compared = plan.review.comparison if plan.review else None
+    if compared is None:
+        return ""
+    found = [(kind, len(compared.changes.of(kind))) for kind in kinds]
+    return ", ".join(f"{count} {kind}" for kind, count in found if count)
+
+
+def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
+    """Hands over to the real `pulumi`; comes back only when it cannot."""
+    from trainium_eks.cli.environment.change import deploy as real
+
+    try:
+        project = recording.find_project(directory)
+        recording.check_stack(project, stack)
+        missing = real.complaints()
+        if missing:
+            raise Failure(WRONG_USAGE, "\n".join(missing))
+        with _progress(f"Recording {stack}"):
+            graph = recording.record(project, stack)
+    except Failure as failure:
+        return complain(failure)
+    return real.run(operation, graph, project, arguments)
+
+
+def _make(asked: PlanOptions) -> "Plan":
+    project = recording.find_project(asked.directory)
+    recording.check_stack(project, asked.stack)
+    given = recording.load_assumptions(asked.stub)
+    if asked.against is None:
+        with _progress(f"Recording {asked.stack}"), _judges(asked):
+            graph = recording.record(project, asked.stack, given)
+        from trainium_eks.cli.environment.plan import report
+
+        return report.make(graph)
+    from trainium_eks.cli.environment.plan import baseline, report
+
+    earlier = baseline.find(asked.against, project, asked.stack, given)
+    # Both programs run in processes of their own, so two threads that wait for them are enough.
+    with _progress(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
+        before = pool.submit(earlier.graph)
+        now = pool.submit(recording.record, project, asked.stack, given)
+        plan = report.make(now.result())
+        return report.against(plan, earlier.name, before.result(), losses_accepted=asked.accept_losses)
+
+
+@contextmanager
+def _judges(asked: PlanOptions) -> Iterator[None]:
+    """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
+    module = f"trainium_eks.cli.{'report' if asked.as_json else 'render'}"
+    importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
+    importing.start()
+    yield
+    importing.join()
+
+
+@contextmanager
+def _progress(message: str) -> Iterator[None]:
+    """A spinner on stderr, where a person looks at it; after two seconds it says how long it has been at it."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    began, done = time.monotonic(), threading.Event()
+    with Console(stderr=True).status(message) as status:
+
+        def tell() -> None:
+            while not done.wait(1):
+                seconds = int(time.monotonic() - began)
+                if seconds >= 2:
+                    status.update(
+                        f"{message}: {seconds} s (it is stopped when nothing moves for {recording.TIMEOUT_SECONDS:g} s)"
+                    )
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()

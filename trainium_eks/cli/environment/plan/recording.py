@@ -1,0 +1,111 @@
+"""Getting a program's graph, with whatever can go wrong said in one shape."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from trainium_eks.cli.environment.change.stack_file import StackFile
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.model.validation.problems import config_path, config_set
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording import assumptions, process
+from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError
+from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, StackSettings, load_project
+
+TIMEOUT_SECONDS = 300.0
+"""A program is stopped when nothing has moved in it for so long."""
+
+
+def find_project(directory: Path | None) -> Path:
+    """The project directory: the given one, or the nearest with a Pulumi.yaml from here upwards, as `pulumi` does.
+
+    Raises:
+        Failure: when there is none.
+    """
+    start = (directory or Path()).resolve()
+    places = (start,) if directory else (start, *start.parents)
+    for place in places:
+        if any((place / f"Pulumi{suffix}").is_file() for suffix in (".yaml", ".yml")):
+            return place
+    if directory and not start.is_dir():
+        raise Failure(WRONG_USAGE, f"{directory} is not a directory")
+    where = f"{directory} has" if directory else "this directory and those above it have"
+    raise Failure(WRONG_USAGE, f"{where} no Pulumi.yaml; name the project with --directory")
+
+
+def check_stack(project: Path, stack: str) -> None:
+    """That the project and the stack's file can be read.
+
+    Raises:
+        Failure: saying what is wrong, with the stacks there are.
+    """
+    try:
+        settings = load_project(project).stack(stack)
+    except InvalidConfig:
+        return  # recording says what is wrong with the values
+    except ProjectError as error:
+        raise Failure(WRONG_USAGE, str(error)) from None
+    for warning in settings.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+
+
+def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Failure:
+    """The refusal of a stack's config, or of a component's arguments, as the end of a command.
+
+    Args:
+        error: what was refused.
+        project: the project's directory.
+        stack: the stack whose file it is.
+        outcome: what did not happen (``nothing was planned``).
+    """
+    count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
+    where = error.component or f"Pulumi.{stack}.yaml"
+    spell = str if error.component else config_path
+    file = StackFile.find(load_project(project), stack)
+    setting = file.setting if file is not None else config_set
+    return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
+
+
+def load_assumptions(path: Path | None) -> Assumptions:
+    """The answers in a file of ``--stub``; none without one.
+
+    Raises:
+        Failure: when the file cannot be used.
+    """
+    try:
+        return assumptions.load(path) if path is not None else Assumptions()
+    except AssumptionsError as error:
+        raise Failure(WRONG_USAGE, f"--stub {error}") from None
+
+
+def record(
+    project: Path,
+    stack: str,
+    given: Assumptions = Assumptions(),  # noqa: B008 - frozen
+    adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
+) -> Graph:
+    """The recorded program of a stack.
+
+    Args:
+        project: its directory.
+        stack: its name.
+        given: answers for look-ups; what they leave open gets a placeholder.
+        adjust: changes the stack's settings on their way to the program.
+
+    Raises:
+        Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
+    """
+    try:
+        return process.record(project, stack, assumptions=given, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)
+    except InvalidConfig as error:
+        raise refusal(error, project, stack, "nothing was planned") from None
+    except process.ProgramFailed as error:
+        parts = [
+            error.traceback.rstrip(),
+            f"The program printed:\n{error.output.rstrip()}" if error.output.strip() else "",
+        ]
+        raise Failure(FAILED, f"the program failed: {error.message}", detail="\n".join(filter(None, parts))) from None
+    except process.ProgramTimedOut as error:
+        raise Failure(FAILED, str(error)) from None
+    except ProjectError as error:
+        raise Failure(WRONG_USAGE, str(error)) from None

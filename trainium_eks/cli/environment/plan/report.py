@@ -1,0 +1,226 @@
+"""The plan as data: a recorded program and everything judged from it, in one versioned JSON model."""
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.model.validation.parsing import parse_json
+from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
+from trainium_eks.plan.autoscaling import Autoscaling
+from trainium_eks.plan.cost import Cost
+from trainium_eks.plan.goodput import Training
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.rules import Verdict
+from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
+from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.timeline import Step, Timeline
+
+if TYPE_CHECKING:
+    from trainium_eks.operate.review.review import Review
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that `trn plan` shows."""
+
+    graph: Graph
+    cost: Cost
+    timeline: Timeline
+    verdicts: tuple[Verdict, ...]
+    training: Training | None = None
+    """What gangs on it can expect; None where it has no accelerator nodes, or nothing to save on."""
+    autoscaling: Autoscaling | None = None
+    """What grows and shrinks by itself; None where nothing does."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """From where the Kubernetes API is reached, by cluster."""
+    review: "Review | None" = None
+    """What changes since an earlier program, with the verdict that a comment has on it; None without one."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a rule or an edge is broken and not waived, a waiver is stale, or the review blocks the change."""
+        broken = self.timeline.forbidden_edges or self.timeline.missing_edges
+        return bool(broken or self.stale_waivers or (self.review and self.review.blockers)) or any(
+            verdict.status == "fail" for verdict in self.verdicts
+        )
+
+    @cached_property
+    def stale_waivers(self) -> tuple[str, ...]:
+        """One line for each waiver that has expired or excuses nothing."""
+        return rules.stale_waivers(self.graph, self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The versioned JSON form: that of the graph, with what is judged from it."""
+        data = self.graph.to_json()
+        data["cost"] = self.cost.to_json()
+        data["training"] = self.training.to_json() if self.training else None
+        data["autoscaling"] = self.autoscaling.to_json() if self.autoscaling else None
+        data["kubernetesApi"] = [endpoint.to_json() for endpoint in self.endpoints]
+        data["timeToReady"] = _time_json(self.timeline)
+        data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
+        data["staleWaivers"] = list(self.stale_waivers)
+        if self.review is not None and (compared := self.review.comparison) is not None:
+            earlier = compared.before.cost
+            data["against"] = {
+                "since": self.review.since,
+                "verdict": self.review.outcome,
+                "why": list(self.review.blockers or self.review.reservations),
+                "risks": [risk.to_json() for risk in compared.risks],
+                **compared.changes.to_json(),
+                "hourlyUsd": round(self.cost.hourly_usd - earlier.hourly_usd, 4),
+                "maximumHourlyUsd": round(self.cost.maximum_hourly_usd - earlier.maximum_hourly_usd, 4),
+            }
+        return data
+
+
+def make(graph: Graph) -> Plan:
+    """Judges a recorded program."""
+    verdicts = tuple(rules.judge(graph))
+    return Plan(
+        graph,
+        cost.estimate(graph),
+        timeline.model(graph),
+        verdicts,
+        goodput.expect(graph),
+        autoscaling.read(graph),
+        endpoints=tuple(endpoints(View(graph))),
+    )
+
+
+def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = False) -> Plan:
+    """Return the same plan with the changes since another program, with a comment's verdict.
+
+    Args:
+        plan: of the program.
+        since: name of the other program: a file, or a commit with its short hash.
+        before: the other program.
+        losses_accepted: whether somebody has accepted what is lost.
+    """
+    # A plan without a comparison does without it.
+    from trainium_eks.operate.review import review
+
+    graph = plan.graph
+    compared = review.of_plans(before, graph)
+    judged = review.Review(graph.project, graph.stack, "offline", since, compared, losses_accepted=losses_accepted)
+    return replace(plan, review=judged)
+
+
+def text(plan: Plan) -> str:
+    """The JSON form as text."""
+    return json.dumps(plan.to_json(), indent=2, ensure_ascii=False) + "\n"
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Writes the JSON form. A regular file is whole or untouched and keeps its mode; a link is followed, and what is
+    no regular file (a device, a pipe) is written to as it is.
+
+    Raises:
+        Failure: when it cannot be written, or is read-only.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_text(text(plan), encoding="utf-8")
+            return
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
+        # Replacing a file asks for rights on its folder alone, and root may write anything: so the file is asked.
+        if not mode & 0o222:
+            raise Failure(WRONG_USAGE, f"cannot write {path}: it is read-only (mode {mode:04o}); name another file")
+        _replace(target, text(plan), mode)
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, content: str, mode: int) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load(path: Path) -> Graph:
+    """The program of a saved plan.
+
+    Raises:
+        Failure: when the file cannot be read or is no plan of this version.
+    """
+    try:
+        data = parse_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"{path} is not a saved plan: {error}") from None
+    return parse(data, str(path))
+
+
+def parse(data: object, name: str) -> Graph:
+    """The program in a plan's data.
+
+    Raises:
+        Failure: when it is no plan of this version.
+    """
+    if not isinstance(data, Mapping) or "resources" not in data:
+        raise Failure(WRONG_USAGE, f"{name} is not a saved plan: it has no resources")
+    try:
+        return Graph.from_json(data)
+    except ValueError as error:
+        raise Failure(WRONG_USAGE, f"{name}: {error}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Failure(WRONG_USAGE, f"{name} is not a whole plan: {error!r}") from None
+
+
+def _time_json(modelled: Timeline) -> dict[str, Any]:
+    def step(each: Step) -> dict[str, Any]:
+        return {
+            "urn": each.urn,
+            "name": each.name,
+            "type": each.type,
+            "startSeconds": each.start,
+            "seconds": each.seconds,
+        }
+
+    return {
+        "seconds": modelled.seconds,
+        "lowerBoundSeconds": modelled.lower_bound_seconds,
+        "chains": dict(modelled.chains),
+        "ratio": round(modelled.ratio, 4),
+        "serialSeconds": modelled.serial_seconds,
+        "criticalPath": [step(each) for each in modelled.critical_path],
+        "forbiddenEdges": [list(pair) for pair in modelled.forbidden_edges],
+        "missingEdges": [list(pair) for pair in modelled.missing_edges],
+        "edges": [
+            {
+                "id": check.id,
+                "title": check.title,
+                "forbidden": check.forbidden,
+                "status": "fail" if not check.ok else "pass" if check.applies else "n/a",
+            }
+            for check in modelled.edges
+        ],
+    }
+
+
+def _rule_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "id": verdict.id,
+        "title": verdict.title,
+        "severity": verdict.severity,
+        "source": verdict.source,
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "findings": [
+            {"urn": finding.urn, "ok": finding.ok, "message": finding.message} for finding in verdict.findings
+        ],
+    }

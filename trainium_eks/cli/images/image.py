@@ -1,0 +1,208 @@
+"""``trn image build`` and ``push``: what the image is made of, the engine that builds it, the repository it goes to."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainium_eks.aws.ecr import Repository
+from trainium_eks.cli.cluster_access import find_stack
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.output import write, write_json
+from trainium_eks.jobs.images import engines, images
+from trainium_eks.jobs.images.engines import Engine, Programs, Runner
+from trainium_eks.jobs.images.images import Context, ImageRequest
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation.problems import Problem
+
+SCHEMA_VERSION = 1
+"""Of what ``--json`` prints."""
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """What was asked for."""
+
+    seat: Seat
+    target: str | None = None
+    base: str | None = None
+    requirements: Path | None = None
+    file: Path | None = None
+    context: Path | None = None
+    tag: str | None = None
+    engine: str | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An image that can be built."""
+
+    request: ImageRequest
+    made_of: Context
+    repository: Repository
+    tag: str
+
+    @property
+    def reference(self) -> str:
+        """Repository and tag."""
+        return f"{self.repository.url}:{self.tag}"
+
+
+def build(options: ImageOptions, runner: Runner | None = None) -> int:
+    """Builds the image on this machine; the exit code."""
+
+    def act() -> int:
+        planned = plan(options, outputs_of(options.seat))
+        with opened_engine(options.engine, runner) as engine:
+            did = _build(engine, planned)
+        return report(options.seat, planned.reference, "built" if did else "was built already")
+
+    return told(act, as_json=options.seat.as_json)
+
+
+def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
+    """Brings the image to the stack's repository; the exit code."""
+
+    def act() -> int:
+        planned = plan(options, outputs_of(options.seat))
+        digest = planned.repository.digest(planned.tag)
+        if digest:
+            if options.tag:
+                raise Failure(
+                    FAILED,
+                    f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
+                    "choose another --tag, or leave it out, for then it follows from the content",
+                )
+            return report(options.seat, planned.reference, "is there already", digest)
+        if in_cluster:
+            from trainium_eks.cli.images import cluster_builds
+
+            cluster_builds.build(options.seat, planned)
+        else:
+            with opened_engine(options.engine, runner) as engine:
+                _build(engine, planned)
+                bring(engine, planned.repository, planned.reference)
+        return report(options.seat, planned.reference, "pushed", planned.repository.digest(planned.tag))
+
+    return told(act, as_json=options.seat.as_json)
+
+
+def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
+    """What is built, and what it will be called.
+
+    Raises:
+        Failure: it cannot be said.
+    """
+    from trainium_eks.local.images.images import workloads
+
+    request = images.request_for(outputs, options.target, options.base)
+    if isinstance(request, Problem):
+        raise Failure(WRONG_USAGE, "which image to build cannot be said", [request], spell=str)
+    problem = images.tag_problem(options.tag) if options.tag is not None else None
+    if problem:
+        raise Failure(WRONG_USAGE, "the image cannot be called so", [problem], spell=str)
+    if options.context is not None and not options.context.is_dir():
+        raise Failure(WRONG_USAGE, f"--context {options.context} is no directory")
+    made_of = images.context(
+        request,
+        workloads(),
+        requirements=_text(options.requirements, "--requirements"),
+        dockerfile=_text(options.file, "--file"),
+        own_files=options.context,
+    )
+    return Planned(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
+
+
+def outputs_of(seat: Seat) -> StackOutputs:
+    """The stack's outputs.
+
+    Raises:
+        Failure: none, or those of a local cloud, whose images are something else.
+    """
+    source = find_stack(seat.stack, seat.outputs, seat.directory)
+    if source.paths is not None:
+        raise Failure(
+            WRONG_USAGE,
+            "on the local cloud images are environments of this machine, without an engine or a registry:\n"
+            "  trn local images make torch                         plain PyTorch\n"
+            "  trn local images make NAME --requirements FILE      your own packages",
+        )
+    return source.outputs
+
+
+def repository_of(outputs: StackOutputs) -> Repository:
+    """The stack's repository.
+
+    Raises:
+        Failure: it has none.
+    """
+    if not outputs.image_repository:
+        raise Failure(
+            WRONG_USAGE,
+            "the stack has no image repository: take `imageRepository: null` out of its config, and update it",
+        )
+    return Repository(outputs.image_repository)
+
+
+@contextmanager
+def opened_engine(asked: str | None, runner: Runner | None) -> Iterator[Engine]:
+    """An engine that works, with a place for logins that is gone afterwards.
+
+    Raises:
+        Failure: an engine that we do not know.
+        EngineError: none that works.
+    """
+    if asked is not None and asked not in engines.ENGINES:
+        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
+    with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
+        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"))
+
+
+def bring(engine: Engine, repository: Repository, reference: str) -> None:
+    """Pushes an image that the engine holds.
+
+    Raises:
+        AwsError: no way into the registry.
+        EngineError: the registry refuses.
+    """
+    login = repository.login()
+    if login is not None:
+        engine.login(login.registry, login.user, login.password)
+    engine.push(reference)
+
+
+def report(seat: Seat, reference: str, did: str, digest: str = "") -> int:
+    """Says how it ended; the exit code."""
+    if seat.as_json:
+        data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
+        write_json(data)
+    else:
+        write(f"{reference} {did}\n")
+    return 0
+
+
+def _build(engine: Engine, planned: Planned) -> bool:
+    """Builds what the engine does not hold; whether it was built."""
+    if engine.has(planned.reference):
+        return False
+    sys.stderr.write(f"Building {planned.reference} from {planned.request.base} with {engine.name}\n")
+    with tempfile.TemporaryDirectory(prefix="trn-image-") as directory:
+        # Readable for whoever the engine runs as.
+        os.chmod(directory, 0o755)
+        planned.made_of.write(Path(directory))
+        engine.build(planned.reference, Path(directory), planned.made_of.arguments)
+    return True
+
+
+def _text(file: Path | None, option: str) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"{option} {file}: {error.strerror}") from None

@@ -1,0 +1,207 @@
+"""``trn stage``: submits the Job that copies a data set, or finds the one that does, and follows it."""
+
+import secrets
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, told
+from trainium_eks.cli.output import write, write_json
+from trainium_eks.jobs.data import staging, tokens
+from trainium_eks.jobs.data.presets import PRESETS
+from trainium_eks.jobs.data.staging import StageRequest
+from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, missing_secret
+from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.watch.pod_text import LINE_CHARACTERS, printable
+from trainium_eks.kube.api import ApiError
+from trainium_eks.model.validation.problems import Problem, nearest
+
+SCHEMA_VERSION = 1
+"""Of what ``--json`` prints."""
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """What was asked for."""
+
+    seat: Seat
+    source: str
+    to: str | None = None
+    """None for a preset's own."""
+    is_list: bool = False
+    extract: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    replace: bool = False
+    follow: bool = True
+    token_secret: str = ""
+    endpoint: str = ""
+    workers: int | None = None
+    image: str = ""
+    dry_run: bool = False
+
+
+def run(options: StageOptions) -> int:
+    """Stages a data set; the exit code."""
+    return told(lambda: _run(options), as_json=options.seat.as_json)
+
+
+def show_presets() -> int:
+    """Shows the data sets that have a name; the exit code."""
+    from trainium_eks.cli.jobs.data.render_stage import presets_list
+
+    def show() -> int:
+        write(presets_list())
+        return 0
+
+    return told(show)
+
+
+def _run(options: StageOptions) -> int:
+    with open_session(options.seat) as session:
+        request = _request(options, is_local=session.is_local)
+        found = staging.problems(request, session.namespace, is_local=session.is_local)
+        if not found:
+            request, found = _with_token(request, session)
+        if found:
+            raise Failure(FAILED, f"{options.source} cannot be staged", found, spell=str)
+        if options.dry_run:
+            name = staging.job_name(request, secrets.token_hex(3))
+            listed = {"apiVersion": "v1", "kind": "List", "items": list(_objects(session, request, name))}
+            write_json(listed)
+            return 0
+        name, is_new = _job(session, request)
+        if not options.follow:
+            return _submitted(options, session, name)
+        return _follow(options, session, request, name, is_new=is_new)
+
+
+def _with_token(request: StageRequest, session: Session) -> tuple[StageRequest, list[Problem]]:
+    """The request with the Secret of the Hub's token: the one that is named, which must be there, or else the one that
+    `trn secret` makes, where it is there."""
+    name = request.token_secret.partition(":")[0] or DEFAULT_SECRET
+    if not request.token_secret and not request.source.startswith("hf:"):
+        return request, []
+    if tokens.is_there(session.api, session.namespace.name, name):
+        return replace(request, token_secret=request.token_secret or name), []
+    return request, [missing_secret(name)] if request.token_secret else []
+
+
+def _request(options: StageOptions, *, is_local: bool) -> StageRequest:
+    preset = PRESETS.get(options.source)
+    source = preset.source if preset else _as_url(options.source, is_local=is_local)
+    to = options.to or (preset.to if preset else None)
+    if to is None:
+        raise Failure(WRONG_USAGE, "say where to: --to PATH, a directory on the team's volume, as in --to data/wiki")
+    return StageRequest(
+        source,
+        # `/data/x` is what a training job calls it.
+        to.removeprefix(f"{staging.DATA}/").rstrip("/"),
+        is_list=options.is_list,
+        extract=options.extract or bool(preset and preset.extract),
+        include=options.include or (preset.include if preset else ()),
+        exclude=options.exclude,
+        replace=options.replace,
+        workers=options.workers,
+        endpoint=options.endpoint,
+        token_secret=options.token_secret,
+        image=options.image,
+    )
+
+
+def _as_url(source: str, *, is_local: bool) -> str:
+    """A path of this machine as a URL; the name of no preset is refused here, where near ones are known."""
+    if "://" in source:
+        return source
+    path = Path(source).expanduser()
+    if path.exists():
+        return path.resolve().as_uri()
+    near = nearest(source, PRESETS)
+    meant = f"; did you mean {near}?" if near else "; trn stage --list shows the presets"
+    kinds = "a preset, a URL or a path of this machine" if is_local else "a preset or a URL"
+    raise Failure(WRONG_USAGE, f"{source!r} is not {kinds}{meant}")
+
+
+def _objects(session: Session, request: StageRequest, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    from trainium_eks.local.images.images import workloads
+
+    return staging.objects(
+        request,
+        session.namespace,
+        name,
+        region=session.outputs.region,
+        code=staging.code_files(workloads()),
+        is_local=session.is_local,
+    )
+
+
+def _job(session: Session, request: StageRequest) -> tuple[str, bool]:
+    """The Job that does it, and whether it is new."""
+    labels = f"{staging.KIND_LABEL}={staging.KIND}"
+    for job in session.api.list("batch/v1", "Job", namespace=session.namespace.name, labels=labels):
+        annotations, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]
+        if annotations.get(staging.TO_ANNOTATION) != request.to or batch_jobs.end_of(job) is not None:
+            continue
+        if batch_jobs.is_left_over(job, time.time()):
+            session.api.delete(session.api.reference(job), propagation="Background")
+            continue
+        if annotations.get(staging.REQUEST_ANNOTATION) == request.digest:
+            return name, False
+        source = annotations.get(staging.SOURCE_ANNOTATION)
+        raise Failure(
+            FAILED, f"{request.to} is being staged from {source} by the Job {name}: wait, or trn cancel {name}"
+        )
+    name = staging.job_name(request, secrets.token_hex(3))
+    config_map, job = _objects(session, request, name)
+    try:
+        batch_jobs.submit(session.api, job, (config_map,))
+    except ApiError as error:
+        raise Failure(FAILED, f"the Job is refused: {error}") from None
+    return name, True
+
+
+def _submitted(options: StageOptions, session: Session, name: str) -> int:
+    if options.seat.as_json:
+        _write_json(session, name, {"state": "submitted"})
+    else:
+        write(f"Job {name} in {session.namespace.name}; the same command again follows it\n")
+    return 0
+
+
+def _follow(options: StageOptions, session: Session, request: StageRequest, name: str, *, is_new: bool) -> int:
+    from trainium_eks.cli.jobs.data.render_stage import shown_progress
+
+    with shown_progress(no_color=options.seat.no_color) as shown:
+        if not is_new:
+            shown.say(f"The Job {name} stages it already")
+        try:
+            end = batch_jobs.follow(
+                session.api,
+                session.namespace.name,
+                name,
+                staging.CONTAINER,
+                line=shown.line,
+                waiting=shown.waiting,
+            )
+        except KeyboardInterrupt:
+            shown.say(f"The Job {name} goes on; the same command follows it again, trn cancel {name} ends it")
+            return INTERRUPTED
+    last = shown.last
+    message = str(last.get("message") or end.message)[:LINE_CHARACTERS]
+    if options.seat.as_json:
+        state = str(last.get("stage")) if end.succeeded and last.get("stage") == "unchanged" else ""
+        result = {"state": state or ("complete" if end.succeeded else "failed"), "message": message}
+        _write_json(session, name, {**result, "bytes": shown.count("bytes"), "files": shown.count("files")})
+    elif end.succeeded:
+        write(f"{printable(message) or f'{staging.DATA}/{request.to} is complete'}\n")
+    if not end.succeeded and not options.seat.as_json:
+        raise Failure(FAILED, f"{request.source} is not staged: {message}")
+    return 0 if end.succeeded else FAILED
+
+
+def _write_json(session: Session, name: str, result: dict[str, Any]) -> None:
+    data = {"schemaVersion": SCHEMA_VERSION, "namespace": session.namespace.name, "job": name, **result}
+    write_json(data)

@@ -1,0 +1,116 @@
+"""Commands that bring data and tokens to a team: stage, secret. The work is in modules of their own."""
+
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.command import App
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.with_cluster_options import seated
+
+app = App()
+
+
+def _show_presets(asked: bool) -> None:
+    if asked:
+        from trainium_eks.cli.jobs.data import stage as command
+
+        raise typer.Exit(command.show_presets())
+
+
+@app.command(example="trn stage s3://my-data/books --to books")
+@seated
+def stage(
+    source: Annotated[
+        str,
+        typer.Argument(help="A preset's name, s3://…, https://…, hf://datasets/ORG/NAME@REV; local cloud: a path."),
+    ],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="PATH", help="Directory on the team's volume; presets have their own.")
+    ] = None,
+    presets: Annotated[
+        bool,
+        typer.Option("--list", help="Show the presets and exit.", callback=_show_presets, is_eager=True),
+    ] = False,
+    file_list: Annotated[
+        bool, typer.Option("--file-list", help="SOURCE is a list of files: sha256sum's lines, URLs, or JSON.")
+    ] = False,
+    extract: Annotated[bool, typer.Option("--extract", help="Unpack archives (tar, zip); they are not kept.")] = False,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Only such files ('*.parquet').")
+    ] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="No such files.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Copy anew, and throw away what was staged there before.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show how far it is until it ends.")] = True,
+    token_secret: Annotated[
+        str,
+        typer.Option(
+            "--hf-secret",
+            metavar="NAME[:KEY]",
+            help="Secret with a token of the Hugging Face Hub; default: hugging-face, if it is there (trn secret).",
+        ),
+    ] = "",
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", metavar="URL", help="An S3-compatible store, or a mirror of the Hub.")
+    ] = "",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Files or chunks fetched at once; default: 16.")
+    ] = None,
+    image: Annotated[
+        str, typer.Option("--image", help="Image with Python 3.12 or later, for clusters without egress.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects and submit nothing.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Copy a data set to the team's shared volume: a Job on the CPU pool, verified, whole or not at all.
+
+    Killed or interrupted, it goes on where it was; run again after its end, it finds that all is there.
+
+    Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
+    """
+    del presets  # its callback has acted
+    from trainium_eks.cli.jobs.data import stage as command
+
+    asked = command.StageOptions(
+        seat,
+        source,
+        to=to,
+        is_list=file_list,
+        extract=extract,
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+        replace=replace,
+        follow=follow,
+        token_secret=token_secret,
+        endpoint=endpoint,
+        workers=workers,
+        image=image,
+        dry_run=dry_run,
+    )
+    raise typer.Exit(command.run(asked))
+
+
+@app.command(example="trn secret --from-aws ml/hugging-face")
+@seated
+def secret(
+    name: Annotated[str, typer.Argument(help="Of the Secret.")] = "hugging-face",
+    from_aws: Annotated[
+        str, typer.Option("--from-aws", metavar="ID", help="Name or ARN of a secret of AWS Secrets Manager.")
+    ] = "",
+    json_key: Annotated[str, typer.Option("--json-key", help="Where that is a JSON object with several keys.")] = "",
+    delete: Annotated[bool, typer.Option("--delete", help="Take it away.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
+
+    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name.
+
+    Exit code: 0; 1 when it is refused; 2 when there is no token.
+    """
+    from trainium_eks.cli.jobs.submit import secret as command
+
+    raise typer.Exit(command.run(command.SecretOptions(seat, name, from_aws, json_key, delete)))

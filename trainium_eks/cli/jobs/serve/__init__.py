@@ -1,0 +1,1 @@
+"""``trn serve`` and ``trn predict``."""

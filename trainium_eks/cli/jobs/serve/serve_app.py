@@ -1,0 +1,89 @@
+"""The commands that use a trained model: serve and predict. The work is in :mod:`.serve` and :mod:`.predict`."""
+
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.command import App
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.with_cluster_options import seated
+
+app = App()
+
+_MODEL = "A job of `trn train --example polarity`, or a model's directory on the team's volume."
+
+Group = Annotated[str | None, typer.Option("--group", help="Node group with accelerators; default: the CPU pool.")]
+InstanceType = Annotated[str | None, typer.Option("--instance-type", help="Or the group of this EC2 type.")]
+Devices = Annotated[
+    int | None, typer.Option("--devices", min=1, help="Accelerators of a pod, with --group; default: 1.")
+]
+Image = Annotated[
+    str | None, typer.Option("--image", help="With PyTorch and trainium_workloads; default: as of `trn train`.")
+]
+Queue = Annotated[str | None, typer.Option("--queue", help="Of pods with accelerators; default: the namespace's.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and make nothing.")]
+
+
+@app.command(example="trn serve polarity --replicas 2")
+@seated
+def serve(
+    model: Annotated[str | None, typer.Argument(help=_MODEL)] = None,
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Pods that answer.")] = 1,
+    group: Group = None,
+    instance_type: InstanceType = None,
+    devices: Devices = None,
+    queue: Queue = None,
+    image: Image = None,
+    name: Annotated[str, typer.Option("--name", help="Of the service; default: serve-<job>.")] = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model answers.")] = True,
+    stop: Annotated[
+        str | None, typer.Option("--stop", "--delete", metavar="NAME", help="End this service instead.")
+    ] = None,
+    dry_run: DryRun = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Let a trained model answer over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
+
+    The same command again with another model changes the service without a gap.
+
+    Exit code: 0; 1 when the model does not answer; 2 for what cannot run.
+    """
+    from trainium_eks.cli.jobs.serve import serve as command
+    from trainium_eks.cli.jobs.serve.serving import Wanted
+
+    if stop is not None:
+        raise typer.Exit(command.stop(seat, stop, is_also_asked=model is not None))
+    wanted = Wanted(model or "", name, group, instance_type, devices, queue, image)
+    raise typer.Exit(command.run(seat, wanted, replicas=replicas, wait=wait, dry_run=dry_run))
+
+
+@app.command(example="trn predict polarity /data/reviews.jsonl --to /data/predictions.jsonl")
+@seated
+def predict(
+    model: Annotated[str, typer.Argument(help=_MODEL)],
+    input_: Annotated[str, typer.Argument(metavar="INPUT", help="File on the volume: .jsonl, .csv or .parquet.")],
+    to: Annotated[str, typer.Option("--to", metavar="OUTPUT", help="File on the volume: .jsonl or .csv.")],
+    field: Annotated[str, typer.Option("--field", help="With the text; default: content, or text.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Even if OUTPUT is there.")] = False,
+    group: Group = None,
+    instance_type: InstanceType = None,
+    devices: Devices = None,
+    queue: Queue = None,
+    image: Image = None,
+    name: Annotated[str, typer.Option("--name", help="Of the job; default: a new one.")] = "",
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait until it ends.")] = True,
+    dry_run: DryRun = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Predict all texts of a file with a trained model: a Job, whose output is there when all of it is.
+
+    Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for what cannot run.
+    """
+    from trainium_eks.cli.jobs.serve import predict as command
+    from trainium_eks.cli.jobs.serve.serving import Wanted
+
+    wanted = Wanted(model, name, group, instance_type, devices, queue, image)
+    files = command.Files(input_, to, field, replace=replace)
+    raise typer.Exit(command.run(seat, wanted, files, follow=follow, dry_run=dry_run))

@@ -1,0 +1,154 @@
+"""What ``trn serve`` and ``trn predict`` share: which model is meant, and where it can run."""
+
+import secrets
+import sys
+from dataclasses import dataclass
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.jobs.submit import train_facts
+from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.jobs.data.staging import CPU_POOL, DATA
+from trainium_eks.jobs.serve import serving, serving_refusals
+from trainium_eks.jobs.serve.serving import Place
+from trainium_eks.jobs.submit import cluster_facts, planning
+from trainium_eks.jobs.watch.profiling import output_of
+from trainium_eks.local.runtime import beneath
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.validation.problems import Problem, nearest
+
+_KINDS = {serving.SERVE: ("apps", "deployments"), serving.PREDICT: ("batch", "jobs")}
+"""API group and plural of what is made."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for, of either command."""
+
+    model: str
+    """A job's name, or a path on the volume."""
+    name: str = ""
+    group: str | None = None
+    instance_type: str | None = None
+    devices: int | None = None
+    queue: str | None = None
+    image: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of it."""
+
+    name: str
+    model: str
+    """Directory on the volume, relative to its root."""
+    place: Place
+    queue: str
+    image: str
+
+
+def find(session: Session, wanted: Wanted, kind: str, more: tuple[Problem, ...] = ()) -> Found:
+    """The model and its place.
+
+    Args:
+        session: of the researcher.
+        wanted: by the command.
+        kind: :data:`~.serving.SERVE` or :data:`~.serving.PREDICT`.
+        more: what else is wrong.
+
+    Raises:
+        Failure: with everything that is wrong.
+        LocalError: the cluster does not answer.
+    """
+    namespace = session.namespace
+    group, instance, problems = _nodes(session, wanted)
+    devices = 1 if wanted.devices is None else wanted.devices
+    where = serving.place(group, instance, devices, is_local=session.is_local)
+    model, model_problems = _model(session, wanted.model)
+    suffix = secrets.token_hex(3) if kind == serving.PREDICT else ""
+    name = wanted.name or serving.default_name(kind, model, suffix)
+    queue = wanted.queue if wanted.queue is not None else namespace.queues[0]
+    image, missing, has_torch = train_facts.image_of(wanted.image, session)
+    problems += [*model_problems, *([missing] if missing else [])]
+    if missing is None and not has_torch:
+        fix = "make one: trn local images make torch"
+        problems.append(Problem("--image", "a model needs an image with PyTorch", fix, value=image))
+    may_create = cluster_facts.may_create(session.api, namespace.name, *_KINDS[kind])
+    problems += serving_refusals.problems(
+        namespace,
+        name,
+        queue,
+        where,
+        instance,
+        devices=wanted.devices,
+        may_create=may_create,
+        what=_KINDS[kind][1],
+    )
+    problems += more
+    if problems:
+        done = "served" if kind == serving.SERVE else "used"
+        raise Failure(WRONG_USAGE, f"{wanted.model or 'the model'} cannot be {done}", problems, spell=str)
+    return Found(name, model, where, queue, image)
+
+
+def warn_of_no_nodes(session: Session, where: Place) -> None:
+    """Says on stderr where pods would wait for ever: nothing but a person scales a node group for them."""
+    if where.group is None or cluster_facts.nodes_of(session.api, where.group):
+        return
+    name = where.group.name
+    sys.stderr.write(as_typed(f"warning: {name} has no nodes, and its pods wait until it has: trn scale {name} 1\n"))
+
+
+def _nodes(session: Session, wanted: Wanted) -> tuple[NodeGroupOutput | None, InstanceType | None, list[Problem]]:
+    """The nodes that are asked for; none for the CPU pool."""
+    if wanted.group in (None, CPU_POOL) and wanted.instance_type is None:
+        return None, None, []
+    found = planning.find_group(session.outputs, wanted.group, wanted.instance_type)
+    if not isinstance(found, NodeGroupOutput):
+        return None, None, list(found)
+    return found, planning.catalogue(session.outputs)[found.instance_type], []
+
+
+def _model(session: Session, model: str) -> tuple[str, list[Problem]]:
+    """Directory of the model, relative to the volume's root."""
+    if not model:
+        return "", [
+            Problem("MODEL", "it is required and missing", "give a job's name, or a model's directory on the volume")
+        ]
+    if serving_refusals.is_path(model):
+        found = serving_refusals.path_problems("MODEL", model)
+        directory = serving_refusals.model_of(model, "")
+    else:
+        found = []
+        jobs = reading.jobs(session)
+        job = next((each for each in jobs if each.name == model), None)
+        directory = serving_refusals.model_of(model, output_of(job.source) if job else "")
+        if job is not None and job.ended is None:
+            fix = f"wait for its end: trn status {model}"
+            found.append(Problem("MODEL", f"the job {model} has not ended, and writes its model at its end", fix))
+        if job is None and not session.is_local:
+            found += _unknown([each.name for each in jobs], model)
+    return directory, found or _missing(session, directory)
+
+
+def _unknown(names: list[str], model: str) -> list[Problem]:
+    """A job that is gone may have left its model; one with a name that was never there has not."""
+    near = nearest(model, names)
+    if near is None:
+        return []
+    fix = f"did you mean {near}? A job that was removed left its model at {DATA}/output/{model}/model: give that path"
+    return [Problem("MODEL", f"there is no job {model!r}", fix)]
+
+
+def _missing(session: Session, directory: str) -> list[Problem]:
+    """On the local cloud the volume can be looked into."""
+    paths = session.source.paths
+    if paths is None or not session.namespace.claim:
+        return []
+    claim = paths.claims / session.namespace.name / session.namespace.claim
+    config = beneath.real_path(claim, f"{directory}/config.json")
+    if config is not None and config.is_file():
+        return []
+    reason = f"there is no model at {DATA}/{directory}"
+    return [Problem("MODEL", reason, "train one: trn train --example polarity")]

@@ -1,0 +1,1 @@
+"""``trn train``, ``trn compile`` and what they need."""

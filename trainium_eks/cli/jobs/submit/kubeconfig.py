@@ -1,0 +1,53 @@
+"""``trn kubeconfig``: a researcher's way to the cluster, its context in their namespace."""
+
+import copy
+import json
+
+import yaml
+
+from trainium_eks.cli.cluster_access import find_source
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.session import find_namespace, told
+from trainium_eks.cli.output import write
+from trainium_eks.model.validation.parsing import parse_yaml
+
+
+def run(seat: Seat) -> int:
+    """``trn kubeconfig``; the exit code."""
+
+    def act() -> int:
+        source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
+        namespace = find_namespace(source.outputs, seat.namespace).name
+        if source.paths is not None and source.has_own_kubeconfig:
+            from trainium_eks.local.control_plane import researchers
+
+            text = researchers.kubeconfig(source.paths, namespace).read_text(encoding="utf-8")
+        else:
+            text = source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig else source.merged
+        document = in_namespace(text or source.outputs.kubeconfig, namespace)
+        write(json.dumps(document, indent=2) + "\n" if seat.as_json else yaml.safe_dump(document, sort_keys=False))
+        return 0
+
+    return told(act, as_json=seat.as_json)
+
+
+def in_namespace(text: str, namespace: str) -> dict[str, object]:
+    """A kubeconfig whose current context is in a namespace.
+
+    Args:
+        text: of the kubeconfig, YAML or JSON.
+        namespace: which one.
+
+    Raises:
+        Failure: it is none.
+    """
+    try:
+        document = copy.deepcopy(parse_yaml(text))
+        current = document["current-context"]
+        [context] = [each for each in document["contexts"] if each["name"] == current]
+        context["context"]["namespace"] = namespace
+    except (KeyError, TypeError, ValueError):
+        title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
+        raise Failure(WRONG_USAGE, title) from None
+    return dict(document)

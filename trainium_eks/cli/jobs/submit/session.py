@@ -1,0 +1,116 @@
+"""A researcher's seat: a stack's outputs, one of its namespaces, and the API server as that namespace's researcher."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainium_eks.cli import kubeconfig_variable, output
+from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.local.changes import LocalError, MissingError
+from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
+from trainium_eks.model.validation.problems import nearest
+
+if TYPE_CHECKING:
+    from trainium_eks.kube.api import Api
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A seat that is taken."""
+
+    source: Source
+    namespace: NamespaceOutput
+    api: "Api"
+    """The API server, asked as the researcher."""
+    kubeconfig: Path
+    """File behind :attr:`api`, for programs such as kubectl; gone after the session unless it is the local cloud's."""
+
+    @property
+    def outputs(self) -> StackOutputs:
+        """The stack's."""
+        return self.source.outputs
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is the local cloud of this machine."""
+        return self.source.paths is not None
+
+
+@contextmanager
+def open_session(seat: Seat) -> Iterator[Session]:
+    """Takes a seat. Where nobody names a kubeconfig, the local cloud's API server is asked as the team's researcher,
+    never as the administrator.
+
+    Raises:
+        Failure: no stack, no such namespace, or no way to the cluster.
+        LocalError: the local cloud does not answer.
+    """
+    try:
+        from trainium_eks.kube.api import Api
+    except ModuleNotFoundError as error:
+        title = f"the Python package {error.name} is missing: pip install 'trainium-eks[local]'"
+        raise Failure(WRONG_USAGE, title) from None
+    source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
+    if source.paths is not None and source.has_own_kubeconfig:
+        namespace = find_namespace(source.outputs, seat.namespace)
+        from trainium_eks.local.control_plane import researchers
+
+        file = researchers.kubeconfig(source.paths, namespace.name)
+        yield Session(source, namespace, Api.connect(file), file)
+        return
+    with open_kubeconfig(source) as file:
+        names = {each.name for each in source.outputs.namespaces}
+        own = kubeconfig_variable.namespace_of(file.read_text(encoding="utf-8", errors="replace")) or ""
+        namespace = find_namespace(source.outputs, seat.namespace or (own if own in names else None))
+        yield Session(source, namespace, Api.connect(file), file)
+
+
+def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
+    """One of the stack's namespaces, the first without a name.
+
+    Raises:
+        Failure: the stack has none, or none of that name.
+    """
+    names = [each.name for each in outputs.namespaces]
+    if not names:
+        raise Failure(WRONG_USAGE, "the stack has no team namespace: add one under `trainium-eks:namespaces`")
+    if name is None:
+        return outputs.namespaces[0]
+    for each in outputs.namespaces:
+        if each.name == name:
+            return each
+    near = nearest(name, names)
+    meant = f"; did you mean {near}?" if near else ""
+    raise Failure(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")
+
+
+def told(act: Callable[[], int], *, as_json: bool = False) -> int:
+    """Runs a command; whatever stops it is said in its own words, without a traceback. The exit code.
+
+    Args:
+        act: the command.
+        as_json: whether what stops it is one JSON document on standard output, as all that it prints.
+    """
+    try:
+        try:
+            return act()
+        except LocalError as error:
+            raise Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error)) from error
+    except Failure as failure:
+        return output.tell(failure, as_json=as_json)
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted.\n")
+        return INTERRUPTED

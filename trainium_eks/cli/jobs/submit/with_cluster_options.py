@@ -1,0 +1,52 @@
+"""The options that every command of a researcher has."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.local.local_app import Directory, NoColor, Stack
+
+__all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "seated"]
+
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Your team's namespace; default: the stack's first.")
+]
+Outputs = Annotated[
+    Path | None,
+    typer.Option("--outputs", help="JSON file with the stack's outputs; default: ask the local cloud or pulumi."),
+]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Use this file, not the kubeconfig in the outputs.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+
+def _options(
+    stack: Stack = "",
+    namespace: Namespace = None,
+    outputs: Outputs = None,
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> Seat:
+    return Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+
+
+def seated(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter ``seat`` is made of the options of a seat, which come last in its help."""
+    own = [each for each in inspect.signature(command).parameters.values() if each.name != "seat"]
+    options = inspect.signature(_options).parameters
+
+    @functools.wraps(command)
+    def with_options(**given: object) -> None:
+        seat = _options(**{name: given.pop(name) for name in options})  # type: ignore[arg-type]
+        command(**given, seat=seat)
+
+    with_options.__signature__ = inspect.Signature([*own, *options.values()])  # type: ignore[attr-defined]
+    return with_options

@@ -1,0 +1,1 @@
+"""``trn jobs``, ``status``, ``logs``, ``top``, ``tensorboard``, ``profile`` and ``cancel``."""

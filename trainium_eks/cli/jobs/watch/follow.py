@@ -1,0 +1,203 @@
+"""Following a job's logs: over connections that break, pods that are replaced and an API server that goes away."""
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trainium_eks.cli import output
+from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
+from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.jobs.watch.live_logs import Printer, Shown, Wanted, has_begun, targets, waiting_for
+from trainium_eks.jobs.watch.log_lines import LogLine, parse
+from trainium_eks.jobs.watch.watched import WatchedJob, of
+from trainium_eks.local.changes import LocalError
+from trainium_eks.operate.verify.cluster import Object, name_of
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the job and its pods."""
+
+AGAIN_SECONDS = 1.0
+"""Before a log that broke off is opened again."""
+
+MOST_PODS = 64
+"""Logs that are followed at the same time, each a connection of its own."""
+
+QUIET_SECONDS = 3600.0
+"""How long a log may say nothing before it is opened anew."""
+
+
+@dataclass
+class _Stream:
+    """The log of one pod, read by a thread."""
+
+    pod: str
+    uid: str
+    place: int
+    last: str = ""
+    """Time of the last line."""
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+def follow(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> int:
+    """Prints lines as they come until the job has ended; 0 when it succeeded.
+
+    Raises:
+        Failure: more pods than can be followed.
+    """
+    if wanted.pods is not None and len(wanted.pods) > MOST_PODS:
+        title = f"{len(wanted.pods)} nodes are more than can be followed ({MOST_PODS}): choose one by --node or --rank"
+        raise Failure(WRONG_USAGE, title)
+    try:
+        return _Follower(session, job, wanted, printer).run()
+    except KeyboardInterrupt:
+        return INTERRUPTED  # that is how it is ended
+
+
+class _Follower:
+    def __init__(self, session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> None:
+        self._session = session
+        self._job: WatchedJob | None = job
+        self._name = job.name
+        self._wanted = wanted
+        self._printer = printer
+        self._arrived: queue.Queue[Shown] = queue.Queue(10_000)
+        self._streams: dict[str, _Stream] = {}
+        self._restarts = job.restarts
+        self._said = ""
+
+    def run(self) -> int:
+        """Until the job has ended and all its lines are printed."""
+        looked = 0.0
+        while True:
+            if time.monotonic() - looked >= LOOK_SECONDS:
+                self._look()
+                looked = time.monotonic()
+            self._print()
+            if self._is_over():
+                self._print()
+                return self._end()
+
+    def _look(self) -> None:
+        """At the job and its pods; a log that is new gets a thread."""
+        try:
+            reference = self._session.api.reference(self._job.source) if self._job else None
+            found = self._session.api.get(reference) if reference else None
+            if found is None:
+                self._job = None
+                return
+            job = of(found)
+            self._job = job
+            pods = targets(reading.pods_of(self._session, job), self._wanted)
+        except LocalError:
+            self._say("the API server does not answer; waiting for it")
+            return
+        if self._said.startswith("the API server"):
+            self._say("the API server answers again")
+        if job.restarts > self._restarts:
+            self._restarts = job.restarts
+            most = f" of {job.most_restarts}" if job.most_restarts is not None else ""
+            self._say(f"{job.name} restarts ({job.restarts}{most})")
+        self._open(pods)
+        if not any(not each.done.is_set() for each in self._streams.values()) and job.ended is None:
+            self._say_why(job)
+
+    def _open(self, pods: list[Object]) -> None:
+        for pod in pods:
+            uid = str(pod["metadata"].get("uid") or name_of(pod))
+            if uid in self._streams or not has_begun(pod):
+                continue
+            place = self._wanted.places.get(name_of(pod), 0)
+            stream = _Stream(name_of(pod), uid, place)
+            self._streams[uid] = stream
+            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def _say_why(self, job: WatchedJob) -> None:
+        try:
+            reason = waiting_for(self._session, job)
+        except LocalError:
+            return
+        if reason:
+            self._say(f"{job.name} waits: {reason}")
+
+    def _read(self, stream: _Stream) -> None:
+        """All lines of a pod, also when the connection breaks off in between."""
+        try:
+            while True:
+                whole = self._read_on(stream)
+                left = self._left(stream)
+                if left == "nothing" or (left == "the rest" and whole):
+                    return
+                time.sleep(AGAIN_SECONDS)
+        finally:
+            stream.done.set()
+
+    def _read_on(self, stream: _Stream) -> bool:
+        """What is there and what comes; whether the server ended it, and not the connection."""
+        try:
+            for line in self._lines(stream):
+                self._arrived.put(Shown(stream.pod, stream.place, line))
+        except LocalError:
+            return False
+        return True
+
+    def _lines(self, stream: _Stream) -> Iterator[LogLine]:
+        query = {**self._wanted.query, "follow": "true"}
+        if stream.last:
+            # Whole seconds are all that it takes; what was shown is left out below.
+            query["sinceTime"] = f"{stream.last[:19]}Z" if stream.last.endswith("Z") else stream.last
+            query.pop("tailLines", None)
+            query.pop("sinceSeconds", None)
+        shown = stream.last
+        path = reading.log_path(self._session, stream.pod)
+        for text in self._session.api.lines(path, query=query, quiet_seconds=QUIET_SECONDS):
+            line = parse(text)
+            if line.stamp and line.stamp <= shown:
+                continue
+            stream.last = line.stamp or stream.last
+            if line.is_of(self._wanted.local_rank):
+                yield line
+
+    def _left(self, stream: _Stream) -> Literal["nothing", "the rest", "more"]:
+        """What its log may still say: nothing when the pod is gone or replaced, for then the name is another's; the
+        rest when its containers have ended; else more."""
+        from trainium_eks.kube.api import ObjectReference
+
+        try:
+            pod = self._session.api.get(ObjectReference("v1", "Pod", self._session.namespace.name, stream.pod))
+        except LocalError:
+            return "more"
+        if pod is None or str(pod["metadata"].get("uid")) != stream.uid:
+            return "nothing"
+        return "the rest" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "more"
+
+    def _print(self) -> None:
+        """What has arrived; waits a little for the first of it."""
+        lines: list[Shown] = []
+        try:
+            lines.append(self._arrived.get(timeout=0.2))
+            while len(lines) < 1000:
+                lines.append(self._arrived.get_nowait())
+        except queue.Empty:
+            pass
+        self._printer.write(lines)
+
+    def _is_over(self) -> bool:
+        reading = any(not each.done.is_set() for each in self._streams.values())
+        return (self._job is None or self._job.ended is not None) and not reading and self._arrived.empty()
+
+    def _end(self) -> int:
+        if self._job is None:
+            self._say(f"{self._name} was removed")
+            return FAILED
+        self._say(f"{self._name} has {self._job.state.lower()}")
+        return 0 if self._job.state == "Completed" else FAILED
+
+    def _say(self, notice: str) -> None:
+        """On stderr, so that a pipe gets the log alone; not twice in a row."""
+        if notice != self._said:
+            self._said = notice
+            output.notice(notice)

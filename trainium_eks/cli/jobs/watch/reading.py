@@ -1,0 +1,231 @@
+"""What the watching commands read, as the researcher: jobs by name, what surrounds one, the end of a log."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TypeVar
+from urllib.parse import quote
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.session import Session, open_session, told
+from trainium_eks.jobs.explain.cluster_snapshot import Scene, scene
+from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
+from trainium_eks.jobs.watch import pod_text
+from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
+from trainium_eks.jobs.watch.watched import WatchedJob, owner_of, watched
+from trainium_eks.local.changes import LocalError
+from trainium_eks.model.validation.problems import nearest
+from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.operate.verify.scheduling import without_volcano
+
+SCHEMA_VERSION = 1
+"""Of the documents of ``--json``; changes when a field is removed or changes meaning."""
+
+TAIL_LINES = 200
+"""Of a log in which steps are looked for: all ranks of a node write into it."""
+
+THREADS = 8
+"""Logs read at a time."""
+
+QUEUES = ("scheduling.volcano.sh/v1beta1", "Queue")
+"""API version and kind of Volcano's queues."""
+
+_AROUND: Mapping[str, tuple[str, bool]] = {
+    "PodGroup": ("scheduling.volcano.sh/v1beta1", True),
+    "Pod": ("v1", True),
+    "Event": ("v1", True),
+    "PersistentVolumeClaim": ("v1", True),
+    "Queue": ("scheduling.volcano.sh/v1beta1", False),
+    "Node": ("v1", False),
+    "HyperNode": ("topology.volcano.sh/v1alpha1", False),
+}
+"""Kinds that a job's state is judged by: API version, and whether they are the namespace's."""
+
+Found = TypeVar("Found")
+
+
+def run(seat: Seat, work: Callable[[Session], int]) -> int:
+    """Takes the seat and does the work; what stops it is a JSON document where JSON was asked for. The exit code."""
+
+    def act() -> int:
+        with open_session(seat) as session:
+            return work(session)
+
+    return told(act, as_json=seat.as_json)
+
+
+def now() -> datetime:
+    """The time by which ages are reckoned."""
+    return datetime.now(UTC)
+
+
+def jobs(session: Session) -> list[WatchedJob]:
+    """All jobs of the namespace, the newest first.
+
+    Raises:
+        Failure: Volcano's jobs may not be read.
+        LocalError: the API server cannot be reached.
+    """
+    volcano = _list(session, JOB_API, "Job")
+    batch = _list(session, "batch/v1", "Job")
+    pytorch = _list(session, PYTORCH_API, "PyTorchJob")
+    if volcano is None and batch is None:
+        title = (
+            f"the jobs of namespace {session.namespace.name} may not be read with {session.kubeconfig}: "
+            "its identity needs the team's access entry (`principals` of the namespace)"
+        )
+        raise Failure(WRONG_USAGE, title)
+    trainer = _list(session, TRAINER_API, "TrainJob")
+    return watched(volcano or (), batch or (), pytorch or (), trainer or ())
+
+
+def find(session: Session, name: str) -> WatchedJob:
+    """The job of that name.
+
+    Raises:
+        Failure: there is none; it names the nearest.
+        LocalError: the API server cannot be reached.
+    """
+    found = jobs(session)
+    job = named(found, name)
+    if job is None:
+        raise no_such(session, name, found)
+    return job
+
+
+def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
+    """The job of that name."""
+    return next((job for job in found if job.name == name), None)
+
+
+def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> Failure:
+    """What to say where there is no job of that name."""
+    names = [job.name for job in found]
+    near = nearest(name, names)
+    meant = f"did you mean {near}?" if near else f"there {_are(names)}; `trn jobs` lists them"
+    return Failure(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+
+
+def _are(names: Sequence[str]) -> str:
+    if not names:
+        return "is none"
+    shown = ", ".join(names[:5])
+    return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
+
+
+def around(session: Session, job: WatchedJob) -> Scene:
+    """A Volcano job and what surrounds it, all read at the same time.
+
+    Raises:
+        LocalError: the API server cannot be reached.
+    """
+    with ThreadPoolExecutor(len(_AROUND)) as pool:
+        asked = {
+            kind: pool.submit(_list, session, api_version, kind, everywhere=not namespaced)
+            for kind, (api_version, namespaced) in _AROUND.items()
+        }
+        found = {kind: answer.result() for kind, answer in asked.items()}
+    return scene(
+        now(),
+        job.source,
+        found,
+        groups=session.outputs.node_groups,
+        unscheduled=unscheduled(session),
+        is_local=session.is_local,
+    )
+
+
+def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] | None]:
+    """All objects of each kind in the whole cluster, read at the same time; None for a kind that may not be read.
+
+    Args:
+        session: whose.
+        kinds: API version and kind.
+
+    Raises:
+        LocalError: the API server cannot be reached.
+    """
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        return [*pool.map(lambda each: _list(session, *each, everywhere=True), kinds)]
+
+
+def unscheduled(session: Session) -> str:
+    """Why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
+    local = session.source.local
+    if local is None or local.real_volcano:
+        return ""
+    return without_volcano(local) or "vc-scheduler is not on PATH"
+
+
+def pods_of(session: Session, job: WatchedJob) -> list[Object]:
+    """The pods of a job of any kind.
+
+    Raises:
+        LocalError: the API server cannot be reached, or refuses.
+    """
+    api, namespace = session.api, session.namespace.name
+    return [*api.list("v1", "Pod", namespace=namespace, labels=job.pod_selector)]
+
+
+def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:
+    """A job's pods, that of rank 0 first."""
+    launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
+    try:
+        return [*by_process_rank(pods, launcher)]
+    except ValueError:
+        return sorted(pods, key=name_of)
+
+
+def log_path(session: Session, pod: str) -> str:
+    """Of the API."""
+    return f"/api/v1/namespaces/{quote(session.namespace.name)}/pods/{quote(pod)}/log"
+
+
+def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str]:
+    """The last lines of a pod's log; none where it cannot be read (not started, no kubelet, gone)."""
+    query = {"tailLines": str(lines), "limitBytes": str(pod_text.TAIL_BYTES)}
+    containers = (pod.get("spec") or {}).get("containers") or []
+    if len(containers) > 1:
+        query["container"] = containers[0]["name"]
+    try:
+        text = session.api.text("GET", log_path(session, name_of(pod)), query=query, timeout_seconds=15)
+        return pod_text.lines(text)
+    except LocalError:
+        return []
+
+
+def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Progress | None:
+    """Where a job's run is, by the log of rank 0; None where it says nothing."""
+    ordered = in_rank_order(job, pods)
+    if not ordered:
+        return None
+    steps = parse_all(log_tail(session, ordered[0]))
+    return progress(steps, now().timestamp(), running=job.ended is None)
+
+
+def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, Progress]:
+    """Job to where its run is, for gangs that have begun."""
+    begun = [job for job in found if job.trains and job.state in ("Running", "Completed", "Failed")]
+    if not begun:
+        return {}
+    pods: dict[str, list[Object]] = {}
+    for pod in session.api.list("v1", "Pod", namespace=session.namespace.name):
+        pods.setdefault(owner_of(pod), []).append(pod)
+    with ThreadPoolExecutor(THREADS) as pool:
+        said = [*pool.map(lambda job: progress_of(session, job, pods.get(job.name, [])), begun)]
+        return {job.name: where for job, where in zip(begun, said, strict=True) if where is not None}
+
+
+def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = False) -> list[Object] | None:
+    """All objects of a kind; none where the server does not serve it; None where they may not be read."""
+    from trainium_eks.kube.api import ApiError, NoSuchKind
+
+    try:
+        return [*session.api.list(api_version, kind, namespace="" if everywhere else session.namespace.name)]
+    except NoSuchKind:
+        return []
+    except ApiError as error:
+        if error.status in (401, 403):
+            return None
+        raise

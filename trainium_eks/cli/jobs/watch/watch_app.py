@@ -1,0 +1,165 @@
+"""Commands that watch: jobs, status, logs, top, tensorboard, profile, cancel. The work is in modules of their own."""
+
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.command import App
+from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.with_cluster_options import seated
+
+app = App()
+
+Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows it.", show_default=False)]
+
+
+@app.command(example="trn jobs --namespace training")
+@seated
+def jobs(
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """List your team's jobs: state, nodes and ranks, restarts, last step.
+
+    With --watch --json, one document a line for each change.
+    """
+    from trainium_eks.cli.jobs.watch import job_list
+
+    raise typer.Exit(job_list.run(seat, everything=everything, watch=watch))
+
+
+@app.command(example="trn status bert-tiny")
+@seated
+def status(
+    job: Annotated[
+        str | None,
+        typer.Argument(help="Name of the job, as `trn jobs` shows it; default: the environment.", show_default=False),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until it has ended, or Ctrl-C.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Show one job: why it is pending and what mends it, where its training is, or how it ended. Without a job: what
+    the environment costs now, and which accelerators are idle since when.
+
+    Exit code: 0; 1 when the job failed, or stalls; 2 when there is no such job.
+    """
+    from trainium_eks.cli.jobs.watch import environment_status, job_status
+
+    if job is None:
+        if watch:
+            raise typer.BadParameter("--watch needs a job")
+        raise typer.Exit(environment_status.run(seat))
+    raise typer.Exit(job_status.run(seat, job, watch=watch))
+
+
+@app.command(example="trn cancel bert-tiny")
+@seated
+def cancel(
+    job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace that have not ended.")] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """End a job: its processes get SIGTERM and their grace period, then it is removed. What it wrote stays.
+
+    Exit code: 0, also when there was none of that name; 1 when pods are still there after their grace period.
+    """
+    from trainium_eks.cli.jobs.watch import cancel
+
+    raise typer.Exit(cancel.run(seat, job, everything=everything, agreed=agreed))
+
+
+@app.command(example="trn logs bert-tiny --follow")
+@seated
+def logs(
+    job: Job,
+    rank: Annotated[int | None, typer.Option("--rank", "-r", help="This rank of all; default: 0.")] = None,
+    node: Annotated[int | None, typer.Option("--node", help="All ranks of this node, counted from 0.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All nodes, each line with its node.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on, over restarts too, until the job ends.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Of the last 90s, 10m, 2h, or from a time on; also of pods that are gone."),
+    ] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only the last lines of each node.")] = None,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
+    ] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Show what a job prints: rank 0, another rank, or all. With --since also what pods printed that are gone, of a job
+    that was removed, too.
+
+    Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
+    """
+    from trainium_eks.cli.jobs.watch import live_logs
+
+    options = live_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
+    raise typer.Exit(live_logs.run(seat, job, options))
+
+
+@app.command(example="trn top bert-tiny")
+@seated
+def top(
+    job: Annotated[
+        str | None, typer.Argument(help="Name of the job; default: the newest that runs.", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="One picture, not a live view.")] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Show how busy a job's nodes are, live: each NeuronCore or GPU, device memory, host.
+
+    Runs neuron-monitor (or nvidia-smi) in the job's pods. Exit code: 0; 1 when no node could be read.
+    """
+    from trainium_eks.cli.jobs.watch import device_use
+
+    raise typer.Exit(device_use.run(seat, job, once=once))
+
+
+@app.command(example="trn tensorboard bert-tiny")
+@seated
+def tensorboard(
+    job: Job,
+    image: Annotated[
+        str | None, typer.Option("--image", help="With TensorBoard in it; default: the job's own.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of this machine; default: a free one.")] = 0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
+    ] = False,
+    *,
+    seat: Seat,
+) -> None:
+    """Open TensorBoard on a job's logs, <output directory>/tensorboard, at a port of this machine, until Ctrl-C.
+
+    It runs as a pod of the team on the CPU pool; on the local cloud, where the volume is a directory, here.
+    """
+    from trainium_eks.cli.jobs.watch import tensorboard
+
+    raise typer.Exit(tensorboard.run(seat, job, image=image, port=port, keep=keep))
+
+
+@app.command(example="trn profile bert-tiny")
+@seated
+def profile(
+    job: Job,
+    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Its node is profiled.")] = 0,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
+    *,
+    seat: Seat,
+) -> None:
+    """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
+
+    The job is run again for that, in as many nodes: the Neuron runtime cannot be told to profile a process that runs.
+    """
+    from trainium_eks.cli.jobs.watch import profile
+
+    raise typer.Exit(profile.run(seat, job, rank=rank, steps=steps))

@@ -1,0 +1,20 @@
+"""``trn local exec``: a command in a container that runs on this machine."""
+
+from collections.abc import Sequence
+
+from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.local.local import Target
+
+
+def run(target: Target, pod: str, namespace: str | None, container: str | None, command: Sequence[str]) -> int:
+    """``trn local exec POD -- COMMAND``: the command's exit code."""
+
+    def act() -> int:
+        from trainium_eks.local.runtime import exec_command
+
+        if not command:
+            raise Failure(WRONG_USAGE, f"what is to be run? For a shell: trn local exec {pod} -- sh")
+        return exec_command.run(exec_command.find(target.paths(), pod, namespace, container), command)
+
+    return told(act)

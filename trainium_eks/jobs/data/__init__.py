@@ -1,0 +1,1 @@
+"""Data sets, files and tokens that a job needs."""

@@ -1,0 +1,296 @@
+"""Staging as Kubernetes objects: the Job that copies a data set to a team's volume, and the code that it runs.
+
+The code travels in a ConfigMap and runs in a plain Python image, so that data can be staged before any image of one's
+own is pushed.
+"""
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from trainium_eks.jobs.data.token_reference import reference_problem, token_variable
+from trainium_eks.local.spec.plan import MACHINE_PATH
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue.versions import IMAGES
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.outputs import NamespaceOutput
+from trainium_eks.model.validation.problems import Problem, nearest
+
+Json = dict[str, Any]
+
+KIND_LABEL = "trainium-eks/kind"
+KIND = "stage"
+"""Value of that label."""
+SOURCE_ANNOTATION, TO_ANNOTATION = "trainium-eks/source", "trainium-eks/to"
+REQUEST_ANNOTATION = "trainium-eks/request"
+"""Digest of all that decides what is copied: two jobs of one digest do the same."""
+
+CPU_POOL = "cpu"
+"""The node group that staging runs on."""
+DATA = "/data"
+"""Where the claim is mounted."""
+CODE = "/code"
+CONTAINER = "stage"
+LOCAL_IMAGE = "local/python"
+"""On the local cloud: its pods run on this machine."""
+
+RETRIES = 20
+"""Pods that may fail for a passing reason. Each goes on where the last one was, and waits longer than it did."""
+KEPT_SECONDS = 24 * 3600
+"""How long a finished job stays to be looked at."""
+FOR_GOOD = (1, 2)
+"""Exit codes of the copier after which another try would end the same way."""
+
+_SCHEMES = ("s3", "https", "http", "hf", "file")
+_REQUESTS = {"cpu": "1", "memory": "1Gi"}
+_LIMITS = {"memory": "2Gi"}
+"""The copier holds a mebibyte for each of its workers, and the list of files: a million of them are half a gibibyte."""
+
+
+@dataclass(frozen=True)
+class StageRequest:
+    """What is to be copied, and where to."""
+
+    source: str
+    """``s3://…``, ``https://…``, ``hf://…``, or ``file:///…`` on the local cloud."""
+    to: str
+    """Directory on the team's volume, relative to its root."""
+    is_list: bool = False
+    """Whether the source is a list of files."""
+    extract: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    replace: bool = False
+    workers: int | None = None
+    endpoint: str = ""
+    """Another server of the source's kind: an S3-compatible store, a mirror of the Hub."""
+    token_secret: str = ""
+    """Secret with the Hub's token, ``NAME`` or ``NAME:KEY``."""
+    image: str = ""
+    """Instead of the plain Python image."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """For ``python -m trainium_workloads.stage``, whose root is the volume."""
+        flags = (("--list", self.is_list), ("--extract", self.extract), ("--replace", self.replace))
+        return [
+            self.source,
+            *("--to", self.to, "--root", DATA),
+            *(flag for flag, wanted in flags if wanted),
+            *(part for pattern in self.include for part in ("--include", pattern)),
+            *(part for pattern in self.exclude for part in ("--exclude", pattern)),
+            *(("--workers", str(self.workers)) if self.workers else ()),
+        ]
+
+    @property
+    def digest(self) -> str:
+        """Of what decides the content."""
+        deciding = [self.source, self.to, self.is_list, self.extract, self.include, self.exclude, self.endpoint]
+        return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
+
+
+def problems(request: StageRequest, namespace: NamespaceOutput, *, is_local: bool) -> list[Problem]:
+    """Why it cannot be staged. Paths are the command's options."""
+    found = _source_problems(request, is_local=is_local)
+    if not namespace.claim:
+        reason = f"the namespace {namespace.name} has no shared volume to stage to"
+        found.append(Problem("--to", reason, "give the stack a `fileSystem`"))
+    first = request.to.split("/")[0]
+    inside = posixpath.normpath(request.to)
+    if not request.to or inside != request.to or first in ("..", ".") or request.to.startswith("/"):
+        reason = "it is not a directory below the volume's root"
+        good = posixpath.normpath(f"/{request.to.removeprefix(DATA)}").lstrip("/") or "data/<name>"
+        found.append(Problem("--to", reason, value=request.to, good=good))
+    elif any(part.startswith(".stage") for part in request.to.split("/")):
+        reason = "names that begin with .stage are the copier's own"
+        found.append(Problem("--to", reason, "choose another name", value=request.to))
+    wrong = reference_problem(request.token_secret) if request.token_secret else None
+    return [*found, *([wrong] if wrong else [])]
+
+
+def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
+    parts = urlsplit(request.source)
+    if parts.scheme not in _SCHEMES:
+        near = nearest(parts.scheme, _SCHEMES) if parts.scheme else ""
+        fix = f"did you mean {near}://?" if near else "`trn stage --list` shows the data sets that have a name"
+        allowed = tuple(f"{scheme}://…" for scheme in _SCHEMES)
+        return [Problem("SOURCE", "it is neither a source nor a preset", fix, value=request.source, allowed=allowed)]
+    if parts.scheme == "file" and not is_local:
+        reason = "it is a file of this machine, which the cluster does not see"
+        fix = "copy it to the team's S3 prefix first (aws s3 cp --recursive), and stage that"
+        return [Problem("SOURCE", reason, fix, value=request.source)]
+    if parts.scheme == "file":
+        return _file_problems(Path(unquote(parts.path)), request.source)
+    if parts.scheme in ("http", "https") and not is_local and not _is_let_out(request.source):
+        reason = "the namespace's network policy lets pods out to port 443 alone"
+        good = f"https://{parts.hostname}{parts.path}"
+        return [Problem("SOURCE", reason, value=request.source, good=good)]
+    return []
+
+
+def _file_problems(path: Path, source: str) -> list[Problem]:
+    """A path of this machine, as the Job's pod sees it (:data:`MACHINE_PATH`): it has its own in the place of some."""
+    if not path.exists():
+        return [Problem("SOURCE", "there is no such file or directory on this machine", "give its path", value=source)]
+    for hidden in (DATA, CODE, "/dev", "/proc", "/sys"):
+        if path.is_relative_to(hidden):
+            reason = f"it is below {hidden}, in whose place a pod has something else"
+            return [Problem("SOURCE", reason, "copy it to another directory of this machine first", value=source)]
+    return []
+
+
+def _is_let_out(url: str) -> bool:
+    """Whether the namespace's network policies pass it: HTTPS anywhere, and services of the namespace."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    inside = "." not in host or host.endswith((".svc", ".svc.cluster.local"))
+    return inside or (parts.scheme == "https" and parts.port in (None, 443))
+
+
+def job_name(request: StageRequest, suffix: str) -> str:
+    """A name that says what is staged: at most 63 characters with the suffix of its pods.
+
+    Args:
+        request: what is staged.
+        suffix: letters and digits that make it unique.
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", request.to.lower().rpartition("/")[2]).strip("-")[:36].strip("-")
+    return "-".join(part for part in (KIND, words, suffix) if part)
+
+
+def objects(
+    request: StageRequest,
+    namespace: NamespaceOutput,
+    name: str,
+    *,
+    region: str,
+    code: Mapping[str, str],
+    is_local: bool,
+) -> tuple[Json, Json]:
+    """The ConfigMap with the code, and the Job.
+
+    Args:
+        request: without :func:`problems`.
+        namespace: the team's.
+        name: of both.
+        region: of the stack.
+        code: of :func:`code_files`.
+        is_local: whether it runs on the local cloud.
+    """
+    keys = {path: path.replace("/", "__") for path in code}
+    labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
+    metadata = {"name": name, "namespace": namespace.name, "labels": labels}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "immutable": True,
+        "data": {keys[path]: text for path, text in code.items()},
+    }
+    annotations = {
+        SOURCE_ANNOTATION: request.source,
+        TO_ANNOTATION: request.to,
+        REQUEST_ANNOTATION: request.digest,
+    }
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": namespace.claim}},
+        {
+            "name": "code",
+            "configMap": {"name": name, "items": [{"key": key, "path": path} for path, key in keys.items()]},
+        },
+    ]
+    image = request.image or (LOCAL_IMAGE if is_local else IMAGES["python"])
+    spec = {
+        "restartPolicy": "Never",
+        "serviceAccountName": namespace.service_account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": {POOL_LABEL: CPU_POOL},
+        "terminationGracePeriodSeconds": 10,
+        "securityContext": pod_security(namespace),
+        "containers": [_container(request, image, region)],
+        "volumes": volumes,
+    }
+    pod_metadata: Json = {"labels": labels}
+    if request.source.startswith("file://"):
+        pod_metadata["annotations"] = {MACHINE_PATH: unquote(urlsplit(request.source).path)}
+    return config_map, _job({**metadata, "annotations": annotations}, pod_metadata, spec)
+
+
+def _job(metadata: Json, pod_metadata: Json, spec: Json) -> Json:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "backoffLimit": RETRIES,
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": list(FOR_GOOD)},
+                    },
+                    # Drained nodes and preempted pods are no fault of the copy.
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                ]
+            },
+            "template": {"metadata": pod_metadata, "spec": spec},
+        },
+    }
+
+
+def _container(request: StageRequest, image: str, region: str) -> Json:
+    env = {"PYTHONPATH": CODE, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "AWS_REGION": region}
+    if request.endpoint:
+        env["HF_ENDPOINT" if request.source.startswith("hf:") else "AWS_ENDPOINT_URL_S3"] = request.endpoint
+    variables: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
+    if request.token_secret:
+        variables.append(token_variable(request.token_secret))
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "command": ["python3", "-m", "trainium_workloads.stage"],
+        "args": request.arguments,
+        "env": variables,
+        "resources": {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "data", "mountPath": DATA},
+            {"name": "code", "mountPath": CODE, "readOnly": True},
+        ],
+    }
+
+
+def pod_security(namespace: NamespaceOutput) -> Json:
+    """The user that the team's directory belongs to: nobody else may write there, and root would own what it writes."""
+    user = namespace.training_user_id or lustre.DEFAULT_USER_ID
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def code_files(workloads: Path) -> dict[str, str]:
+    """The copier's modules: path below the directory on ``PYTHONPATH`` to text.
+
+    Args:
+        workloads: the directory that ``trainium_workloads`` is in.
+    """
+    package = workloads / "trainium_workloads"
+    files = [package / "__init__.py", *sorted((package / "stage").glob("*.py"))]
+    return {file.relative_to(workloads).as_posix(): file.read_text(encoding="utf-8") for file in files}

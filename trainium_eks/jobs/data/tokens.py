@@ -1,0 +1,100 @@
+"""A token for gated models, as a Secret of the namespace: made and looked for, and never shown.
+
+Researchers may create and delete Secrets, and not read them back (:mod:`trainium_eks.model.policies.researchers`). So
+whether one is there is asked by a dry run of its creation, and another token takes the place of an old one by
+deleting that."""
+
+import base64
+import re
+from typing import Any
+
+from trainium_eks.aws.job_lookups import AwsError, client, saying
+from trainium_eks.jobs.data.token_reference import TOKEN_KEY
+from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
+from trainium_eks.model.validation.parsing import parse_json
+
+_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:(?P<region>[a-z0-9-]+):\d{12}:secret:.+")
+
+
+class NoToken(AwsError):  # noqa: N818 - reads as what it is where it is caught
+    """What was given holds no token; the text is for people, and does not hold it either."""
+
+
+def cleaned(token: str) -> str:
+    """A token without the white space around it.
+
+    Raises:
+        NoToken: it is empty, or is no token.
+    """
+    token = token.strip()
+    if not token:
+        raise NoToken("the token is empty")
+    if not token.isprintable() or any(letter.isspace() for letter in token):
+        raise NoToken("the token has white space or control characters in it: it is one word, such as hf_…")
+    return token
+
+
+def is_there(api: Api, namespace: str, name: str) -> bool:
+    """Whether a namespace has a Secret, as far as its caller may know."""
+    try:
+        api.create(_manifest(namespace, name, {}), dry_run=True)
+    except ApiError as error:
+        return error.reason == "AlreadyExists"
+    return False
+
+
+def put(api: Api, namespace: str, name: str, token: str) -> bool:
+    """Makes the Secret, in the place of one that is there; whether one was.
+
+    Raises:
+        ApiError: refused; the token is in no word of it.
+    """
+    reference = ObjectReference("v1", "Secret", namespace, name)
+    encoded = base64.b64encode(token.encode()).decode()
+    made = _manifest(namespace, name, {TOKEN_KEY: encoded})
+    try:
+        # What would be refused is known before the old one goes.
+        was_there = is_there(api, namespace, name)
+        if was_there:
+            api.delete(reference, propagation="Background")
+        api.create(made)
+    except ApiError as error:
+        hidden = error.message.replace(token, "…").replace(encoded, "…")
+        raise ApiError(error.status, error.reason, hidden) from None
+    return was_there
+
+
+def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
+    """The token out of AWS Secrets Manager, with the credentials of whoever calls.
+
+    Args:
+        identity: name or ARN of the secret.
+        region: of the stack; an ARN has its own.
+        key: where the secret is a JSON object.
+
+    Raises:
+        AwsError: it cannot be read.
+        NoToken: it holds something else.
+    """
+    arn = _ARN.fullmatch(identity)
+    with saying(f"read the secret {identity} of Secrets Manager (secretsmanager:GetSecretValue)"):
+        answer = client("secretsmanager", arn["region"] if arn else region).get_secret_value(SecretId=identity)
+    text = str(answer.get("SecretString") or "")
+    if not text.lstrip().startswith("{"):
+        return cleaned(text)
+    try:
+        held: dict[str, Any] = parse_json(text)
+    except ValueError:
+        raise NoToken(f"the secret {identity} begins as a JSON object and is none") from None
+    if not key and len(held) == 1:
+        key = next(iter(held))
+    if key not in held:
+        raise NoToken(f"the secret {identity} has the keys {', '.join(sorted(held))}: name one with --json-key")
+    return cleaned(str(held[key]))
+
+
+def _manifest(namespace: str, name: str, data: dict[str, str]) -> dict[str, Any]:
+    labels = {KIND_LABEL: "token", "app.kubernetes.io/managed-by": "trn"}
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}

@@ -1,0 +1,87 @@
+"""The files that travel with a job: a script, or a directory. Reads the disk; nothing else."""
+
+import base64
+import gzip
+import io
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainium_eks.model.validation.problems import Problem, nearest
+
+LARGEST_BYTES = 700 * 1024
+"""Of the archive. A ConfigMap holds 1 MiB, and all of a request to etcd is at most 1.5 MiB, in base64."""
+
+_NEVER = frozenset(
+    {".git", ".hg", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".local"}
+)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Files on their way into a job's working directory."""
+
+    archive: str
+    """A ``tar.gz`` in base64; the same files give the same text."""
+    script: str
+    """The script, from the working directory."""
+    files: int
+    size_bytes: int
+    """Of the archive, before base64."""
+
+
+def pack(script: str, directory: Path | None) -> Workspace | Problem:
+    """The script, or the whole directory that it is in.
+
+    Args:
+        script: path from the directory, or from here without one.
+        directory: whose files travel; None for the script alone. Its version control, environments and caches stay.
+    """
+    root = directory if directory is not None else Path()
+    if not root.is_dir():
+        return Problem("--workspace", "there is no such directory", "give the directory of your code", value=str(root))
+    file = root / script
+    if not file.is_file():
+        return _missing(script, file, root)
+    if directory is None:
+        files = {file.name: file}
+    else:
+        files = {str(each.relative_to(root)): each for each in sorted(root.rglob("*")) if _travels(each, root)}
+    archive = _archive(files)
+    if len(archive) > LARGEST_BYTES:
+        largest = sorted(files, key=lambda name: -files[name].stat().st_size)[:3]
+        reason = (
+            f"it has {len(archive) // 1024} KiB compressed, and at most {LARGEST_BYTES // 1024} KiB travel with a job"
+        )
+        fix = "put data on the shared volume (trn stage), code into the image (trn image build)"
+        fix += f"; largest: {', '.join(largest)}"
+        return Problem("--workspace", reason, fix, value=str(root))
+    name = file.name if directory is None else str(file.relative_to(root))
+    return Workspace(base64.b64encode(archive).decode(), name, len(files), len(archive))
+
+
+def _missing(script: str, file: Path, root: Path) -> Problem:
+    near = nearest(file.name, [each.name for each in file.parent.glob("*.py")] if file.parent.is_dir() else [])
+    good = str(file.parent.relative_to(root) / near) if near else None
+    fix = "a file of the image is written image:/PATH"
+    return Problem("--script", f"there is no file {file}", fix, value=script, good=good)
+
+
+def _travels(path: Path, root: Path) -> bool:
+    return path.is_file() and not _NEVER.intersection(path.relative_to(root).parts)
+
+
+def _archive(files: dict[str, Path]) -> bytes:
+    """Without times and owners, so that the same files are the same bytes."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as tar,
+    ):
+        for name, path in files.items():
+            content = path.read_bytes()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,0 +1,175 @@
+"""Room: what pods ask for, which nodes they fit, and what is left there and in a queue. Pure functions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_over, job_of, wanted_pods
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.sizing.quantities import quantity, shown
+from trainium_eks.model.validation.formats import listed
+from trainium_eks.operate.verify.cluster import Object, is_ready, labels_of, name_of
+
+Amounts = Mapping[str, Decimal]
+"""Resource to amount."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Pods of a job that want the same."""
+
+    spec: Object
+    """Of one of them."""
+    count: int
+    each: Amounts
+
+    @property
+    def total(self) -> dict[str, Decimal]:
+        """Of all of them."""
+        return {resource: amount * self.count for resource, amount in self.each.items()}
+
+    @property
+    def instance_type(self) -> str:
+        """The EC2 type that its node selector names; empty when it names none."""
+        return str((self.spec.get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that an ask's selector matches."""
+
+    source: Object
+    whole: Amounts
+    """Allocatable."""
+    taken: Mapping[str, Amounts]
+    """Job to what its pods have there, as far as they may be read."""
+
+    @property
+    def name(self) -> str:
+        """The node's."""
+        return name_of(self.source)
+
+    @property
+    def trouble(self) -> str:
+        """Why it takes no pods; empty when it does."""
+        if not is_ready(self.source):
+            return "not ready"
+        return "cordoned" if self.source.get("spec", {}).get("unschedulable") else ""
+
+    def fits(self, each: Amounts) -> bool:
+        """Whether one more such pod fits, beside what is known to be there."""
+        return all(
+            self.whole.get(resource, Decimal(0)) - sum(taken.get(resource, Decimal(0)) for taken in self.taken.values())
+            >= amount
+            for resource, amount in each.items()
+        )
+
+    def could_fit(self, each: Amounts) -> bool:
+        """Whether such a pod fits when nothing else is there."""
+        return all(self.whole.get(resource, Decimal(0)) >= amount for resource, amount in each.items())
+
+
+def requests(spec: Object) -> dict[str, Decimal]:
+    """What a pod's containers ask for together; a limit is a request where there is none, as the API server has it."""
+    total: dict[str, Decimal] = {}
+    for container in spec.get("containers") or ():
+        for resource, amount in _of_container(container).items():
+            total[resource] = total.get(resource, Decimal(0)) + amount
+    for container in spec.get("initContainers") or ():
+        for resource, amount in _of_container(container).items():
+            total[resource] = max(total.get(resource, Decimal(0)), amount)
+    return total
+
+
+def _of_container(container: Object) -> dict[str, Decimal]:
+    resources = container.get("resources") or {}
+    wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {resource: amount for resource, text in wanted.items() if (amount := quantity(text))}
+
+
+def asks(scene: Scene) -> list[Ask]:
+    """What the job's pods without a node want: those that exist, and those that are to be made."""
+    bound = sum(map(is_bound, scene.pods))
+    missing = wanted_pods(scene.job) - bound
+    found: dict[tuple[object, ...], Ask] = {}
+    for task in scene.job["spec"].get("tasks") or ():
+        spec = task["template"]["spec"]
+        each = requests(spec)
+        key = (tuple(sorted(each.items())), tuple(sorted((spec.get("nodeSelector") or {}).items())))
+        before = found[key].count if key in found else 0
+        found[key] = Ask(spec, before + int(task.get("replicas", 1)), each)
+    if len(found) == 1:
+        return [Ask(each.spec, missing, each.each) for each in found.values() if missing > 0]
+    return list(found.values()) if missing > 0 else []
+
+
+def nodes_for(ask: Ask, scene: Scene) -> list[Node]:
+    """The nodes that its node selector and its tolerations let it on, ready or not."""
+    taken: dict[str, dict[str, dict[str, Decimal]]] = {}
+    for pod in (*scene.pods, *scene.others):
+        if is_bound(pod) and not is_over(pod):
+            on_node = taken.setdefault(pod["spec"]["nodeName"], {}).setdefault(job_of(pod), {})
+            for resource, amount in requests(pod["spec"]).items():
+                on_node[resource] = on_node.get(resource, Decimal(0)) + amount
+    selector = ask.spec.get("nodeSelector") or {}
+    return [
+        Node(node, _amounts((node.get("status") or {}).get("allocatable")), taken.get(name_of(node), {}))
+        for node in scene.nodes or ()
+        if all(labels_of(node).get(key) == value for key, value in selector.items())
+    ]
+
+
+def untolerated(node: Object, ask: Ask) -> str:
+    """A taint that keeps the ask's pods from a node; empty when none does.
+
+    ``ExtendedResourceToleration`` of EKS gives each pod a toleration of taints that are called like a resource it
+    asks for. Taints of Kubernetes' own, of nodes that are not ready or cordoned, are told as that.
+    """
+    for taint in node.get("spec", {}).get("taints") or ():
+        key = str(taint["key"])
+        if taint["effect"] == "PreferNoSchedule" or key.startswith("node.kubernetes.io/") or key in ask.each:
+            continue
+        if not any(_tolerates(each, taint) for each in ask.spec.get("tolerations") or ()):
+            return key
+    return ""
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return bool(toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
+
+
+def holders(nodes: Iterable[Node]) -> dict[str, int]:
+    """Job to the number of these nodes on which it has pods, the largest first."""
+    count: dict[str, int] = {}
+    for node in nodes:
+        for job in node.taken:
+            count[job] = count.get(job, 0) + 1
+    return dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
+
+
+def amounts_in_queue(queue: Object, field: str) -> dict[str, Decimal]:
+    """``capability`` of its spec, or ``allocated`` of its status."""
+    part = queue.get("spec") if field == "capability" else queue.get("status")
+    return _amounts((part or {}).get(field))
+
+
+def _amounts(found: Object | None) -> dict[str, Decimal]:
+    return {resource: amount for resource, text in (found or {}).items() if (amount := quantity(text)) is not None}
+
+
+def said(amount: Decimal, resource: str) -> str:
+    """``16 aws.amazon.com/neuron``; memory in GiB."""
+    if resource == "memory":
+        return f"{float(amount / 1024**3):.4g} GiB memory"
+    return f"{shown(amount)} {resource}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """``a``, ``a and b``, ``a, b and 4 more``."""
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return listed(names)

@@ -1,0 +1,360 @@
+"""Why no nodes are found for a job: its queue, the nodes, their taints, their places in the network."""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_over, job_of
+from trainium_eks.jobs.explain.reason import Cause, Reason
+from trainium_eks.jobs.explain.room import (
+    Ask,
+    Node,
+    amounts_in_queue,
+    holders,
+    nodes_for,
+    requests,
+    said,
+    some,
+    untolerated,
+)
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.operate.verify.topology import shared_members
+
+
+def reasons(scene: Scene, wanted: Sequence[Ask]) -> Iterator[Reason]:
+    """What keeps the job's pods from nodes, the nearest cause first.
+
+    Args:
+        scene: what was read.
+        wanted: what its pods without a node ask for.
+    """
+    if scene.unscheduled:
+        return
+    # First what no waiting mends.
+    for ask in wanted:
+        yield from _never(scene, ask)
+    yield from _queue(scene, wanted, is_empty=True)
+    for ask in wanted:
+        yield from _more_than_all_groups(scene, ask)
+    yield from _queue(scene, wanted)
+    for ask in wanted:
+        yield from _capacity(scene, ask)
+    for ask in wanted:
+        yield from _topology(scene, ask)
+
+
+# --- The queue --------------------------------------------------------------------------------------------------------
+
+
+def _queue(scene: Scene, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
+    """The job's queue and those above it, as they are or as if nothing were in them."""
+    queues = {name_of(each): each for each in scene.queues or ()}
+    total: dict[str, Decimal] = {}
+    for ask in wanted:
+        for resource, amount in ask.total.items():
+            total[resource] = total.get(resource, Decimal(0)) + amount
+    name = scene.job["spec"].get("queue") or "default"
+    passed: set[str] = set()
+    while name in queues and name not in passed:
+        passed.add(name)
+        queue = queues[name]
+        used = amounts_in_queue(queue, "allocated")
+        for resource, most in amounts_in_queue(queue, "capability").items():
+            needs = total.get(resource, Decimal(0))
+            in_use = used.get(resource, Decimal(0))
+            if needs > most and is_empty:
+                yield _above_capability(name, resource, most, needs, wanted)
+            elif needs and needs + in_use > most and not is_empty:
+                yield _queue_in_use(scene, name, resource, most, needs, in_use)
+        name = queue["spec"].get("parent") or ""
+
+
+def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, wanted: Sequence[Ask]) -> Reason:
+    each = max(ask.each.get(resource, Decimal(0)) for ask in wanted)
+    fitting = int(most // each)
+    ask_for = f"ask for at most {fitting} nodes" if fitting else f"ask for at most {said(most, resource)} a node"
+    sentence = f"it needs {said(needs, resource)}, and queue {queue} may use {said(most, '').strip()} in all"
+    return Reason(Cause.QUEUE, sentence, f"{ask_for}, or have the queue's `capability` raised")
+
+
+def _queue_in_use(scene: Scene, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal) -> Reason:
+    held = _held(scene, queue, resource)
+    others = in_use - sum(held.values(), Decimal(0))
+    names = [f"{job} ({said(amount, '').strip()})" for job, amount in held.items()]
+    if others > 0:
+        names.append(f"other teams' jobs ({said(others, '').strip()})")
+    sentence = (
+        f"queue {queue} may use {said(most, resource)}; {said(in_use, '').strip()} "
+        f"are in use by {some(names, most=4)}, and it needs {said(needs, '').strip()}"
+    )
+    return Reason(Cause.QUEUE, sentence, _wait_or_cancel([*held]))
+
+
+def _held(scene: Scene, queue: str, resource: str) -> dict[str, Decimal]:
+    """What each of the team's jobs in a queue has of a resource, the most first."""
+    found: dict[str, Decimal] = {}
+    for pod in scene.others:
+        annotations = pod["metadata"].get("annotations") or {}
+        if is_bound(pod) and not is_over(pod) and annotations.get("volcano.sh/queue-name", queue) == queue:
+            amount = requests(pod["spec"]).get(resource)
+            if amount:
+                found[job_of(pod)] = found.get(job_of(pod), Decimal(0)) + amount
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _wait_or_cancel(jobs: Sequence[str]) -> str:
+    if not jobs:
+        return "wait for other teams' jobs"
+    return f"wait for {jobs[0]}, or end it: trn cancel {jobs[0]}"
+
+
+# --- The nodes --------------------------------------------------------------------------------------------------------
+
+
+def _never(scene: Scene, ask: Ask) -> Iterator[Reason]:
+    """No node of the kind it selects could ever have such a pod, even when it is empty."""
+    if scene.nodes is None:
+        return
+    nodes = nodes_for(ask, scene)
+    if not nodes or any(node.could_fit(ask.each) for node in nodes):
+        return
+    kind = ask.instance_type or "node"
+    for resource, amount in ask.each.items():
+        has = max(node.whole.get(resource, Decimal(0)) for node in nodes)
+        if has < amount:
+            yield Reason(
+                Cause.CAPACITY,
+                f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}",
+                f"ask for at most {said(has, resource)} a node, or for another instance type",
+            )
+
+
+def _more_than_all_groups(scene: Scene, ask: Ask) -> Iterator[Reason]:
+    """More nodes than its node groups can have together, whoever ends and however long it waits."""
+    groups = _groups(scene, ask)
+    most = max(sum(group.max_size for group in groups), len(nodes_for(ask, scene)))
+    if groups and ask.count > most:
+        names = some([group.name for group in groups])
+        sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
+        fix = f"ask for at most {most} nodes, or have `maxSize` of {groups[0].name} raised"
+        yield Reason(Cause.CAPACITY, sentence, fix)
+
+
+def _capacity(scene: Scene, ask: Ask) -> Iterator[Reason]:
+    """Too few nodes, or too few that are free."""
+    if scene.nodes is None:
+        return
+    nodes = nodes_for(ask, scene)
+    taints = {node.name: key for node in nodes if (key := untolerated(node.source, ask))}
+    usable = [node for node in nodes if not node.trouble and node.name not in taints and node.could_fit(ask.each)]
+    free = [node for node in usable if node.fits(ask.each)]
+    if len(free) >= ask.count:
+        yield from _held_by_others(scene, ask, usable, free)
+        return
+    lacking = ask.count - len(usable)
+    troubled = [node for node in nodes if node.trouble]
+    if taints and len(usable) + len(taints) >= ask.count > len(usable):
+        key = next(iter(taints.values()))
+        yield Reason(
+            Cause.TAINT,
+            f"{_nodes(len(taints), ask)} of {len(nodes)} keep its pods away by the taint {key}",
+            f"take the taint off (kubectl taint nodes --all {key}-), or give the job a toleration of it",
+        )
+    elif troubled and lacking > 0 and len(usable) + len(troubled) >= ask.count:
+        yield _troubled(ask, nodes, troubled)
+    elif lacking > 0:
+        yield _too_few(scene, ask, nodes, usable)
+    else:
+        yield _busy(scene, ask, usable, free)
+
+
+def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reason:
+    first = troubled[0]
+    kinds = " or ".join(sorted({node.trouble for node in troubled}))
+    sentence = (
+        f"it needs {_nodes(ask.count, ask)}, and {len(troubled)} of the {len(nodes)} are {kinds} "
+        f"({some([node.name for node in troubled], most=2)})"
+    )
+    fix = (
+        f"an administrator lets pods on it again: kubectl uncordon {first.name}"
+        if first.trouble == "cordoned"
+        else f"an administrator looks: kubectl describe node {first.name}; EKS replaces a broken one within minutes"
+    )
+    return Reason(Cause.NODE, sentence, fix)
+
+
+def _too_few(scene: Scene, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
+    there = "none is there" if not nodes else f"{len(usable)} {'is' if len(usable) == 1 else 'are'} there"
+    group = _group(scene, ask)
+    # Nodes of the team's other jobs stay theirs, as far as the group can grow.
+    busy = [node for node in usable if not node.fits(ask.each)]
+    fix = _scale(group, ask.count + len(busy), ask)
+    if group is not None and ask.count <= group.max_size < ask.count + len(busy):
+        fix = f"trn scale {group.name} {group.max_size}, and wait for {some([*holders(busy)])}"
+    return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix)
+
+
+def _busy(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
+    busy = [node for node in usable if node not in free]
+    held = holders(busy)
+    names = [f"{job} has {count}" for job, count in held.items()]
+    are = "is" if len(free) < 2 else "are"
+    sentence = (
+        f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
+        f"({some(names, most=4)})"
+    )
+    scale = _scale(_group(scene, ask), ask.count + len(busy), ask)
+    wait = f"wait for {next(iter(held))}" if held else "wait"
+    return Reason(Cause.CAPACITY, sentence, f"{wait}, or {scale}" if scale.startswith("trn scale") else wait)
+
+
+def _held_by_others(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Iterator[Reason]:
+    """Nodes look free only as far as a researcher sees: pods of other teams show in the queues' sums alone."""
+    queues = {name_of(each): each for each in scene.queues or ()}
+    leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
+    for resource, each in ask.each.items():
+        if "/" not in resource:
+            continue
+        in_queues = sum(
+            (amounts_in_queue(queue, "allocated").get(resource, Decimal(0)) for queue in leaves), Decimal(0)
+        )
+        seen = sum(
+            (
+                requests(pod["spec"]).get(resource, Decimal(0))
+                for pod in (*scene.pods, *scene.others)
+                if is_bound(pod) and not is_over(pod)
+            ),
+            Decimal(0),
+        )
+        unseen = in_queues - seen
+        room = sum((node.whole.get(resource, Decimal(0)) for node in free), Decimal(0))
+        if unseen > 0 and room - unseen < each * ask.count:
+            group = _group(scene, ask)
+            taken = int(-(-unseen // each))
+            scale = _scale(group, ask.count + len(usable) - len(free) + taken, ask)
+            yield Reason(
+                Cause.CAPACITY,
+                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold {said(unseen, resource)}",
+                f"wait for them, or {scale}" if scale.startswith("trn scale") else "wait for them",
+            )
+            return
+
+
+def _is_parent(name: str, queues: dict[str, Object]) -> bool:
+    return any(each["spec"].get("parent") == name for each in queues.values())
+
+
+def _nodes(count: int, ask: Ask) -> str:
+    kind = f" of {ask.instance_type}" if ask.instance_type else ""
+    return f"{count} node{'' if count == 1 else 's'}{kind}"
+
+
+def _group(scene: Scene, ask: Ask) -> NodeGroupOutput | None:
+    """The group whose nodes the ask selects, the largest of several."""
+    return next(iter(_groups(scene, ask)), None)
+
+
+def _groups(scene: Scene, ask: Ask) -> list[NodeGroupOutput]:
+    """The groups whose nodes the ask selects, the largest first."""
+    selector = ask.spec.get("nodeSelector") or {}
+
+    def is_selected(group: NodeGroupOutput) -> bool:
+        labels = {**group.labels, INSTANCE_TYPE_LABEL: group.instance_type}
+        return all(labels.get(key, value) == value for key, value in selector.items())
+
+    devices = [resource for resource in ask.each if "/" in resource]
+    fitting = [
+        group
+        for group in scene.groups
+        if is_selected(group) and all(group.resources.get(each, 0) >= ask.each[each] for each in devices)
+    ]
+    return sorted(fitting, key=lambda group: -group.max_size)
+
+
+def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
+    """What gets more nodes; that none can be had, where the group is as large as it may be."""
+    if group is None:
+        kind = ask.instance_type or "nodes that fit"
+        return f"no node group of the stack has {kind}: choose one of its groups, or add one under `nodeGroups`"
+    if needed <= group.max_size:
+        return f"trn scale {group.name} {needed}"
+    if ask.count <= group.max_size:
+        return f"wait, or have `maxSize` of {group.name} ({group.max_size}) raised"
+    return f"ask for at most {group.max_size} nodes, or have `maxSize` of {group.name} raised"
+
+
+# --- The network ------------------------------------------------------------------------------------------------------
+
+
+def _topology(scene: Scene, ask: Ask) -> Iterator[Reason]:
+    asked = scene.job["spec"].get("networkTopology") or {}
+    if not asked or scene.hypernodes is None or scene.nodes is None:
+        return
+    shared = shared_members(scene.hypernodes)
+    if shared:
+        surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
+        yield Reason(
+            Cause.TOPOLOGY,
+            f"Volcano knows a part of the network twice ({some([' and '.join(names) for names in shared], most=2)}) "
+            "and places no job by it",
+            f"an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh {' '.join(surplus)}",
+        )
+    if asked.get("mode", "hard") != "hard":
+        return
+    tier = int(asked.get("highestTierAllowed", 1))
+    groups = _groups_within(scene.hypernodes, tier)
+    if not groups:
+        yield Reason(
+            Cause.TOPOLOGY,
+            f"it must be within tier {tier} of the network, and Volcano knows no part of the network",
+            "submit it with --topology soft, or without",
+        )
+        return
+    yield from _close_enough(scene, ask, tier, groups)
+
+
+def _close_enough(scene: Scene, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
+    nodes = {node.name: node for node in nodes_for(ask, scene) if not node.trouble and node.could_fit(ask.each)}
+    most = max(len(members & nodes.keys()) for members in groups.values())
+    together = f"{_nodes(ask.count, ask)} within tier {tier} of the network"
+    loosen = f"--topology hard --tier {tier + 1}, or --topology soft"
+    if most < ask.count:
+        yield Reason(
+            Cause.TOPOLOGY,
+            f"it must have {together}, and no part of it has more than {most}",
+            f"submit it with {loosen}, or with at most {most} nodes",
+        )
+        return
+    free = {name for name, node in nodes.items() if node.fits(ask.each)}
+    best = max(len(members & free) for members in groups.values())
+    if best < ask.count:
+        largest = [members for members in groups.values() if len(members & nodes.keys()) >= ask.count]
+        in_the_way = holders([node for name, node in nodes.items() if any(name in each for each in largest)])
+        wait = f"wait for {some([*in_the_way], most=3)}, or " if in_the_way else ""
+        yield Reason(
+            Cause.TOPOLOGY,
+            f"it must have {together}: {len(free)} are free, but at most {best} of them together",
+            f"{wait}submit it with {loosen}",
+        )
+
+
+def _groups_within(hypernodes: Sequence[Object], tier: int) -> dict[str, set[str]]:
+    """The HyperNodes of a tier and below, by name, each with all its nodes."""
+    by_name = {name_of(each): each for each in hypernodes}
+
+    def nodes(hypernode: Object, above: frozenset[str]) -> set[str]:
+        found: set[str] = set()
+        for member in hypernode["spec"].get("members") or ():
+            name = (member["selector"].get("exactMatch") or {}).get("name", "")
+            if member["type"] == "Node":
+                found.add(name)
+            elif name in by_name and name not in above:
+                found |= nodes(by_name[name], above | {name})
+        return found
+
+    return {
+        name: nodes(each, frozenset({name}))
+        for name, each in by_name.items()
+        if int(each["spec"].get("tier", 1)) <= tier
+    }

@@ -1,0 +1,255 @@
+"""Why a job has not started, in one sentence, and what mends it. Pure functions of what was read.
+
+Volcano's own words seldom say it. A job that its queue has no room for, that no switch has enough nodes for, or that
+asks for more memory than there is, all get ``pod group is not ready, 3 Pending, 3 minAvailable`` (Volcano 1.15,
+recorded in ``tests/unit/jobs/explain/snapshots``). So the queue, the nodes and the topology are reckoned anew here;
+Volcano's words come last."""
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+from trainium_eks.jobs.explain import why_no_room, why_not_started
+from trainium_eks.jobs.explain.cluster_snapshot import ENDED, Scene, is_bound, is_running, wanted_pods, when
+from trainium_eks.jobs.explain.reason import Cause, Reason
+from trainium_eks.jobs.explain.room import asks
+from trainium_eks.model.sizing.quantities import quantity, shown
+from trainium_eks.operate.verify.cluster import condition, name_of
+
+PATIENCE_SECONDS = 15
+"""How long Volcano may take to look at a job: its scheduler does each second."""
+
+_NO_QUOTA = re.compile(r"resource quota insufficient, requested: map\[(.*)\], used: map\[(.*)\], limited: map\[(.*)\]")
+"""What the scheduler's plugin ``resourcequota`` says of a job that it holds back (Volcano 1.15)."""
+
+_AMOUNT = re.compile(r"(?P<name>[^\s:]+):\{\{(?P<value>-?\d+) (?P<scale>-?\d+)\} \{\S+\} (?P<text>\S*) \w+\}")
+"""One amount in it, as Go prints a quantity: digits, power of ten, and its text, which may be missing."""
+
+_GAVE_UP = "retry limit reached"
+"""In the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
+
+_MORE_ROOM = "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised"
+
+_REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
+
+
+def why(scene: Scene) -> Reason | None:
+    """What a job that is not running waits for; None for one that runs with all its pods, or has ended."""
+    if scene.phase in ENDED or (scene.pods and len(scene.pods) >= wanted_pods(scene.job) and _all_run(scene)):
+        return None
+    return next(_reasons(scene), _unknown(scene))
+
+
+def why_ended(scene: Scene) -> Reason | None:
+    """Return Volcano's reason to end a job without pods; None for one that ended otherwise."""
+    if scene.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in scene.events):
+        return None
+    reason = next(_refused(scene), None)
+    if reason is None:
+        return None
+    fix = "when the quota has room, submit it anew" if reason.cause is Cause.QUOTA else reason.fix
+    return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix)
+
+
+def _all_run(scene: Scene) -> bool:
+    return all(is_running(pod) or (pod.get("status") or {}).get("phase") == "Succeeded" for pod in scene.pods)
+
+
+def _reasons(scene: Scene) -> Iterator[Reason]:
+    """What holds it, the nearest cause first."""
+    yield from _leaving(scene)
+    yield from _queue_state(scene)
+    yield from _refused(scene)
+    yield from _held_by_quota(scene)
+    yield from why_not_started.reasons(scene)
+    if all(map(is_bound, scene.pods)) and len(scene.pods) >= wanted_pods(scene.job):
+        return
+    yield from why_not_started.claims(scene)
+    wanted = asks(scene)
+    # Without pods and without a verdict, nobody has looked: what is reckoned below would be a guess.
+    if not _is_judged(scene):
+        yield from _nobody_looks(scene)
+    yield from why_no_room.reasons(scene, wanted)
+    yield from _kept_back(scene)
+
+
+def _leaving(scene: Scene) -> Iterator[Reason]:
+    if scene.phase in ("Aborting", "Terminating") or scene.job["metadata"].get("deletionTimestamp"):
+        yield Reason(Cause.ENDING, "it is being ended: its pods have their grace period", "")
+    elif scene.phase in ("Restarting", "Completing") and scene.pods:
+        verb = "restarted" if scene.phase == "Restarting" else "completed"
+        left = len(scene.pods)
+        pods = "1 pod is" if left == 1 else f"{left} pods are"
+        yield Reason(Cause.ENDING, f"it is being {verb}: {pods} still there", "")
+    elif leaving := [pod for pod in scene.pods if pod["metadata"].get("deletionTimestamp")]:
+        pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
+        yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
+    elif any(" Releasing" in text for text in _of_gang(scene)):
+        # What the queue has allocated still holds those.
+        yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
+    elif scene.phase == "Restarting":
+        count = (scene.job.get("status") or {}).get("retryCount", 0)
+        sentence = f"it restarts for the {_ordinal(count)} time: its new pods are not made yet"
+        yield Reason(Cause.STARTING, sentence, "")
+
+
+def _queue_state(scene: Scene) -> Iterator[Reason]:
+    name = scene.job["spec"].get("queue") or "default"
+    if scene.queues is None or scene.unscheduled:
+        return
+    queue = next((each for each in scene.queues if name_of(each) == name), None)
+    if queue is None:
+        known = ", ".join(sorted(name_of(each) for each in scene.queues if name_of(each) not in ("root", "default")))
+        yield Reason(Cause.QUEUE, f"there is no queue {name}", f"submit it to one of {known or 'the stack'}")
+    elif (state := (queue.get("status") or {}).get("state", "Open")) not in ("Open", "", "Unknown"):
+        yield Reason(
+            Cause.CLOSED,
+            f"queue {name} is {state.lower()} and starts no jobs",
+            f"an administrator opens it: vcctl queue operate --name {name} --action open",
+        )
+
+
+def _refused(scene: Scene) -> Iterator[Reason]:
+    """The API server refuses the pods that Volcano makes: seen only in events of the job."""
+    if len(scene.pods) >= wanted_pods(scene.job):
+        return
+    said = [event for event in scene.events if event.get("reason") == "FailedCreate"]
+    messages = [found["message"] for event in said if (found := _REFUSED.search(event.get("message", "")))]
+    if not messages:
+        return
+    message = messages[-1].replace('\\"', '"')
+    _, _, why_refused = message.partition(" is forbidden: ")
+    made = f"{len(scene.pods)} of {wanted_pods(scene.job)} pods were made"
+    quota = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", message)
+    if quota:
+        name, requested, used, limited = quota.groups()
+        yield Reason(
+            Cause.QUOTA,
+            f"the namespace's quota {name} is used up: {made}, the next one needs {requested}, {used} of "
+            f"{limited.rpartition('=')[2]} are in use",
+            _MORE_ROOM,
+        )
+        return
+    yield Reason(
+        Cause.REFUSED,
+        f"the API server refuses its pods: {why_refused or message}",
+        f"change what it says and submit anew: trn cancel {scene.name}",
+    )
+
+
+def _held_by_quota(scene: Scene) -> Iterator[Reason]:
+    """The scheduler lets no pods be made for it, because the quota would not hold them all."""
+    if not _is_kept_back(scene):
+        return
+    held = [found for event in scene.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
+    if not held:
+        return
+    requested, used, limited = map(_amounts, held[-1].groups())
+    lacking = [
+        f"{shown(amount)} {name}, of which {shown(used.get(name, Decimal(0)))} of {shown(limited[name])} are in use"
+        for name, amount in requested.items()
+        if name in limited
+    ]
+    never = [name for name, amount in requested.items() if name in limited and amount > limited[name]]
+    yield Reason(
+        Cause.QUOTA,
+        f"the namespace's quota has no room for it: it needs {'; '.join(lacking)}",
+        f"it never starts: ask for less {', '.join(never)}, or have `resourceQuota` of the namespace raised"
+        if never
+        else _MORE_ROOM,
+    )
+
+
+def _amounts(text: str) -> dict[str, Decimal]:
+    """Return the amounts of a Go map of quantities, by resource."""
+    return {
+        found["name"]: (quantity(found["text"]) if found["text"] else None)
+        or Decimal(found["value"]).scaleb(int(found["scale"]))
+        for found in _AMOUNT.finditer(text)
+    }
+
+
+def _is_judged(scene: Scene) -> bool:
+    """Whether Volcano's scheduler has looked at it."""
+    if scene.podgroup is None:
+        return False
+    status = scene.podgroup.get("status") or {}
+    if _is_kept_back(scene) or any(each.get("type") == "Unschedulable" for each in status.get("conditions") or ()):
+        return True
+    return any(condition(pod, "PodScheduled") for pod in scene.pods)
+
+
+def _nobody_looks(scene: Scene) -> Iterator[Reason]:
+    if scene.unscheduled:
+        yield Reason(
+            Cause.VOLCANO,
+            f"Volcano does not run here: {scene.unscheduled}; jobs are checked but not scheduled",
+            "docs/local-cloud.md says where Volcano's programs come from; then: trn local up",
+        )
+        return
+    where = "trn local logs {}" if scene.is_local else "kubectl -n volcano-system logs deploy/volcano-{}"
+    if scene.age_seconds < PATIENCE_SECONDS:
+        yield Reason(Cause.STARTING, "it was submitted a moment ago, and Volcano has not judged it yet", "")
+    elif not scene.phase:
+        log = where.format("vc-controller-manager" if scene.is_local else "controllers")
+        yield Reason(
+            Cause.VOLCANO,
+            f"Volcano's controllers have not seen it for {scene.age_seconds:.0f} s: they do not run, or lag far behind",
+            f"an administrator looks: {log}",
+        )
+    elif not (scene.podgroup or {}).get("status", {}).get("phase"):
+        log = where.format("vc-scheduler" if scene.is_local else "scheduler")
+        yield Reason(
+            Cause.VOLCANO,
+            f"Volcano's scheduler has not looked at it for {scene.age_seconds:.0f} s: it does not run, or hangs",
+            f"an administrator looks: {log}",
+        )
+
+
+def _is_kept_back(scene: Scene) -> bool:
+    """Whether the scheduler lets no pods be made for it: its action `enqueue` has looked, and left it ``Pending``."""
+    phase = ((scene.podgroup or {}).get("status") or {}).get("phase")
+    return phase == "Pending" and not scene.pods and not scene.unscheduled
+
+
+def _kept_back(scene: Scene) -> Iterator[Reason]:
+    """It would fit beside what runs. Volcano reserves room for whole gangs in the order it has let them in, for those
+    too that no node is good for (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
+    if _is_kept_back(scene) and scene.nodes is not None and scene.queues is not None:
+        yield Reason(
+            Cause.QUEUE,
+            "there is room for it, which Volcano keeps for jobs that it has let in before and that still wait",
+            "wait for those, or end one that cannot start: trn jobs",
+        )
+
+
+def _unknown(scene: Scene) -> Reason:
+    """Volcano's own words, when nothing better is known."""
+    words = _words(scene)
+    if words:
+        return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {scene.name}")
+    return Reason(Cause.STARTING, "nothing holds it that can be seen: it should start within seconds", "")
+
+
+def _words(scene: Scene) -> str:
+    texts = [condition(pod, "PodScheduled").get("message", "") for pod in scene.pods if not is_bound(pod)]
+    texts += _of_gang(scene)
+    texts += [
+        event.get("message", "")
+        for event in sorted(scene.events, key=when, reverse=True)
+        if event.get("reason") in ("FailedScheduling", "Unschedulable")
+    ]
+    # A pod's own troubles say more than what is said of the gang.
+    telling = [text for text in texts if text and "pod group is not ready" not in text and "can possibly" not in text]
+    return next(iter(telling), next(filter(None, texts), ""))
+
+
+def _of_gang(scene: Scene) -> list[str]:
+    """What Volcano says of the gang as a whole."""
+    conditions = (scene.podgroup or {}).get("status", {}).get("conditions") or ()
+    return [str(each.get("message", "")) for each in conditions if each.get("type") == "Unschedulable"]
+
+
+def _ordinal(count: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th") if count % 100 not in (11, 12, 13) else "th"
+    return f"{count}{ending}"

@@ -1,0 +1,211 @@
+"""Images without an engine of one's own: Jobs on the CPU pool that build one, or copy one.
+
+Built by buildah, rootless: in a user namespace, RUN steps in a chroot. That asks for nothing that the baseline level of
+Pod Security forbids: no privileged container, no host path, no added capability, and seccomp left as the node has it.
+It does need to make a user namespace, which containerd's default seccomp profile (``RuntimeDefault``) forbids, so
+the profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon besides.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.aws.ecr import Login
+from trainium_eks.jobs.data.staging import CPU_POOL, KIND_LABEL
+from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM, Context
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue.versions import IMAGES
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.outputs import NamespaceOutput
+
+Json = dict[str, Any]
+
+KIND = "image-build"
+CONTAINER = "image"
+KEPT_SECONDS = 3600
+"""How long a finished job stays to be looked at, and its short-lived login with it."""
+DEADLINE_SECONDS = 6 * 3600
+"""A login of ECR ends after twelve hours."""
+MOST_CONTEXT_BYTES = 700 * 1024
+"""Compressed: an object holds a mebibyte, and this one holds it as base64."""
+
+_CONTEXT, _LOGIN, _WORK, _CODE = "/context", "/login", "/work", "/code"
+_ARCHIVE, _CONFIG = "context.tar.gz", "config.json"
+_BUILDER_ID = 1000
+"""User ``build`` of buildah's image, who has subordinate user ids there."""
+_BUILDER_STORAGE = "/home/build/.local/share/containers"
+
+BUILD_SCRIPT = f"""\
+reference=$1
+shift
+mkdir {_WORK}/files
+tar -xzf {_CONTEXT}/{_ARCHIVE} -C {_WORK}/files
+# Overlay in a user namespace takes a kernel of 5.13; without it every layer is a whole copy.
+buildah info >/dev/null 2>&1 || export STORAGE_DRIVER=vfs
+buildah build --isolation chroot --platform {PLATFORM} --authfile {_LOGIN}/{_CONFIG} "$@" \\
+  --file {_WORK}/files/{DOCKERFILE} --tag "$reference" {_WORK}/files
+buildah push --authfile {_LOGIN}/{_CONFIG} "$reference"
+"""
+"""Arguments: the image's reference, then options of ``buildah build``."""
+
+
+def build_objects(
+    namespace: NamespaceOutput, name: str, reference: str, made_of: Context, login: Login
+) -> tuple[Json, tuple[Json, ...]]:
+    """The Job that builds and pushes an image, and the objects that it needs.
+
+    Args:
+        namespace: the team's.
+        name: of all objects.
+        reference: the image.
+        made_of: what it is built from; its archive has at most :data:`MOST_CONTEXT_BYTES`.
+        login: to the image's registry.
+    """
+    arguments = [part for key, value in made_of.arguments.items() for part in ("--build-arg", f"{key}={value}")]
+    config_map = _object(namespace, name, "ConfigMap")
+    config_map["binaryData"] = {_ARCHIVE: base64.b64encode(made_of.archive()).decode()}
+    container = {
+        "name": CONTAINER,
+        "image": IMAGES["buildah"],
+        "command": ["bash", "-euc", BUILD_SCRIPT, "build", reference, *arguments],
+        "env": [{"name": "HOME", "value": "/home/build"}, {"name": "STORAGE_DRIVER", "value": "overlay"}],
+        "resources": {
+            # A Neuron image is 15 GiB in its layers, and as much again while they are unpacked and packed.
+            "requests": {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "50Gi"},
+            "limits": {"memory": "8Gi"},
+        },
+        "volumeMounts": [
+            {"name": "context", "mountPath": _CONTEXT, "readOnly": True},
+            {"name": "login", "mountPath": _LOGIN, "readOnly": True},
+            {"name": "work", "mountPath": _WORK},
+            {"name": "storage", "mountPath": _BUILDER_STORAGE},
+        ],
+    }
+    volumes = [
+        {"name": "context", "configMap": {"name": name}},
+        _login_volume(name),
+        {"name": "work", "emptyDir": {}},
+        {"name": "storage", "emptyDir": {}},
+    ]
+    security = {"runAsNonRoot": True, "runAsUser": _BUILDER_ID, "runAsGroup": _BUILDER_ID, "fsGroup": _BUILDER_ID}
+    return _job(namespace, name, reference, container, volumes, security), (
+        config_map,
+        _login_secret(namespace, name, login),
+    )
+
+
+def mirror_objects(
+    namespace: NamespaceOutput, name: str, source: str, reference: str, code: dict[str, str], login: Login
+) -> tuple[Json, tuple[Json, ...]]:
+    """The Job that copies an image, and the objects that it needs.
+
+    Args:
+        namespace: the team's.
+        name: of all objects.
+        source: the image that is copied.
+        reference: what it becomes.
+        code: of :func:`mirror_code`.
+        login: to the registry of ``reference``.
+    """
+    keys = {path: path.replace("/", "__") for path in code}
+    config_map = _object(namespace, name, "ConfigMap")
+    config_map["data"] = {keys[path]: text for path, text in code.items()}
+    container = {
+        "name": CONTAINER,
+        "image": IMAGES["python"],
+        "command": ["python3", "-m", "trainium_workloads.mirror"],
+        "args": [source, reference, "--logins", f"{_LOGIN}/{_CONFIG}"],
+        "env": [
+            {"name": "PYTHONPATH", "value": _CODE},
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+            {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
+        ],
+        "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [
+            {"name": "code", "mountPath": _CODE, "readOnly": True},
+            {"name": "login", "mountPath": _LOGIN, "readOnly": True},
+        ],
+    }
+    items = [{"key": key, "path": path} for path, key in keys.items()]
+    volumes = [{"name": "code", "configMap": {"name": name, "items": items}}, _login_volume(name)]
+    user = namespace.training_user_id or lustre.DEFAULT_USER_ID
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return _job(namespace, name, reference, container, volumes, security), (
+        config_map,
+        _login_secret(namespace, name, login),
+    )
+
+
+def mirror_code(workloads: Path) -> dict[str, str]:
+    """The modules of the copier of images: path below the directory on ``PYTHONPATH`` to text."""
+    package = workloads / "trainium_workloads"
+    files = [
+        package / "__init__.py",
+        *sorted((package / "mirror").glob("*.py")),
+        *sorted((package / "stage").glob("*.py")),
+    ]
+    return {file.relative_to(workloads).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+def docker_config(login: Login | None) -> str:
+    """Docker's ``config.json`` with one login, which buildah, kubelets and our own copier read."""
+    if login is None:
+        return json.dumps({"auths": {}})
+    token = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+    return json.dumps({"auths": {login.registry: {"auth": token}}})
+
+
+def _job(
+    namespace: NamespaceOutput, name: str, reference: str, container: Json, volumes: list[Json], security: Json
+) -> Json:
+    job = _object(namespace, name, "Job", "batch/v1")
+    job["metadata"]["annotations"] = {"trainium-eks/image": reference}
+    job["spec"] = {
+        "backoffLimit": 2,
+        "activeDeadlineSeconds": DEADLINE_SECONDS,
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "template": {
+            "metadata": {"labels": dict(job["metadata"]["labels"])},
+            "spec": {
+                "restartPolicy": "Never",
+                "serviceAccountName": namespace.service_account,
+                "automountServiceAccountToken": False,
+                "enableServiceLinks": False,
+                "nodeSelector": {POOL_LABEL: CPU_POOL},
+                "securityContext": security,
+                "containers": [{**container, "terminationMessagePolicy": "FallbackToLogsOnError"}],
+                "volumes": volumes,
+            },
+        },
+    }
+    return job
+
+
+def _login_secret(namespace: NamespaceOutput, name: str, login: Login) -> Json:
+    secret = _object(namespace, name, "Secret")
+    secret["type"] = "kubernetes.io/dockerconfigjson"
+    secret["data"] = {".dockerconfigjson": base64.b64encode(docker_config(login).encode()).decode()}
+    return secret
+
+
+def _login_volume(name: str) -> Json:
+    items = [{"key": ".dockerconfigjson", "path": _CONFIG}]
+    return {"name": "login", "secret": {"secretName": name, "items": items, "defaultMode": 0o440}}
+
+
+def _object(namespace: NamespaceOutput, name: str, kind: str, api_version: str = "v1") -> Json:
+    labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
+    metadata: Json = {"name": name, "namespace": namespace.name, "labels": labels}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,181 @@
+"""Training images: what one is built from, and the tag that follows from it. Builds nothing."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from trainium_eks.model.catalogue import lustre, training_images
+from trainium_eks.model.catalogue.training_images import BASES
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation.problems import Problem, nearest
+
+PLATFORM = "linux/amd64"
+"""Of all instance types that the catalogue has."""
+
+DOCKERFILE = "Dockerfile"
+REQUIREMENTS = "requirements.txt"
+PACKAGE = "trainium_workloads"
+
+MIRROR_PREFIX = "mirror-"
+"""How the tags of copies begin, which are no training images."""
+
+_IGNORED = frozenset({".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".local"})
+"""Directories that no build needs and that would change the tag."""
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+"""OCI distribution spec, and ECR's ImageTag."""
+_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """What is to be built."""
+
+    target: str
+    """A key of :data:`trainium_eks.model.catalogue.training_images.BASES`."""
+    base: str
+    """The image that it starts from."""
+    user_id: int = lustre.DEFAULT_USER_ID
+    """Who its processes are unless a job says otherwise."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a builder is given: files, and arguments of the Dockerfile."""
+
+    files: Mapping[str, bytes]
+    """Path, with slashes, to content."""
+    arguments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all of it: the same on every machine for the same files."""
+        described = {
+            "arguments": dict(self.arguments),
+            "files": {path: hashlib.sha256(content).hexdigest() for path, content in self.files.items()},
+        }
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+    def write(self, directory: Path) -> None:
+        """Puts the files into an empty directory."""
+        for path, content in self.files.items():
+            file = directory / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+
+    def archive(self) -> bytes:
+        """The files as a ``tar.gz``, the same bytes each time."""
+        out = io.BytesIO()
+        with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+            for path, content in sorted(self.files.items()):
+                member = tarfile.TarInfo(path)
+                member.size, member.mode = len(content), 0o644
+                tar.addfile(member, io.BytesIO(content))
+        return out.getvalue()
+
+
+def request_for(outputs: StackOutputs, target: str | None, base: str | None) -> ImageRequest | Problem:
+    """What to build for a stack, or why that cannot be said.
+
+    Args:
+        outputs: of the stack.
+        target: what it is for; None for what the first node group trains with.
+        base: instead of the config's and the table's.
+    """
+    groups = outputs.node_groups
+    chosen = target or (training_images.target_of(groups[0].instance_type) if groups else "cpu")
+    if chosen not in BASES:
+        near = nearest(chosen, BASES)
+        fix = f"did you mean {near}?" if near else ""
+        return Problem("--for", "it is not what a training image is for", fix, value=chosen, allowed=tuple(BASES))
+    image = base or outputs.base_images.get(chosen) or BASES[chosen].image
+    if image is None:
+        reason = f"no public image is known for {BASES[chosen].about}"
+        fix = f"name one: --base IMAGE, or for all of the stack `imageRepository.baseImages.{chosen}`"
+        return Problem("--base", reason, fix)
+    found = training_images.reference_problems(image, "--base")
+    if found:
+        return found[0]
+    users = [each.training_user_id for each in outputs.namespaces if each.training_user_id]
+    return ImageRequest(chosen, image, users[0] if users else lustre.DEFAULT_USER_ID)
+
+
+def context(
+    request: ImageRequest,
+    workloads: Path,
+    *,
+    requirements: str | None = None,
+    dockerfile: str | None = None,
+    own_files: Path | None = None,
+) -> Context:
+    """All that the image is made of.
+
+    Args:
+        request: what is to be built.
+        workloads: the directory with our Dockerfile and ``trainium_workloads``.
+        requirements: text of a requirements file instead of ours.
+        dockerfile: text of a Dockerfile instead of ours; it is given the same arguments and files.
+        own_files: a directory whose files are there, too.
+    """
+    base = BASES[request.target]
+    files = dict(_files(own_files)) if own_files is not None else {}
+    files |= {f"{PACKAGE}/{path}": content for path, content in _files(workloads / PACKAGE)}
+    chosen = (
+        (workloads / "image-requirements.txt").read_text(encoding="utf-8") if requirements is None else requirements
+    )
+    files[REQUIREMENTS] = chosen.encode()
+    files[DOCKERFILE] = dockerfile.encode() if dockerfile is not None else (workloads / DOCKERFILE).read_bytes()
+    arguments = {
+        "BASE": request.base,
+        "USER_ID": str(request.user_id),
+        "PACKAGES": " ".join(base.packages),
+        "INDEX": base.index,
+    }
+    return Context(MappingProxyType(dict(sorted(files.items()))), MappingProxyType(arguments))
+
+
+def tag(request: ImageRequest, made_of: Context) -> str:
+    """The image's tag, which follows from all that it is made of: ``trn1-0123456789ab``."""
+    return f"{request.target}-{made_of.digest[:_DIGITS]}"
+
+
+def tag_problem(text: str) -> Problem | None:
+    """Why a tag of somebody's own cannot be one."""
+    if _TAG.fullmatch(text):
+        return None
+    reason = "it is not a tag, which is 1 to 128 letters, digits, and _ . - not at the beginning"
+    good = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:128] or None
+    return Problem("--tag", reason, value=text, good=good)
+
+
+def mirror_tag(source: str) -> str:
+    """The tag of a copy: what the source is called, in the letters of a tag, at most 128 of them.
+
+    Args:
+        source: ``public.ecr.aws/neuron/x:1.0``; with a digest alone, its first digits stand for the tag.
+    """
+    name, _, digest = source.partition("@")
+    words = name.rpartition("/")[2].replace(":", "-")
+    text = words if ":" in name.rpartition("/")[2] else f"{words}-{digest.removeprefix('sha256:')[:_DIGITS]}"
+    # A long one loses its middle, for versions stand at the end.
+    text = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{MIRROR_PREFIX}{text}").strip("-.")
+    return text if len(text) <= 128 else f"{text[:60]}-{text[-67:]}"
+
+
+def _files(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Path and content of the files below a directory, links followed only to files below it."""
+    resolved = root.resolve()
+    for directory, subdirectories, names in os.walk(root):
+        subdirectories[:] = sorted(set(subdirectories) - _IGNORED)
+        for name in sorted(names):
+            file = Path(directory, name)
+            if name.endswith(".pyc") or not file.is_file() or not file.resolve().is_relative_to(resolved):
+                continue
+            yield PurePosixPath(file.relative_to(root)).as_posix(), file.read_bytes()

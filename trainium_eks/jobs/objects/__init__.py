@@ -1,0 +1,1 @@
+"""A job as one model, and the Kubernetes objects that each kind of job becomes."""

@@ -1,0 +1,152 @@
+"""Kubernetes' own Jobs, which stage data and build images: submitted with what they need, and followed to their end."""
+
+import calendar
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
+from trainium_eks.local.changes import LocalError
+
+JOB_LABEL = "batch.kubernetes.io/job-name"
+"""On the pods of a Job; the Job controller sets it."""
+POLL_SECONDS = 1.0
+QUIET_SECONDS = 120.0
+"""How long a log may be silent before the pod is looked at again."""
+LEFT_OVER_SECONDS = 60.0
+"""A Job that is suspended for longer is nobody's: starting it takes a tenth of a second."""
+_LAST_LINES = "50"
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a Job ended."""
+
+    succeeded: bool
+    message: str = ""
+    """Why it failed, in Kubernetes' words."""
+
+
+def end_of(job: Json) -> End | None:
+    """How it ended; None while it goes on."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
+            text = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
+            return End(condition["type"] == "Complete", text)
+    return None
+
+
+def why_waiting(pod: Json) -> str:
+    """Why a pod does not run yet, in one line; empty when it does."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"no node takes the pod: {condition.get('message') or condition.get('reason')}"
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            return ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+    return "the pod is being started" if status.get("phase") in (None, "Pending") else ""
+
+
+def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
+    """Creates a Job and the objects that it needs, which go with it.
+
+    The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed
+    in between leaves nothing that would stay.
+
+    Raises:
+        ApiError: refused; nothing is left of it then.
+    """
+    created = api.create({**job, "spec": {**job["spec"], "suspend": True}})
+    metadata = created["metadata"]
+    reference = api.reference(job)
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    try:
+        for each in needs:
+            api.create({**each, "metadata": {**each["metadata"], "ownerReferences": [owner]}})
+        path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
+        api.request("PATCH", path, {"spec": {"suspend": False}}, content_type="application/merge-patch+json")
+    except (ApiError, LocalError):
+        api.delete(reference, propagation="Background")
+        raise
+
+
+def is_left_over(job: Json, now: float) -> bool:
+    """Whether it was never started, because its command ended between its creation and its start.
+
+    Args:
+        job: as the API server has it.
+        now: seconds since 1970.
+    """
+    made = calendar.timegm(time.strptime(job["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ"))
+    return bool(job["spec"].get("suspend")) and now - made > LEFT_OVER_SECONDS
+
+
+def follow(
+    api: Api,
+    namespace: str,
+    name: str,
+    container: str,
+    *,
+    line: Callable[[str], object],
+    waiting: Callable[[str], object],
+    pause: Callable[[float], object] = time.sleep,
+) -> End:
+    """Reads a Job's log, pod after pod, until it ends.
+
+    Args:
+        api: as who may read its pods.
+        namespace: of the Job.
+        name: of the Job.
+        container: whose log.
+        line: told each line; after a broken connection some of them again.
+        waiting: told why no pod runs, again and again.
+        pause: how it waits.
+
+    Raises:
+        ApiError: refused.
+        LocalError: the API server is away for good.
+    """
+    reference = ObjectReference("batch/v1", "Job", namespace, name)
+    read: set[str] = set()
+    while True:
+        job = api.get(reference)
+        if job is None:
+            return End(False, "the Job was deleted")
+        pods = api.list("v1", "Pod", namespace=namespace, labels=f"{JOB_LABEL}={name}")
+        newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+        if newest is not None and newest["metadata"]["uid"] not in read:
+            why = why_waiting(newest)
+            if why:
+                waiting(why)
+            elif _read_log(api, newest, container, line):
+                read.add(newest["metadata"]["uid"])
+                continue  # at once, for the Job is about to end
+        elif newest is None:
+            waiting("the Job controller makes its pod")
+        end = end_of(job)
+        if end is not None:
+            return end
+        pause(POLL_SECONDS)
+
+
+def _read_log(api: Api, pod: Json, container: str, line: Callable[[str], object]) -> bool:
+    """Reads a pod's log until the pod ends. Whether it was read to its end."""
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
+    query = {"container": container, "follow": "true", "tailLines": _LAST_LINES}
+    try:
+        for each in api.lines(path, query=query, quiet_seconds=QUIET_SECONDS):
+            line(each)
+    except ApiError as error:
+        # Not started yet, or gone already: the next look will tell. Other refusals stay refusals.
+        if error.status not in (400, 404, 500, 502, 503):
+            raise
+        return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    except LocalError:
+        return False
+    return True

@@ -1,0 +1,211 @@
+"""The command of a job's containers: a few lines of shell that check what must be there and run the launcher.
+
+The shell stays the container's first process and passes SIGTERM on. The first process of a container is not ended by
+a signal that it does not handle, and torchrun handles SIGTERM only once its ranks run: while the nodes wait for each
+other, it would be killed after the whole grace period (decision 37).
+"""
+
+import json
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, CompileCache, TrainingJob
+
+PORT = 29500
+"""Of the rendezvous, on node 0: the default of torchrun and of TorchX."""
+
+ROLL_CALL_SECONDS = 1800
+"""How long the nodes of a gang wait for each other. Pods start minutes apart where one node has the image and another
+must pull 10 GB, and each that gives up costs a retry of the whole gang."""
+
+ATTEMPT = "TRN_ATTEMPT"
+"""Variable that differs each time the gang starts."""
+
+REFUSAL_FILE = "TRN_REFUSED"
+"""Variable: the file that a rank makes before it ends with exit code 78 (``trainium_workloads.training.refusal``)."""
+
+
+NODE_RANK = "TRN_NODE_RANK"
+"""Variable with the node's number, where a label of the pod has it."""
+
+RETRYABLE = 138
+"""Exit code after which the Training Operator makes a pod anew; it takes those below 128 for final, where programs'
+own faults are (its ``IsRetryableExitCode``; 138 is the one that its documentation leaves to users)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the gang a container is, as shell words."""
+
+    node_rank: str
+    """``3``, or ``$VC_TASK_INDEX``."""
+    rank0_host: str
+    """Name of node 0's host; on node 0 itself ``localhost``."""
+    finding: tuple[str, ...] = ()
+    """Lines that set ``host`` to the name by which all nodes know node 0, where that is ``rank0_host``."""
+
+
+def place_of_task(node: int) -> Place:
+    """In TorchX's shape, where each node is a task of its own and node 0 is known by a variable of either kind."""
+    variable = "VC_TRAINER_0_HOSTS" if node else "TORCHX_RANK0_HOST"
+    return Place(str(node), rank0_host(variable))
+
+
+def rank0_host(variable: str) -> str:
+    """Shell for the host that a variable names. Without it each node would take itself for node 0 and wait for ever."""
+    return "${" + variable + ":?is set by the svc plugin of Volcano}"
+
+
+_HOST = "$host"
+
+ONE_TASK = Place(
+    "${VC_TASK_INDEX:?is set by the env plugin of Volcano}",
+    _HOST,
+    ('host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"),
+)
+"""In the shape of one task with a pod for each node."""
+
+
+def place_by_label(first: str) -> Place:
+    """Where :data:`NODE_RANK` tells the node's number.
+
+    Args:
+        first: name of node 0's host.
+    """
+    return Place(f"${{{NODE_RANK}:?is set from a label of the pod}}", _HOST, (f"host={first}",))
+
+
+def shell(job: TrainingJob, place: Place) -> str:
+    """The script for ``bash -c``."""
+    named = [f"export {REFUSAL_FILE}=$(mktemp -u)"] if job.launcher == "torchrun" else []
+    lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
+    if job.nodes > 1:
+        at_home = f'[ "{place.node_rank}" != 0 ] || host=localhost'
+        lines += [*place.finding, *([at_home] if place.finding and job.launcher == "torchrun" else [])]
+    lines += _compile(job, place) if job.kind == "compile" else [_launch(job, place)]
+    faults = _faults(job, place) if job.form == "pytorchjob" else []
+    ends = [*_WAIT, *_refusal(job), *faults, 'exit "$code"']
+    return "\n".join([*_SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
+
+
+# `$!` is the launcher, and nothing before it begins. A variable would be set by the next command, and a signal may come
+# between the two: bash would end, and leave the launcher behind.
+_SIGNALS = ["""trap '[ -n "$!" ] || exit 143; again=1; asked=1; kill -TERM "$!" 2>/dev/null' TERM"""]
+_WAIT = [
+    "again=1",
+    # A signal ends `wait` before the child has ended: it is asked for once more.
+    'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',
+]
+
+
+def _refusal(job: TrainingJob) -> list[str]:
+    """torchrun ends with 1 whatever its ranks end with, so a rank that no restart can mend leaves a file."""
+    return [f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'] if job.launcher == "torchrun" else []
+
+
+def _faults(job: TrainingJob, place: Place) -> list[str]:
+    """A fault is one to restart after, until there have been ``retries`` of them. The Training Operator does not count
+    (v1.9.3, ``PastBackoffLimit``: restarts of containers, and it makes new pods), so the nodes do, on the volume."""
+    fault = f"0|{REFUSED}|143) ;;"
+    if not job.output:
+        return [f'case "$code" in {fault} *) code={RETRYABLE};; esac']
+    message = f"fault $faults of this node; --retries {job.retries}: the job ends"
+    return [
+        '[ -z "$asked" ] || code=143',
+        f'case "$code" in {fault}',
+        "*)",
+        f'  counted="{job.output}/.faults-{job.submission}-{place.node_rank}"',
+        '  faults=$(($(cat "$counted" 2>/dev/null || echo 0) + 1))',
+        f'  mkdir -p {job.output} && echo $faults > "$counted"',
+        f"  code={RETRYABLE}",
+        f'  [ $faults -lt {job.retries} ] || {{ echo "{message}" >&2; code={REFUSED}; }};;',
+        "esac",
+    ]
+
+
+def _on_node_0(place: Place, lines: list[str]) -> list[str]:
+    """What one node is to find out for all: the others wait for it, and the job ends with its words, not with those of
+    a pod that is taken away before it can speak."""
+    return [f'if [ "{place.node_rank}" = 0 ]; then', *(f"  {line}" for line in lines), "fi"] if lines else []
+
+
+def _checks(job: TrainingJob) -> list[str]:
+    """What no restart can mend is said in a line, and ends the job."""
+    tests = [
+        (
+            f"[ -e {shlex.quote(f'{DATA}/{path}')} ]",
+            f"{path} is not on the shared volume; bring it: trn stage SOURCE --to {path}",
+        )
+        for path in job.data
+    ]
+    if job.program.script:
+        script = shlex.quote(job.program.script)
+        tests.append((f"[ -f {script} ]", f"there is no script {job.program.script} in {job.image}"))
+    return [f"{test} || {{ echo {shlex.quote(message)} >&2; exit {REFUSED}; }}" for test, message in tests]
+
+
+def _launch(job: TrainingJob, place: Place) -> str:
+    """The launcher with its options, the program and its arguments."""
+    program = [job.program.script] if job.program.script else ["-m", job.program.module]
+    options = _torchrun(job, place) if job.launcher == "torchrun" else _gang(job, place)
+    return f"{options} {_joined([*program, *job.program.arguments])}"
+
+
+def _torchrun(job: TrainingJob, place: Place) -> str:
+    identity = job.name
+    if job.nodes == 1:
+        rendezvous = "--rdzv_backend c10d --rdzv_endpoint localhost:0"
+    elif job.rendezvous == C10D:
+        rendezvous = f"--rdzv_backend c10d --rdzv_endpoint {_endpoint(place)}"
+    else:
+        rendezvous = f"--rdzv_backend etcd-v2 --rdzv_endpoint {shlex.quote(job.rendezvous)}"
+        # etcd remembers that a rendezvous was closed, so the same name would not do for a gang that starts again.
+        identity = f'{job.name}"-${{{ATTEMPT}:-0}}"'
+    waits = f"--rdzv_conf join_timeout={ROLL_CALL_SECONDS},read_timeout={ROLL_CALL_SECONDS}"
+    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.restarts_in_place}"
+    return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
+
+
+def _gang(job: TrainingJob, place: Place) -> str:
+    """Node 0 listens at the address that the others know it by, so it is told its name, too."""
+    host = place.rank0_host if place.finding else f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}"
+    endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
+    size = f'--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --node_rank "{place.node_rank}"'
+    return f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
+
+
+def _endpoint(place: Place) -> str:
+    return f'"{place.rank0_host}":{PORT}'
+
+
+_HAS_WORKLOADS = "python3 -c 'import trainium_workloads' 2>/dev/null"
+_CACHE = f"python3 -m trainium_workloads.compile_cache {{verb}} --root {DATA}/compile-cache"
+
+
+def _cache_command(cache: CompileCache, verb: str) -> str:
+    options = json.dumps(dict(cache.options), sort_keys=True)
+    return f"{_CACHE.format(verb=verb)} --key {shlex.quote(cache.key)} --options {shlex.quote(options)}"
+
+
+def _gate(job: TrainingJob) -> list[str]:
+    """Training with a compile cache begins when the cache is whole: 64 processes that compile take hours."""
+    if job.cache is None:
+        return []
+    return [f"if {_HAS_WORKLOADS}; then {_cache_command(job.cache, 'check')} || exit {REFUSED}; fi"]
+
+
+def _compile(job: TrainingJob, place: Place) -> list[str]:
+    """Node 0 holds the cache's lease, and the others join it: all of them compile into one directory that nobody reads
+    before they are done, or none has anything to do. The last line is what runs."""
+    launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"
+    if job.cache is None:
+        return [launch]
+    words = {verb: f"set -- {_cache_command(job.cache, verb)} --job {job.name} --" for verb in ("run", "join")}
+    is_first = f'[ "{place.node_rank}" = 0 ]'
+    chosen = f"if {is_first}; then {words['run']}; else {words['join']}; fi"
+    return ["set --", f"if {_HAS_WORKLOADS}; then {chosen}; fi", f'"$@" {launch}']
+
+
+def _joined(words: Iterable[str]) -> str:
+    return " ".join(map(shlex.quote, words))

@@ -1,0 +1,56 @@
+"""The objects of a job in each of its forms, and how an object of each form is found again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from trainium_eks.jobs.objects import pytorch_job, train_job, volcano_job
+from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
+from trainium_eks.jobs.objects.job import Form, TrainingJob
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The kind of object that a job is, and who runs it."""
+
+    api_version: str
+    kind: str
+    resource: str
+    """Its plural, as rights name it."""
+    runner: str
+    """The controllers, by their name."""
+    part: str
+    """What the stack's plan calls that."""
+    config: str
+    """What of a stack's config brings them; empty for what every stack has."""
+
+    @property
+    def group(self) -> str:
+        """Of its API."""
+        return self.api_version.partition("/")[0]
+
+
+KINDS: Mapping[Form, Kind] = MappingProxyType(
+    {
+        "volcano": Kind(JOB_API, "Job", "jobs", "Volcano", "volcano", ""),
+        "pytorchjob": Kind(
+            PYTORCH_API,
+            "PyTorchJob",
+            "pytorchjobs",
+            "Training Operator of Kubeflow",
+            "training-operator",
+            "gpuAddons.trainers: [v1]",
+        ),
+        "trainjob": Kind(
+            TRAINER_API, "TrainJob", "trainjobs", "Kubeflow Trainer v2", "kubeflow-trainer", "gpuAddons.trainers: [v2]"
+        ),
+    }
+)
+
+
+def objects(job: TrainingJob) -> list[dict[str, Any]]:
+    """What is submitted, in this order: the job itself is the last, and whose all others are."""
+    if job.form == "pytorchjob":
+        return [pytorch_job.manifest(job)]
+    return train_job.manifests(job) if job.form == "trainjob" else [volcano_job.manifest(job)]

@@ -1,0 +1,165 @@
+"""A training job: one frozen model of a gang, from which each form of it is made.
+
+Needs the standard library and the catalogue alone, as do :mod:`.resources`, :mod:`.environment`, :mod:`.command` and
+:mod:`.volcano_job`: the TorchX component runs where neither Pulumi nor pydantic is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from trainium_eks.jobs.objects.resources import Resources
+from trainium_eks.model import scraping
+from trainium_eks.model.catalogue.instances import InstanceType
+
+Kind = Literal["train", "compile"]
+Backend = Literal["xla", "neuron", "cuda", "cpu"]
+"""What runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
+Precision = Literal["bf16", "fp32", "tf32", "fp16", "fp8"]
+Launcher = Literal["torchrun", "gang"]
+"""``gang`` is ``trainium_workloads.gang``, which needs no torch."""
+TopologyMode = Literal["hard", "soft"]
+Form = Literal["volcano", "pytorchjob", "trainjob"]
+"""The object that it becomes: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
+
+FORMS: tuple[Form, ...] = ("volcano", "pytorchjob", "trainjob")
+
+BACKENDS: tuple[Backend, ...] = ("xla", "neuron", "cuda", "cpu")
+PRECISIONS: Mapping[Backend, tuple[Precision, ...]] = MappingProxyType(
+    {
+        # neuronx-cc casts what a model in FP32 multiplies (`--auto-cast-type`); TorchNeuron runs what it is given.
+        "xla": ("bf16", "fp32", "tf32", "fp16", "fp8"),
+        "neuron": ("bf16", "fp32"),
+        "cuda": ("bf16", "fp32", "tf32", "fp16"),
+        "cpu": ("bf16", "fp32"),
+    }
+)
+"""What each backend can train in."""
+C10D = "c10d"
+"""Rendezvous by a store on node 0, without any service beside the job."""
+
+DATA = "/data"
+"""Where the namespace's share of the file system is mounted."""
+WORKSPACE = "/workspace"
+"""Where the files that travel with a job are unpacked; its working directory then."""
+REFUSED = 78
+"""Exit code of a container that found what no restart can mend (``EX_CONFIG`` of sysexits.h): the job ends."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What each rank runs: a file or a module, with its arguments."""
+
+    script: str = ""
+    """Path in the image, absolute or from the working directory."""
+    module: str = ""
+    """Module for ``python -m``, where there is no script."""
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.script or f"-m {self.module}"
+
+
+@dataclass(frozen=True)
+class CompileCache:
+    """Compiled graphs that jobs share: written by one ``compile`` job, read by every ``train`` job after it."""
+
+    key: str
+    """Name of its directory."""
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What the graphs depend on; a job with others would compile them again."""
+
+    @property
+    def directory(self) -> str:
+        """Where its graphs are."""
+        return f"{DATA}/compile-cache/{self.key}"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """How near each other the nodes must be, or should be."""
+
+    mode: TopologyMode
+    """``hard``: the job waits until there are such nodes. ``soft``: as near as can be had."""
+    tier: int
+    """Highest tier that the nodes may span; 1 is what one leaf of the network holds."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A gang: nodes that start, restart and end together."""
+
+    name: str
+    """Of the job in Kubernetes."""
+    app: str
+    """TorchX's name of it: the name without what makes it unique."""
+    program: Program
+    image: str
+    instance: InstanceType
+    """The type of its nodes; each pod has one of them for itself."""
+    resources: Resources
+    """What each pod asks for."""
+    nodes: int
+    ranks_per_node: int
+    backend: Backend
+    kind: Kind = "train"
+    form: Form = "volcano"
+    launcher: Launcher = "torchrun"
+    rendezvous: str = C10D
+    """``c10d``, or the endpoint of an etcd."""
+    precision: Precision = "bf16"
+    cache: CompileCache | None = None
+    claim: str = ""
+    """Claim of the shared file system; empty for none."""
+    data: tuple[str, ...] = ()
+    """Paths below :data:`DATA` that must be there before it starts."""
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Further variables, over those that the backend sets."""
+    hf_secret: str = ""
+    """Secret with a token for gated models, ``NAME`` or ``NAME:KEY``; empty for none."""
+    retries: int = 50
+    """Which fault ends the job: Volcano restarts the gang after each one before."""
+    restarts_in_place: int = 0
+    """How often torchrun starts failed processes again before it gives the gang up."""
+    metrics_port: int = scraping.PORT
+    """Where rank 0 serves the training's own metrics; 0 for none."""
+
+    # What TorchX cannot say, or takes as its own options.
+    submission: str = ""
+    """Tells it from another job of the same name, whose output it goes on with."""
+    namespace: str = "default"
+    queue: str = ""
+    service_account: str = ""
+    priority_class: str = ""
+    grace_seconds: int = 300
+    """Between SIGTERM and SIGKILL: time for a checkpoint."""
+    topology: Topology | None = None
+    has_workspace: bool = False
+    """Whether files travel with it, in the ConfigMap :attr:`workspace_name`."""
+    user_id: int | None = None
+    """User and group that its processes run as; None for the image's."""
+    capacity_ends: str = ""
+    """When the nodes' Capacity Block ends, RFC 3339; empty for never."""
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in all."""
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def workspace_name(self) -> str:
+        """The ConfigMap of the files that travel with it."""
+        return f"{self.name}-workspace"
+
+    @property
+    def output(self) -> str:
+        """Directory of its checkpoints and logs; empty without a shared file system."""
+        return f"{DATA}/output/{self.name}" if self.claim else ""
+
+
+def backend_of(instance: InstanceType) -> Backend:
+    """The backend that a type's images have."""
+    if instance.family == "neuron":
+        return "xla" if instance.accelerator == "Trainium" else "neuron"
+    return "cuda" if instance.family == "nvidia" else "cpu"

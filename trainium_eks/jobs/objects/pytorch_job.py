@@ -1,0 +1,80 @@
+"""The PyTorchJob of a gang, for Kubeflow's Training Operator v1 (``gpuAddons.trainers: [v1]``).
+
+Workers alone, without a master: a worker beside a master gets an init container of another image, which Pod Security
+refuses in a team's namespace (v1.9.3, ``setInitContainer``). The nodes meet as those of a Volcano job do, at the first
+of them. The operator makes the PodGroup, in the queue that is named here, and a headless service for each pod.
+"""
+
+from typing import Any
+
+from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.command import NODE_RANK, place_by_label
+from trainium_eks.jobs.objects.environment import environment
+from trainium_eks.jobs.objects.identity import KIND_LABEL, PYTORCH_API, REPLICA_INDEX_LABEL
+from trainium_eks.jobs.objects.job import TrainingJob
+from trainium_eks.model.policies.admission import SCHEDULER
+
+CONTAINER = "pytorch"
+"""Name by which the operator finds the container that counts."""
+
+PORT_NAME = "pytorchjob-port"
+"""Without a port of this name it adds one of its own."""
+
+
+def manifest(job: TrainingJob) -> dict[str, Any]:
+    """The PyTorchJob."""
+    policy: dict[str, Any] = {"minAvailable": job.nodes, "queue": job.queue}
+    if job.priority_class:
+        policy["priorityClass"] = job.priority_class
+    labels = app_labels(job)
+    worker = {"replicas": job.nodes, "restartPolicy": "ExitCode", "template": _template(job, labels)}
+    return {
+        "apiVersion": PYTORCH_API,
+        "kind": "PyTorchJob",
+        "metadata": {
+            "name": job.name,
+            "namespace": job.namespace,
+            "labels": {**labels, KIND_LABEL: job.kind},
+            "annotations": volcano_job.annotations(job),
+        },
+        "spec": {
+            "nprocPerNode": str(job.ranks_per_node),
+            # Pods that ended stay, with their logs; those that wait for one that failed for good do not.
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": job.retries, "schedulingPolicy": policy},
+            "pytorchReplicaSpecs": {"Worker": worker},
+        },
+    }
+
+
+def app_labels(job: TrainingJob) -> dict[str, str]:
+    """Of a job that TorchX has no part in, and of its pods."""
+    return {
+        "app.kubernetes.io/name": job.app,
+        "app.kubernetes.io/instance": job.name,
+        "app.kubernetes.io/managed-by": "trn",
+    }
+
+
+def _template(job: TrainingJob, labels: dict[str, str]) -> dict[str, Any]:
+    place = place_by_label(f"{job.name}-worker-0")
+    pod = volcano_job.plain_pod(job, CONTAINER, place, environment(job), labels)
+    volcano_job.complete_pod(pod, job)
+    spec = pod["spec"]
+    del spec["restartPolicy"]  # the operator's, by the policy above
+    schedule(spec, job)
+    container = spec["containers"][0]
+    container["ports"][0]["name"] = PORT_NAME
+    container["env"].append(from_label(NODE_RANK, REPLICA_INDEX_LABEL))
+    return pod
+
+
+def schedule(spec: dict[str, Any], job: TrainingJob) -> None:
+    """Makes a pod's spec say itself what Volcano's controllers give to the pods of their jobs."""
+    spec["schedulerName"] = SCHEDULER
+    if job.priority_class:
+        spec["priorityClassName"] = job.priority_class
+
+
+def from_label(variable: str, label: str) -> dict[str, Any]:
+    """A variable with the value of a label of the pod."""
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}

@@ -1,0 +1,212 @@
+"""A training job in TorchX's terms, and the ``torchx run`` command that says the same. Does not import TorchX.
+
+TorchX fills in macros for each replica (``${replica_id}``), so the job is rendered once with marks in their places.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects.command import PORT, Place, rank0_host, shell
+from trainium_eks.jobs.objects.environment import environment
+from trainium_eks.jobs.objects.identity import ROLE
+from trainium_eks.jobs.objects.job import (
+    DATA,
+    PRECISIONS,
+    Backend,
+    CompileCache,
+    Launcher,
+    Program,
+    TrainingJob,
+    backend_of,
+)
+from trainium_eks.jobs.objects.resources import Resources
+from trainium_eks.jobs.objects.volcano_job import pod_overlay
+from trainium_eks.model import scraping
+from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE, UnknownInstanceType
+
+# TorchX' macros (torchx.specs.api.macros), and marks that stand for them until all other `$` are escaped.
+_NAME, _NODE, _RANK0 = "\x01", "\x02", "\x03"
+_MACROS = {_NAME: "${app_id}", _NODE: "${replica_id}", _RANK0: "${rank0_env}"}
+
+
+@dataclass(frozen=True)
+class Application:
+    """The one role of an application, as the component hands it to TorchX."""
+
+    name: str
+    role: str
+    image: str
+    script: str
+    """For ``bash -c``, with TorchX's macros."""
+    env: Mapping[str, str]
+    replicas: int
+    retries: int
+    cpu: int
+    memory_mb: int
+    gpus: int
+    """Apart from the other devices, because TorchX requests them, too."""
+    devices: Mapping[str, int]
+    """The others: limits alone."""
+    capabilities: Mapping[str, str]
+    ports: Mapping[str, int]
+    mounts: Mapping[str, str]
+    """Claim to the path that it is mounted at."""
+    pod_overlay: Mapping[str, Any]
+
+
+def application(
+    *,
+    image: str,
+    script: str,
+    module: str,
+    script_args: str,
+    nodes: int,
+    ranks_per_node: int,
+    name: str,
+    instance_type: str,
+    bf16: bool,
+    precision: str,
+    cache_key: str,
+    cache_options: str,
+    precompile: bool,
+    backend: str,
+    launcher: str,
+    rendezvous: str,
+    claim: str,
+    data: str,
+    retries: int,
+    restarts_in_place: int,
+    grace_seconds: int,
+    metrics_port: int,
+    cpu: int,
+    memory_mb: int,
+    env: Mapping[str, str],
+) -> Application:
+    """The application that the component's options ask for; the component says what each one is.
+
+    Raises:
+        ValueError: for an unknown instance type, or a number of ranks that its nodes cannot have.
+    """
+    try:
+        instance = CATALOGUE.find(instance_type)
+    except UnknownInstanceType as error:
+        raise ValueError(f"--instance_type: {error}") from None
+    if bool(script) == bool(module):
+        raise ValueError("give either --script or --module")
+    chosen = cast("Backend", backend) if backend else backend_of(instance)
+    if precision and precision not in PRECISIONS.get(chosen, ()):
+        raise ValueError(f"--precision {precision}: {chosen} has {', '.join(PRECISIONS.get(chosen, ()))}")
+    allowed = resources.allowed_ranks(instance)
+    if ranks_per_node and ranks_per_node not in allowed and backend != "cpu":
+        shown = ", ".join(map(str, allowed)) if len(allowed) < 9 else f"1 to {allowed[-1]}"
+        raise ValueError(f"--nproc_per_node {ranks_per_node}: a {instance_type} has {shown}")
+    whole = resources.whole_node(instance)
+    share = whole
+    if cpu or memory_mb:
+        devices = resources.local_share(instance).devices
+        share = Resources(cpu or whole.cpu, memory_mb or whole.memory_mb, devices)
+    job = TrainingJob(
+        name=_NAME,
+        app=name,
+        program=Program(script, module, tuple(shlex.split(script_args))),
+        image=image,
+        instance=instance,
+        resources=share,
+        nodes=nodes,
+        ranks_per_node=ranks_per_node or allowed[-1],
+        backend=chosen,
+        kind="compile" if precompile else "train",
+        launcher=cast("Launcher", launcher),
+        rendezvous=rendezvous,
+        precision=precision or ("bf16" if bf16 else "fp32"),
+        cache=CompileCache(cache_key, json.loads(cache_options)) if cache_key else None,
+        claim=claim,
+        data=tuple(path for path in data.split(",") if path),
+        env=env,
+        retries=retries,
+        restarts_in_place=restarts_in_place,
+        grace_seconds=grace_seconds,
+        metrics_port=metrics_port,
+    )
+    return _application(job)
+
+
+def run_command(job: TrainingJob, component: str) -> list[str]:
+    """The words of the ``torchx run`` command for a job; TorchX makes its name unique by a suffix of its own.
+
+    Args:
+        job: without a workspace of its own, which TorchX could not bring.
+        component: path of the component's file.
+    """
+    scheduler = {"queue": job.queue, "namespace": job.namespace, "service_account": job.service_account}
+    scheduler |= {"priority_class": job.priority_class}
+    settings = ",".join(f"{key}={value}" for key, value in scheduler.items() if value)
+    # An empty workspace: otherwise TorchX looks for a Docker daemon to build an image with.
+    words = ["torchx", "run", "-s", "kubernetes", "-cfg", settings, "--workspace", "", f"{component}:trainium_ddp"]
+    for option, value in _options(job).items():
+        words += [f"--{option}", value]
+    return words
+
+
+def _options(job: TrainingJob) -> dict[str, str]:
+    """The component's options, those alone that differ from its defaults."""
+    program, whole = job.program, resources.whole_node(job.instance)
+    given = {
+        "image": job.image,
+        "script": program.script,
+        "module": program.module,
+        "script_args": shlex.join(program.arguments),
+        "nnodes": str(job.nodes),
+        "nproc_per_node": str(job.ranks_per_node),
+        "name": job.app,
+        "instance_type": job.instance.name,
+        "bf16": str(job.precision == "bf16"),
+        "precision": "" if job.precision in ("bf16", "fp32") else job.precision,
+        "cacheset": job.cache.key if job.cache else "",
+        "cache_options": json.dumps(dict(job.cache.options), sort_keys=True) if job.cache and job.cache.options else "",
+        "precompile": "True" if job.kind == "compile" else "",
+        "backend": "" if job.backend == backend_of(job.instance) else job.backend,
+        "launcher": "" if job.launcher == "torchrun" else job.launcher,
+        "rendezvous": "" if job.rendezvous == "c10d" else job.rendezvous,
+        "data": ",".join(job.data),
+        "max_retries": str(job.retries),
+        "max_restarts": str(job.restarts_in_place) if job.restarts_in_place else "",
+        "grace": str(job.grace_seconds),
+        "metrics": "" if job.metrics_port == scraping.PORT else str(job.metrics_port),
+        "cpu": "" if job.resources == whole else str(job.resources.cpu),
+        "memory_mb": "" if job.resources == whole else str(job.resources.memory_mb),
+        "env": ",".join(f"{key}={value}" for key, value in job.env.items()),
+    }
+    return {name: value for name, value in given.items() if value} | {"claim": job.claim}
+
+
+def _application(job: TrainingJob) -> Application:
+    return Application(
+        name=job.app,
+        role=ROLE,
+        image=job.image,
+        script=_with_macros(shell(job, Place(_NODE, rank0_host(_RANK0)))),
+        env={key: _with_macros(value) for key, value in environment(job).items()},
+        replicas=job.nodes,
+        retries=job.retries,
+        cpu=job.resources.cpu,
+        memory_mb=job.resources.memory_mb,
+        gpus=job.resources.devices.get(NVIDIA_RESOURCE, 0),
+        devices={name: count for name, count in job.resources.devices.items() if name != NVIDIA_RESOURCE},
+        capabilities={INSTANCE_TYPE_LABEL: job.instance.name},
+        ports={"c10d": PORT, **({scraping.PORT_NAME: job.metrics_port} if job.metrics_port else {})},
+        mounts={job.claim: DATA} if job.claim else {},
+        pod_overlay=pod_overlay(job),
+    )
+
+
+def _with_macros(text: str) -> str:
+    """TorchX substitutes by ``string.Template``: a ``$`` of the shell is written twice."""
+    text = text.replace("$", "$$")
+    for mark, macro in _MACROS.items():
+        text = text.replace(mark, macro)
+    return text

@@ -1,0 +1,1 @@
+"""A trained model that answers, as Kubernetes objects."""

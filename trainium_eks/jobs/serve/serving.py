@@ -1,0 +1,337 @@
+"""A trained model at work, as Kubernetes objects: a Deployment with a Service that answers, or a Job for a file.
+
+The pods run ``trainium_workloads.serving`` from a training image, as the team's user, and read the model on the team's
+volume. On nodes with accelerators they go through the team's queue like all that asks for devices: Volcano schedules
+them, one pod at a time.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.jobs.data.staging import CPU_POOL, pod_security
+from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.jobs.objects.job import DATA, REFUSED, Backend, backend_of
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
+from trainium_eks.model.policies.admission import QUEUE_ANNOTATION, SCHEDULER
+from trainium_eks.operate.verify.cluster import GROUP_LABEL
+
+Json = dict[str, Any]
+
+SERVE, PREDICT = "serve", "predict"
+"""Values of :data:`KIND_LABEL`."""
+NAME_LABEL = "app.kubernetes.io/name"
+MODEL_ANNOTATION = "trainium-eks/model"
+REQUEST_ANNOTATION = "trainium-eks/request"
+"""Digest of all that was asked for."""
+
+PORT = 8080
+"""Of the Service and of its pods: the local cloud leads names of services straight to pods."""
+CONTAINER = "model"
+MODEL = "model"
+"""Directory of the trained model, below a job's output (``trainium_workloads.polarity.saved``)."""
+GRAPHS = f"{DATA}/compile-cache/serving"
+"""Where graphs that were traced for a model are kept, for its next pod."""
+
+RETRIES = 6
+"""Pods of a batch that may fail for a passing reason."""
+KEPT_SECONDS = 7 * 24 * 3600
+"""How long a finished batch stays to be looked at."""
+GRACE_SECONDS = 60
+_PROBE_SECONDS = 5
+_CPU_START_SECONDS, _DEVICE_START_SECONDS = 600, 3600
+"""How long the first answer may take: reading the image and the model, and on Neuron compiling each shape."""
+
+_REQUESTS = {"cpu": "2", "memory": "2Gi"}
+_LIMITS = {"memory": "4Gi"}
+"""BERT-base is 0.4 GB in FP32, PyTorch as much again; BERT-large three times the first."""
+_DEVICE_REQUESTS = {"cpu": "2", "memory": "8Gi"}
+_DEVICE_LIMITS = {"memory": "12Gi"}
+"""neuronx-cc takes some GB; an inf2.xlarge has 4 vCPUs and 16 GiB."""
+_LOCAL_REQUESTS = {"cpu": "500m", "memory": "512Mi"}
+_LOCAL_LIMITS = {"memory": "3Gi"}
+_THREADS, _LOCAL_THREADS = 2, 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where pods with a model run."""
+
+    group: NodeGroupOutput | None = None
+    """Nodes with accelerators; None for the CPU pool."""
+    backend: Backend = "cpu"
+    devices: int = 0
+    """Accelerators of a pod."""
+    resource: str = ""
+    """What they are called."""
+    copies: int = 1
+    """Cores that are used at once."""
+    is_local: bool = False
+
+
+def place(group: NodeGroupOutput | None, instance: InstanceType | None, devices: int, *, is_local: bool) -> Place:
+    """Where pods run.
+
+    Args:
+        group: nodes with accelerators; None for the CPU pool.
+        instance: type of these nodes.
+        devices: of a pod.
+        is_local: the local cloud counts the devices and computes on the CPU.
+    """
+    if group is None or instance is None or not instance.device_resource:
+        return Place(group, is_local=is_local)
+    # Inferentia2 has the cores of Trn1, and PyTorch/XLA's tracing.
+    backend = "xla" if instance.accelerator == "Inferentia2" else backend_of(instance)
+    cores = instance.logical_neuron_cores // instance.accelerators if backend == "xla" else 0
+    return Place(
+        group,
+        "cpu" if is_local else backend,
+        devices,
+        instance.device_resource,
+        1 if is_local else max(cores * devices, 1),
+        is_local,
+    )
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model that answers."""
+
+    name: str
+    """Of the Deployment and the Service."""
+    model: str
+    """Directory on the volume, relative to its root."""
+    image: str
+    place: Place
+    queue: str
+    replicas: int = 1
+
+    @property
+    def digest(self) -> str:
+        """Of what decides the pods."""
+        deciding = [self.model, self.image, _described(self.place), self.queue]
+        return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
+
+    def url(self, namespace: str) -> str:
+        """Where it answers, in the cluster."""
+        return f"http://{self.name}.{namespace}.svc:{PORT}/predict"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A file that is to be predicted."""
+
+    name: str
+    model: str
+    input: str
+    """File on the volume, relative to its root."""
+    output: str
+    image: str
+    place: Place
+    queue: str
+    field: str = ""
+    """Column or key with the text."""
+    replace: bool = False
+
+
+def _described(where: Place) -> list[object]:
+    return [where.group.name if where.group else CPU_POOL, where.backend, where.devices, where.copies]
+
+
+def default_name(kind: str, model: str, suffix: str = "") -> str:
+    """A name that says what it is of: at most 45 characters, since names of pods are longer by 17.
+
+    Args:
+        kind: :data:`SERVE` or :data:`PREDICT`.
+        model: directory on the volume; of ``output/<job>/model`` it is the job.
+        suffix: letters and digits that make it unique.
+    """
+    parts = [each for each in model.split("/") if each not in ("", MODEL, "output")]
+    words = re.sub(r"[^a-z0-9]+", "-", (parts[-1] if parts else MODEL).lower()).strip("-")
+    return "-".join(each for each in (kind, words[:29].strip("-"), suffix) if each)
+
+
+def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
+    """The Deployment and the Service, which is reached from the namespace alone."""
+    labels = _labels(served.name, SERVE)
+    metadata = {"name": served.name, "namespace": namespace.name, "labels": labels}
+    annotations = {MODEL_ANNOTATION: served.model, REQUEST_ANNOTATION: served.digest}
+    on_devices = served.place.devices > 0
+    container = _container(served.place, served.image)
+    container["command"] = ["python3", "-m", "trainium_workloads.serving.server"]
+    container["args"] = [f"{DATA}/{served.model}", *_device_arguments(served.place), "--port", str(PORT)]
+    container["ports"] = [{"name": "http", "containerPort": PORT}]
+    container |= _probes(_DEVICE_START_SECONDS if on_devices else _CPU_START_SECONDS)
+    spec = _pod_spec(served.place, namespace, container, restart="Always", read_only=not on_devices)
+    spec["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {NAME_LABEL: served.name, KIND_LABEL: SERVE}},
+        }
+    ]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {
+            "replicas": served.replicas,
+            "selector": {"matchLabels": {NAME_LABEL: served.name, KIND_LABEL: SERVE}},
+            # Another model takes over without a gap; on devices in place, for there may be none to spare.
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}
+                if on_devices
+                else {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "progressDeadlineSeconds": _DEVICE_START_SECONDS + 600,
+            "revisionHistoryLimit": 2,
+            "template": {"metadata": _pod_metadata(labels, served.place, served.queue), "spec": spec},
+        },
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {NAME_LABEL: served.name, KIND_LABEL: SERVE},
+            "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
+        },
+    }
+    return deployment, service
+
+
+def job(batch: Batch, namespace: NamespaceOutput) -> Json:
+    """The Job that predicts a file."""
+    labels = _labels(batch.name, PREDICT)
+    container = _container(batch.place, batch.image)
+    container["command"] = ["python3", "-m", "trainium_workloads.serving.batch"]
+    container["args"] = [
+        f"{DATA}/{batch.model}",
+        f"{DATA}/{batch.input}",
+        *("--to", f"{DATA}/{batch.output}"),
+        *_device_arguments(batch.place),
+        *(("--field", batch.field) if batch.field else ()),
+        *(("--replace",) if batch.replace else ()),
+    ]
+    spec = _pod_spec(batch.place, namespace, container, restart="Never", read_only=False)
+    rules = [
+        {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [REFUSED]},
+        },
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": batch.name,
+            "namespace": namespace.name,
+            "labels": labels,
+            "annotations": {MODEL_ANNOTATION: batch.model},
+        },
+        "spec": {
+            "backoffLimit": RETRIES,
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": rules},
+            "template": {"metadata": _pod_metadata(labels, batch.place, batch.queue), "spec": spec},
+        },
+    }
+
+
+def _labels(name: str, kind: str) -> dict[str, str]:
+    return {KIND_LABEL: kind, "app.kubernetes.io/managed-by": "trn", NAME_LABEL: name}
+
+
+def _pod_metadata(labels: Mapping[str, str], where: Place, queue: str) -> Json:
+    """With the queue of pods that ask for devices: Volcano makes a PodGroup of it for them."""
+    found: Json = {"labels": dict(labels)}
+    if where.devices:
+        found["annotations"] = {QUEUE_ANNOTATION: queue}
+    return found
+
+
+def _device_arguments(where: Place) -> list[str]:
+    threads = _LOCAL_THREADS if where.is_local else _THREADS
+    words = ["--backend", where.backend]
+    if where.backend == "cpu":
+        words += ["--threads", str(threads)]
+    if where.backend == "xla":
+        words += ["--copies", str(where.copies), "--graphs", GRAPHS]
+    return words
+
+
+def _container(where: Place, image: str) -> Json:
+    env = {
+        "PYTHONUNBUFFERED": "1",
+        # The team's user is in no image's password file, and has no home there.
+        "HOME": "/tmp",
+        "LOGNAME": "serving",
+        "OMP_NUM_THREADS": str(_LOCAL_THREADS if where.is_local else _THREADS),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if where.backend == "neuron":
+        env["TORCH_NEURONX_NEFF_CACHE_DIR"] = GRAPHS
+    requests, limits = dict(_REQUESTS), dict(_LIMITS)
+    if where.is_local:
+        requests, limits = dict(_LOCAL_REQUESTS), dict(_LOCAL_LIMITS)
+    elif where.devices:
+        requests, limits = dict(_DEVICE_REQUESTS), dict(_DEVICE_LIMITS)
+    if where.devices:
+        requests[where.resource] = limits[where.resource] = str(where.devices)
+    return {
+        "name": CONTAINER,
+        "image": image,
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "resources": {"requests": requests, "limits": limits},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "data", "mountPath": DATA}, {"name": "scratch", "mountPath": "/tmp"}],
+    }
+
+
+def _probes(start_seconds: int) -> Json:
+    """Ready when the model has answered. Until it has once, nobody asks whether the process is well: a compiler may
+    keep it from answering for minutes."""
+    ready = {"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 3}
+    return {
+        "startupProbe": {**ready, "failureThreshold": start_seconds // _PROBE_SECONDS},
+        "readinessProbe": {**ready, "failureThreshold": 2},
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": PORT},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+    }
+
+
+def _pod_spec(where: Place, namespace: NamespaceOutput, container: Json, *, restart: str, read_only: bool) -> Json:
+    claim: Json = {"claimName": namespace.claim}
+    if read_only:
+        container["volumeMounts"][0]["readOnly"] = True
+        claim["readOnly"] = True
+    spec: Json = {
+        "restartPolicy": restart,
+        "serviceAccountName": namespace.service_account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": {GROUP_LABEL: where.group.eks_name} if where.group else {POOL_LABEL: CPU_POOL},
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": pod_security(namespace),
+        "containers": [container],
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": claim},
+            {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}},
+        ],
+    }
+    return spec | ({"schedulerName": SCHEDULER} if where.devices else {})

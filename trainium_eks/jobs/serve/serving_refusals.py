@@ -1,0 +1,111 @@
+"""Problems of a model that is to be served, or a file that is to be predicted, before anything is made."""
+
+import posixpath
+import re
+
+from trainium_eks.jobs.objects.job import DATA
+from trainium_eks.jobs.serve.serving import MODEL, Place
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.outputs import NamespaceOutput
+from trainium_eks.model.validation.problems import Problem, nearest
+
+LONGEST_NAME = 45
+INPUTS, OUTPUTS = (".jsonl", ".csv", ".parquet"), (".jsonl", ".csv")
+"""How the names of files end (``trainium_workloads.serving``)."""
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def path_on_volume(text: str) -> str | None:
+    """A path as people give it (``/data/x`` or ``x``), relative to the volume's root; None for one outside."""
+    inside = posixpath.normpath(text.removeprefix(f"{DATA}/") if text.startswith(f"{DATA}/") else text)
+    return None if inside.startswith(("/", "..")) or inside == "." else inside
+
+
+def is_path(model: str) -> bool:
+    """Whether MODEL is a path, and not a job's name."""
+    return "/" in model
+
+
+def path_problems(option: str, text: str, endings: tuple[str, ...] = ()) -> list[Problem]:
+    """Return the problems of a path on the volume.
+
+    Args:
+        option: that gave it.
+        text: as it was given.
+        endings: how it has to end; any way when empty.
+    """
+    if path_on_volume(text) is None:
+        reason = f"it is not on the team's volume, which is {DATA} in its pods"
+        return [Problem(option, reason, value=text, good=f"{DATA}{posixpath.normpath('/' + text)}")]
+    if endings and not text.endswith(endings):
+        allowed = tuple(f"….{each.removeprefix('.')}" for each in endings)
+        return [Problem(option, "the name does not say which format it is", value=text, allowed=allowed)]
+    return []
+
+
+def problems(
+    namespace: NamespaceOutput,
+    name: str,
+    queue: str,
+    where: Place,
+    instance: InstanceType | None,
+    *,
+    devices: int | None,
+    may_create: bool,
+    what: str,
+) -> list[Problem]:
+    """All that is wrong, whatever is done with the model.
+
+    Args:
+        namespace: the researcher's.
+        name: of the objects.
+        queue: of pods with devices.
+        where: the pods run.
+        instance: type of their nodes; None for the CPU pool.
+        devices: as asked for; None for the default.
+        may_create: whether the API server lets the researcher make such objects.
+        what: they are called, in the plural.
+    """
+    found = []
+    if not may_create:
+        reason = f"you may not create {what} in the namespace {namespace.name}"
+        fix = "ask an administrator: the stack gives this right since it can serve models (pulumi up), to `principals`"
+        found.append(Problem("", reason, fix))
+    if not namespace.claim:
+        reason = f"the namespace {namespace.name} has no shared volume with models"
+        found.append(Problem("MODEL", reason, "give the stack a `fileSystem`"))
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        good = re.sub(r"[^a-z0-9-]+", "-", name.lower())[:LONGEST_NAME].strip("-")
+        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
+        found.append(Problem("--name", reason, value=name, good=good or "serve-model"))
+    if queue not in namespace.queues:
+        reason = f"it is none of the queues of {namespace.name}"
+        near = nearest(queue, namespace.queues)
+        found.append(Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near))
+    found += _device_problems(where, instance, devices)
+    return found
+
+
+def _device_problems(where: Place, instance: InstanceType | None, devices: int | None) -> list[Problem]:
+    if devices is None:
+        return []
+    if instance is None or not instance.accelerators:
+        return [Problem("--devices", "the CPU pool has none", "give --group as well, or leave it out", value=devices)]
+    if not 1 <= devices <= instance.accelerators:
+        reason = f"a node of {where.group.name if where.group else ''} has {instance.accelerators}"
+        return [Problem("--devices", reason, value=devices, good=min(max(devices, 1), instance.accelerators))]
+    return []
+
+
+def model_of(model: str, output: str) -> str:
+    """Directory on the volume of a job's model.
+
+    Args:
+        model: a job's name, or a path on the volume.
+        output: where that job wrote to, ``/data/…``; empty where nobody knows.
+    """
+    if is_path(model):
+        return path_on_volume(model) or model
+    written = output.removeprefix(f"{DATA}/") if output else f"output/{model}"
+    return f"{written}/{MODEL}"

@@ -1,0 +1,114 @@
+"""What a researcher's API server says that a job's plan depends on. Asks the API server."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainium_eks.jobs.data import staging
+from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.objects.forms import KINDS
+from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, annotation
+from trainium_eks.jobs.objects.job import Form
+from trainium_eks.jobs.watch.watched import watched
+from trainium_eks.kube.api import Api, ApiError, NoSuchKind
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.operate.verify.cluster import GROUP_LABEL
+
+Objects = list[dict[str, Any]]
+
+
+def jobs(api: Api, namespace: str) -> dict[str, str]:
+    """The jobs of a namespace, of all forms, and their states; of a form that the cluster does not serve, none."""
+    found: list[Objects] = []
+    for kind in KINDS.values():
+        try:
+            found.append(api.list(kind.api_version, kind.kind, namespace=namespace))
+        except (NoSuchKind, ApiError):
+            found.append([])
+    volcano, pytorch, trainer = found
+    return {each.name: each.state for each in watched(volcano, (), pytorch, trainer)}
+
+
+def volcano_jobs(api: Api, namespace: str) -> Objects:
+    """The Volcano jobs of a namespace.
+
+    Raises:
+        NoSuchKind: there is no Volcano in the cluster.
+        ApiError: the researcher may not see them.
+    """
+    return api.list(JOB_API, "Job", namespace=namespace)
+
+
+def states(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Each job's state (``Submitted``, ``Pending``, ``Running``, ``Completed``, …)."""
+    return {each.name: each.state for each in watched(jobs)}
+
+
+def compiling(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Compile cache to the job that fills it now."""
+    return {
+        key: each.name
+        for each in watched(jobs)
+        if each.kind == "compile" and each.ended is None
+        if (key := (each.source["metadata"].get("annotations") or {}).get(annotation("cache-key")))
+    }
+
+
+def bringing(api: Api, namespace: str) -> dict[str, str]:
+    """Path on the shared volume to the staging Job that brings data there now."""
+    jobs = api.list("batch/v1", "Job", namespace=namespace, labels=f"{KIND_LABEL}={staging.KIND}")
+    return {
+        path: each["metadata"]["name"]
+        for each in jobs
+        if batch_jobs.end_of(each) is None
+        if (path := (each["metadata"].get("annotations") or {}).get(staging.TO_ANNOTATION))
+    }
+
+
+def may_submit(api: Api, namespace: str, form: Form = "volcano") -> bool:
+    """Whether the API server lets its caller create jobs of a form in a namespace."""
+    kind = KINDS[form]
+    return may_create(api, namespace, kind.group, kind.resource)
+
+
+def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
+    """Whether the API server lets its caller create objects of a kind in a namespace.
+
+    Args:
+        api: as the caller.
+        namespace: of the objects.
+        group: of the kind's API; empty for the core one.
+        resource: the kind's name in the plural, in lower case.
+    """
+    attributes = {"namespace": namespace, "verb": "create", "group": group, "resource": resource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def has_topology(api: Api) -> bool:
+    """Whether Volcano has found layers of the network."""
+    try:
+        return bool(api.list("topology.volcano.sh/v1alpha1", "HyperNode"))
+    except (NoSuchKind, ApiError):
+        return False
+
+
+def nodes_of(api: Api, group: NodeGroupOutput) -> Objects:
+    """The nodes of a group that are there."""
+    return api.list("v1", "Node", labels=f"{GROUP_LABEL}={group.eks_name}")
+
+
+def running_on(jobs: Iterable[Mapping[str, Any]], instance_type: str) -> list[str]:
+    """Unfinished jobs that have pods on nodes of a type."""
+    return [
+        each.name
+        for each in watched(jobs)
+        if each.ended is None and each.running
+        for task in each.source["spec"]["tasks"][:1]
+        if task["template"]["spec"].get("nodeSelector", {}).get(INSTANCE_TYPE_LABEL) == instance_type
+    ]

@@ -1,0 +1,162 @@
+"""From what a researcher asks for, and what the stack and its cluster say, to a training job, or to all that is wrong.
+
+Pure: what has to be asked of a cluster, a registry or the disk comes in :class:`~.requests.Facts`.
+"""
+
+import re
+from dataclasses import replace
+from typing import cast
+
+from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Program, TrainingJob, backend_of
+from trainium_eks.jobs.submit import refusals, saving
+from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
+from trainium_eks.jobs.submit.examples import example_of
+from trainium_eks.jobs.submit.requests import Facts, Plan, Request
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
+from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
+from trainium_eks.model.validation.problems import Problem, Severity, nearest
+
+NODES = 2
+"""Of a job that does not say, where its group has as many."""
+
+RETRIES = 50
+"""Of a training of weeks: each fault of a node counts once."""
+COMPILE_RETRIES = 3
+GRACE_SECONDS = 300
+LOCAL_GRACE_SECONDS = 30
+
+
+def catalogue(outputs: StackOutputs) -> Catalogue:
+    """The types of a stack: the catalogue, with what its config adds."""
+    return CATALOGUE.with_entries(outputs.instance_types) if outputs.instance_types else CATALOGUE
+
+
+def find_group(
+    outputs: StackOutputs, name: str | None, instance_type: str | None = None
+) -> NodeGroupOutput | tuple[Problem, ...]:
+    """The node group that is meant: by name, by type, or the stack's first."""
+    groups = outputs.node_groups
+    if not groups:
+        return (Problem("", "the stack has no node group", "add one under `nodeGroups` of its config"),)
+    if name is not None:
+        found = next((each for each in groups if each.name == name), None)
+        if found is None:
+            names = tuple(each.name for each in groups)
+            return (
+                Problem("--group", "no node group has this name", value=name, allowed=names, good=nearest(name, names)),
+            )
+        if instance_type not in (None, found.instance_type):
+            reason = f"the nodes of {name} are {found.instance_type}"
+            return (Problem("--instance-type", reason, value=instance_type, good=found.instance_type),)
+        return found
+    if instance_type is None:
+        return groups[0]
+    found = next((each for each in groups if each.instance_type == instance_type), None)
+    if found is not None:
+        return found
+    types = tuple(dict.fromkeys(each.instance_type for each in groups))
+    good = nearest(instance_type, types)
+    reason = "no node group has this type"
+    return (Problem("--instance-type", reason, value=instance_type, allowed=types, good=good),)
+
+
+def plan(request: Request, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts) -> Plan:
+    """The job, or what is wrong, all at once."""
+    group = find_group(outputs, request.group, request.instance_type)
+    if not isinstance(group, NodeGroupOutput):
+        return Plan(None, None, group)
+    instance = catalogue(outputs)[group.instance_type]
+    job = _job(request, outputs, namespace, facts, group, instance)
+    found = refusals.problems(request, job, group, outputs, namespace, facts)
+    refused = any(problem.severity is Severity.REFUSE for problem in found)
+    if refused:
+        return Plan(None, group, found)
+    proposed = saving.propose(request, outputs, namespace, instance, job.nodes)
+    job = replace(job, env={**saving.variables(request, proposed), **job.env})
+    return Plan(job, group, found, proposed)
+
+
+def _job(
+    request: Request,
+    outputs: StackOutputs,
+    namespace: NamespaceOutput,
+    facts: Facts,
+    group: NodeGroupOutput,
+    instance: InstanceType,
+) -> TrainingJob:
+    app = request.name or _app_name(request.program)
+    backend = request.backend or ("cpu" if facts.is_local else backend_of(instance))
+    whole = not facts.is_local
+    nodes = request.nodes if request.nodes is not None else _default_nodes(group, instance)
+    ranks = request.ranks_per_node
+    if ranks is None:
+        ranks = resources.allowed_ranks(instance)[-1] if whole else 1
+    grace = request.grace_seconds
+    if grace is None:
+        grace = GRACE_SECONDS if whole else LOCAL_GRACE_SECONDS
+    retries = request.retries
+    if retries is None:
+        retries = COMPILE_RETRIES if request.kind == "compile" else RETRIES
+    return TrainingJob(
+        name=request.name or f"{app}-{facts.unique}",
+        app=app,
+        program=request.program,
+        image=facts.image,
+        instance=instance,
+        resources=resources.whole_node(instance) if whole else resources.local_share(instance),
+        nodes=nodes,
+        ranks_per_node=ranks,
+        backend=backend,
+        kind=request.kind,
+        form=request.form,
+        launcher="torchrun" if facts.image_has_torch else "gang",
+        rendezvous=_rendezvous(request, outputs),
+        precision=cast("Precision", request.precision),  # another one is refused
+        cache=_cache(request, facts.image, nodes * ranks),
+        claim=namespace.claim,
+        data=request.data,
+        env=request.env,
+        hf_secret=request.hf_secret,
+        retries=retries,
+        restarts_in_place=request.restarts_in_place,
+        metrics_port=facts.metrics_port if request.has_metrics and request.kind == "train" else 0,
+        submission=facts.unique,
+        namespace=namespace.name,
+        queue=request.queue if request.queue is not None else namespace.queues[0],
+        service_account=namespace.service_account,
+        priority_class=request.priority,
+        grace_seconds=grace,
+        topology=request.topology,
+        has_workspace=request.has_workspace,
+        user_id=namespace.training_user_id,
+        capacity_ends=facts.capacity_ends.get(group.reservation, ""),
+    )
+
+
+def _app_name(program: Program) -> str:
+    """From what is run: an example's name; else ``src/Train.py`` is ``train``, and ``team.models.pretrain`` is
+    ``pretrain``."""
+    if example := example_of(program.module):
+        return example.name
+    stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
+    name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:32].strip("-")
+    return name if refusals.NAME.fullmatch(name) else "train"
+
+
+def _default_nodes(group: NodeGroupOutput, instance: InstanceType) -> int:
+    fabric = instance.has_efa or not resources.needs_fabric(instance)
+    return max(min(NODES, group.max_size), 1) if fabric else 1
+
+
+def _rendezvous(request: Request, outputs: StackOutputs) -> str:
+    """c10d unless etcd is asked for: it needs no service that could be down."""
+    return outputs.rendezvous if request.rendezvous == "etcd" else C10D
+
+
+def _cache(request: Request, image: str, world_size: int) -> CompileCache | None:
+    if not request.cache_set:
+        return None
+    compiler = request.compiler or compiler_of(image)
+    options = graph_options(request.program.arguments)
+    return CompileCache(cache_key(request.cache_set, world_size, request.precision, compiler), options)

@@ -1,0 +1,286 @@
+"""Problems of a job before its submission, each with its remedy. Paths are the command's options."""
+
+import re
+
+from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, TOKEN_VARIABLES, missing_secret, reference_problem
+from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects.forms import KINDS
+from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
+from trainium_eks.jobs.submit import saving
+from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
+from trainium_eks.jobs.submit.requests import Facts, Request
+from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
+from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number
+
+LONGEST_NAME = 49
+"""Of a job: with ``-trainer-255-0`` it is the name of a host, which has at most 63 characters."""
+
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def problems(
+    request: Request,
+    job: TrainingJob,
+    group: NodeGroupOutput,
+    outputs: StackOutputs,
+    namespace: NamespaceOutput,
+    facts: Facts,
+) -> tuple[Problem, ...]:
+    """All that is wrong.
+
+    Args:
+        request: what was asked for.
+        job: what would come of it.
+        group: its nodes.
+        outputs: the stack's.
+        namespace: the researcher's.
+        facts: what the cluster, the registry and the disk say.
+    """
+    return (
+        *_right_problems(request, namespace, facts),
+        *_form_problems(request, job),
+        *_name_problems(request, job, facts),
+        *_size_problems(request, job, group, facts),
+        *_queue_problems(job, outputs, namespace),
+        *_program_problems(request, job, facts),
+        *_setting_problems(request, job, outputs, namespace, facts),
+        *saving.problems(request),
+        *_cache_problems(request, job, facts),
+        *_data_problems(job, facts),
+        *_token_problems(request, facts),
+    )
+
+
+def _right_problems(request: Request, namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
+    if facts.may_submit:
+        return []
+    kind = KINDS[request.form]
+    what = "Volcano jobs" if request.form == "volcano" else f"{kind.kind}s"
+    reason = f"you may not submit {what} in the namespace {namespace.name}"
+    fix = f"ask an administrator to add your IAM role to `principals` of {namespace.name}, or give --namespace yours"
+    return [Problem("", reason, fix)]
+
+
+def _form_problems(request: Request, job: TrainingJob) -> list[Problem]:
+    """What the object of another form cannot say."""
+    if request.form == "volcano":
+        return []
+    found = []
+    if job.kind == "compile":
+        reason = "a compile cache is filled by a Volcano job, which holds the cache while its gang is whole"
+        found.append(Problem("--as", reason, value=request.form, good="volcano"))
+    if request.form == "pytorchjob" and request.topology is not None:
+        reason = "the Training Operator makes the PodGroup, and gives it no topology"
+        found.append(Problem("--topology", reason, "leave it out, or take --as volcano", value=request.topology.mode))
+    if request.form == "pytorchjob" and request.rendezvous == "etcd":
+        reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
+        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
+    return found
+
+
+def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
+    if not NAME.fullmatch(job.name) or len(job.name) > LONGEST_NAME:
+        good = re.sub(r"[^a-z0-9-]+", "-", job.name.lower())[:LONGEST_NAME].strip("-")
+        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
+        return [Problem("--name", reason, value=job.name, good=good if NAME.fullmatch(good) else "train")]
+    if job.name in facts.jobs:
+        reason = f"there is a job of this name ({facts.jobs[job.name]})"
+        fix = f"or take that one away: trn cancel {job.name}; without --name each job gets a name of its own"
+        return [Problem("--name", reason, fix, value=job.name, good=f"{request.name}-{facts.unique}"[:LONGEST_NAME])]
+    return []
+
+
+def _size_problems(request: Request, job: TrainingJob, group: NodeGroupOutput, facts: Facts) -> list[Problem]:
+    instance, found = job.instance, []
+    if job.nodes < 1:
+        found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
+    elif job.nodes > 1 and not instance.has_efa and resources.needs_fabric(instance):
+        reason = f"{instance.name} has no EFA, without which its nodes cannot train together"
+        types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
+        found.append(Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1))
+    elif job.nodes > group.max_size:
+        reason = f"{group.name} has at most {group.max_size} nodes"
+        fix = f"or raise `maxSize` of {group.name} in the stack's config"
+        good = group.max_size or None
+        found.append(Problem("--nodes", reason, fix, value=job.nodes, good=good))
+    found += _rank_problems(job)
+    if instance.accelerator.startswith("Inferentia"):
+        reason = f"{instance.name} is for inference; PyTorch on Neuron trains on Trainium alone"
+        found.append(Problem("--group", reason, "choose a group of Trainium nodes", value=group.name))
+    if facts.is_local and request.backend not in (None, "cpu"):
+        reason = "the local cloud has no accelerators; pods run on this machine's CPU"
+        found.append(Problem("--backend", reason, value=request.backend, good="cpu"))
+    return found
+
+
+def _rank_problems(job: TrainingJob) -> list[Problem]:
+    """Nothing is tied to cores where the CPU computes."""
+    allowed = resources.allowed_ranks(job.instance)
+    ranks = job.ranks_per_node
+    if ranks < 1:
+        return [Problem("--ranks-per-node", "it must be 1 or more", value=ranks, good=1)]
+    if job.backend == "cpu":
+        return []
+    if ranks not in allowed:
+        what = {"neuron": "NeuronCores", "nvidia": "GPUs"}[job.instance.family]
+        shown = tuple(map(str, allowed)) if len(allowed) < 9 else (f"1 to {allowed[-1]}",)
+        reason = f"a {job.instance.name} has {allowed[-1]} {what}, and takes one rank for each"
+        if ranks < allowed[-1]:
+            reason = f"PyTorch/XLA does not run this many ranks on a {job.instance.name}"
+        good = nearest_number(ranks, allowed)
+        return [Problem("--ranks-per-node", reason, value=ranks, allowed=shown, good=good)]
+    if job.nodes > 1 and ranks != allowed[-1] and job.instance.family == "neuron":
+        reason = f"collectives between nodes want every NeuronCore of each: {allowed[-1]} on {job.instance.name}"
+        return [
+            Problem("--ranks-per-node", reason, value=ranks, good=allowed[-1], severity=Severity.WARN),
+        ]
+    return []
+
+
+def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput) -> list[Problem]:
+    if job.queue not in namespace.queues:
+        reason = "no queue has this name"
+        if job.queue in outputs.queues:
+            reason = f"the namespace {namespace.name} may not use this queue"
+        good = nearest(job.queue, namespace.queues) or namespace.queues[0]
+        return [Problem("--queue", reason, value=job.queue, allowed=namespace.queues, good=good)]
+    for resource, most in outputs.queues.get(job.queue, {}).items():
+        each = job.resources.devices.get(resource, 0)
+        if each and each * job.nodes > most:
+            fits = most // each
+            reason = (
+                f"queue {job.queue} may use {most} {resource}, and {job.nodes} nodes of {job.instance.name} have "
+                f"{each * job.nodes}: the job would wait for ever"
+            )
+            wider = [name for name in namespace.queues if outputs.queues.get(name, {}).get(resource, 0) > most]
+            fix = f"or take a queue that holds more: {', '.join(wider)}" if wider else "or raise its `capability`"
+            return [Problem("--nodes", reason, fix, value=job.nodes, good=fits or None)]
+    return []
+
+
+def _program_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
+    found = []
+    if bool(request.program.script) == bool(request.program.module):
+        fix = f"name what to run: --script FILE, --module MODULE or --example {'|'.join(EXAMPLES)}, one of them"
+        found.append(Problem("--script", "a job runs one script or module", fix))
+    if facts.image_missing is not None:
+        found.append(facts.image_missing)
+    example = example_of(request.program.module)
+    if example and example.needs_torch and not facts.image_has_torch:
+        reason = f"there is no torch in it, which the example {example.name} needs"
+        fix = "make an image with torch, the default from then on: trn local images make torch"
+        found.append(Problem("--image", reason, fix, value=facts.image))
+    if job.kind == "compile" and job.backend == "cuda":
+        reason = "there is nothing to compile ahead for CUDA"
+        found.append(Problem("--precompile", reason, "submit the training itself: trn train"))
+    return found
+
+
+def _setting_problems(
+    request: Request, job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts
+) -> list[Problem]:
+    found = []
+    precisions = PRECISIONS[job.backend]
+    if request.precision not in precisions:
+        known = any(request.precision in each for each in PRECISIONS.values())
+        reason = f"the backend {job.backend} does not train in it" if known else "there is no such precision"
+        good = "bf16" if known else nearest(request.precision, precisions) or "bf16"
+        found.append(Problem("--precision", reason, value=request.precision, allowed=precisions, good=good))
+    classes = namespace.priority_classes
+    if job.priority_class and job.priority_class not in classes:
+        near = nearest(job.priority_class, classes)
+        reason = f"the namespace {namespace.name} may not use this priority class"
+        fix = "" if near else "leave `--priority` out"
+        found.append(Problem("--priority", reason, fix, value=job.priority_class, allowed=classes, good=near))
+    if request.rendezvous == "etcd" and outputs.rendezvous == C10D:
+        fix = "or give the stack an etcd: `volcano.rendezvous` etcd in its config"
+        found.append(Problem("--rendezvous", "the stack has no etcd", fix, value="etcd", good=C10D))
+    if request.rendezvous == "etcd" and job.launcher == "gang":
+        reason = f"{job.image} has no torch, whose launcher alone speaks to etcd"
+        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
+    found += _number_problems(request, job)
+    if job.topology is not None and not facts.has_topology:
+        reason = "Volcano knows no layers of this cluster's network yet; a hard topology waits until it does"
+        fix = "`kubectl get hypernodes` shows them: EC2 tells the layers of nodes that run"
+        found.append(Problem("--topology", reason, fix, value=job.topology.mode, severity=Severity.WARN))
+    for name in request.env:
+        if not _VARIABLE.fullmatch(name):
+            reason = "it is not the name of a variable: letters, digits and underscores, no digit first"
+            found.append(Problem("--env", reason, "write it as --env NAME=VALUE", value=name))
+    return found
+
+
+def _number_problems(request: Request, job: TrainingJob) -> list[Problem]:
+    limits = (
+        ("--retries", job.retries, 1),
+        ("--max-restarts", job.restarts_in_place, 0),
+        ("--grace", job.grace_seconds, 1),
+    )
+    found = [
+        Problem(option, f"it must be {least} or more", value=value, good=least)
+        for option, value, least in limits
+        if value < least
+    ]
+    if request.topology is not None and request.topology.tier < 1:
+        found.append(Problem("--tier", "it must be 1 or more", value=request.topology.tier, good=1))
+    return found
+
+
+def _cache_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
+    if job.cache is None:
+        return []
+    found = []
+    if not _KEY.fullmatch(request.cache_set):
+        reason = "it must be letters, digits, dots, dashes and underscores: it names a directory"
+        good = re.sub(r"[^A-Za-z0-9._-]+", "-", request.cache_set).strip("-._") or "model"
+        found.append(Problem("--cache-set", reason, value=request.cache_set, good=good))
+    if not job.claim:
+        reason = f"the namespace {job.namespace} has no shared file system for a compile cache"
+        found.append(Problem("--cache-set", reason, "leave it out, or add `fileSystem` to the stack's config"))
+    if job.cache.key in facts.compiling:
+        writer = facts.compiling[job.cache.key]
+        reason = f"the job {writer} is filling the compile cache {job.cache.key}"
+        fix = f"wait for it: trn status {writer}"
+        if job.kind == "compile":
+            fix += f"; or end it: trn cancel {writer}"
+        found.append(Problem("--cache-set", reason, fix, value=request.cache_set))
+    return found
+
+
+def _token_problems(request: Request, facts: Facts) -> list[Problem]:
+    """A token is in a Secret alone: who may read jobs reads their variables."""
+    found = []
+    for name in request.env:
+        if name in TOKEN_VARIABLES:
+            reason = "it would stand in the job's object, where others read it"
+            fix = f"put it into a Secret: trn secret {DEFAULT_SECRET}; then --hf-secret {DEFAULT_SECRET}"
+            found.append(Problem("--env", reason, fix, value=name))
+    if not request.hf_secret:
+        return found
+    wrong = reference_problem(request.hf_secret)
+    if wrong is not None:
+        found.append(wrong)
+    elif not facts.has_secret:
+        found.append(missing_secret(request.hf_secret))
+    return found
+
+
+def _data_problems(job: TrainingJob, facts: Facts) -> list[Problem]:
+    """Whether a path is there shows on the volume alone, where the job itself looks before it starts."""
+    if job.data and not job.claim:
+        reason = f"the namespace {job.namespace} has no shared file system"
+        return [Problem("--data", reason, "leave it out, or add `fileSystem` to the stack's config")]
+    found = []
+    for path in job.data:
+        if path.startswith("/") or ".." in path.split("/"):
+            reason = "it must be a path below the shared volume, without .. and a leading slash"
+            found.append(Problem("--data", reason, value=path, good=path.removeprefix("/data").strip("/") or None))
+        elif path in facts.staging:
+            stager = facts.staging[path]
+            reason = f"{stager} is still bringing it"
+            found.append(
+                Problem("--data", reason, f"wait for it: kubectl wait job/{stager} --for=complete", value=path)
+            )
+    return found

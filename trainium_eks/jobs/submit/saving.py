@@ -1,0 +1,63 @@
+"""How often a job should save, before it runs: from its nodes, the stack's file system and the size of its state."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from trainium_eks.jobs.submit.examples import example_of
+from trainium_eks.jobs.submit.requests import Request
+from trainium_eks.jobs.watch.pod_text import number
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
+from trainium_eks.model.sizing import goodput
+from trainium_eks.model.sizing.goodput import Goodput
+from trainium_eks.model.validation.problems import Problem
+
+VARIABLE = "TRN_CHECKPOINT_SECONDS"
+"""Environment variable: training between two checkpoints, seconds. The library's trainings take it as default."""
+
+
+def propose(
+    request: Request, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
+) -> Goodput | None:
+    """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, has no
+    state to speak of (gradient-sum, which saves every few steps), or the stack does not say what its file system
+    writes."""
+    volume = outputs.shared_volume
+    megabytes = volume.write_megabytes_per_second if volume else None
+    asked = request.checkpoint_seconds is not None or VARIABLE in request.env
+    if asked or request.kind != "train" or not namespace.claim or not megabytes or nodes < 1 or [*problems(request)]:
+        return None
+    gigabytes = state_gigabytes(request, outputs)
+    if not gigabytes:
+        return None
+    rate = goodput.failure_rate(instance.accelerator, outputs.training.failures_per_node_year)
+    return goodput.expect(goodput.run_on_lustre(nodes, rate.per_node_year, gigabytes, megabytes))
+
+
+def state_gigabytes(request: Request, outputs: StackOutputs) -> float:
+    """Size of a checkpoint, GB: as asked, of the example, else what the stack's config says."""
+    example = example_of(request.program.module)
+    if request.state_gigabytes is not None:
+        return request.state_gigabytes
+    return outputs.training.checkpoint_gigabytes if example is None else example.state_gigabytes
+
+
+def variables(request: Request, proposed: Goodput | None) -> dict[str, str]:
+    """What the job's processes are told."""
+    seconds = proposed.interval_seconds if proposed else request.checkpoint_seconds
+    return {} if seconds is None else {VARIABLE: f"{seconds:.12g}"}
+
+
+def interval_seconds(env: Mapping[str, str]) -> float | None:
+    """What a job's variables say; None where they say nothing, or no number of seconds."""
+    found = number(env.get(VARIABLE))
+    return found if found is not None and found >= 0 else None
+
+
+def problems(request: Request) -> Iterator[Problem]:
+    """Return the problems of the options about saving."""
+    given = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gigabytes}
+    for option, value in given.items():
+        if value is not None and not 0 <= value < math.inf:
+            good = abs(value) if math.isfinite(value) else None
+            yield Problem(option, "it must be 0 or more", value=value, allowed=("0 or more",), good=good)

@@ -1,0 +1,111 @@
+"""Submitting a job: what belongs to it first, then the job, whose all of it is. Asks the API server."""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.job import TrainingJob
+from trainium_eks.kube.api import Api, ApiError
+
+COUNTED_SECONDS = 330.0
+"""Until a quota counts a kind that is new to the cluster: kube-controller-manager looks for kinds each 30 s, and counts
+the objects of a quota again each 5 minutes (``--resource-quota-sync-period``)."""
+RETRY_SECONDS = 2.0
+
+# The API server's admission plugin ResourceQuota, of a limit that the quota's status does not have yet.
+_NOT_COUNTED = re.compile(r"status unknown for quota: (?P<quota>[^,]+), resources: (?P<counts>.+)")
+
+
+def validate(api: Api, objects: Sequence[Mapping[str, Any]], waiting: Callable[[str], None] = lambda _: None) -> None:
+    """Lets the API server judge a job without making it: its schema, webhooks, the namespace's policies.
+
+    Args:
+        api: the API server, as the researcher.
+        objects: of the job, as :func:`.forms.objects` gives them. Of several the first is judged: the others refer to
+            it, and a webhook would miss it.
+        waiting: gets a line when the namespace's quota does not count such objects yet, which is awaited.
+
+    Raises:
+        ApiError: it would refuse it, in its words.
+        NoSuchKind: nobody in the cluster runs such jobs.
+    """
+    _create(api, objects[0], waiting, dry_run=True)
+
+
+def submit(
+    api: Api,
+    job: TrainingJob,
+    objects: Sequence[Mapping[str, Any]],
+    archive: str = "",
+    waiting: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Makes the job; returns it as the API server has it.
+
+    Args:
+        api: the API server, as the researcher.
+        job: the job.
+        objects: its objects; the last is the job itself.
+        archive: the files that travel with it, as :func:`volcano_job.workspace` takes them; empty for none.
+        waiting: as for :func:`validate`.
+
+    Raises:
+        ApiError: refused; nothing of it is left.
+    """
+    belonging = [*([volcano_job.workspace(job, archive)] if archive else []), *objects[:-1]]
+    made: list[dict[str, Any]] = []
+    try:
+        for each in (*belonging, objects[-1]):
+            made.append(_create(api, each, waiting))
+    except BaseException:
+        for each in reversed(made):
+            api.delete(api.reference(each), propagation="Background")
+        raise
+    *owned, owner = made
+    for each in owned:
+        _give(api, each, owner)
+    return owner
+
+
+def _create(
+    api: Api, manifest: Mapping[str, Any], waiting: Callable[[str], None], *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Create an object, again and again while the namespace's quota does not count its kind yet.
+
+    Raises:
+        ApiError: refused; or not counted within :data:`COUNTED_SECONDS`, with what to look at.
+    """
+    begun, told = time.monotonic(), False
+    while True:
+        try:
+            return api.create(manifest, dry_run=dry_run)
+        except ApiError as error:
+            unknown = _NOT_COUNTED.search(error.message)
+            if unknown is None:
+                raise
+            reason = (
+                f"The quota {unknown['quota']} of the namespace does not count these objects yet: {unknown['counts']}. "
+                "Until it does, Kubernetes refuses them."
+            )
+            if time.monotonic() - begun >= COUNTED_SECONDS:
+                mend = f"Ask an administrator why: kubectl describe resourcequota {unknown['quota']}"
+                raise ApiError(error.status, error.reason, f"{error.message}\n  {reason} {mend}") from None
+        if not told:
+            waiting(f"{reason} It counts kinds that are new to the cluster within 5.5 minutes; waiting for it.")
+            told = True
+        time.sleep(RETRY_SECONDS)
+
+
+def _give(api: Api, owned: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
+    """The object goes when its owner goes."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+    found = api.reference(owned)
+    path = api.kind(found.api_version, found.kind).path(found.namespace, found.name)
+    patch = {"metadata": {"ownerReferences": [reference]}}
+    api.request("PATCH", path, patch, content_type="application/merge-patch+json")

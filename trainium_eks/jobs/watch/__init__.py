@@ -1,0 +1,1 @@
+"""A job that runs: its pods, logs, steps, devices and endings."""

@@ -1,0 +1,157 @@
+"""Endings: how containers ended, which was the first, and why a gang was restarted. Pure functions."""
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainium_eks.jobs.explain.cluster_snapshot import Scene, moment, when
+from trainium_eks.jobs.objects.identity import node_rank
+from trainium_eks.operate.verify.cluster import Object, name_of
+
+BEFORE_RESTART = timedelta(seconds=120)
+"""How long before a restart what caused it may have been seen."""
+
+_PLACING = ("FailedScheduling", "Unschedulable", "FailedMount", "FailedAttachVolume", "NotTriggerScaleUp", "BackOff")
+"""Warnings about pods that end none."""
+
+_TELLING = ("Evict", "Evicted", "Preempted", "Preempting", "TaintManagerEviction", "DeletingNode", "NodeNotReady")
+"""Events that tell of an end and are no warnings, or not always."""
+
+_ROOT_CAUSE = "Root Cause"
+_FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank")
+_EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
+_SUMMARY_CHARACTERS = 4096
+"""Of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code stand in its first lines."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A container that ended."""
+
+    pod: str
+    node: int | None
+    """Node rank; None for a pod of no gang."""
+    container: str
+    code: int
+    reason: str
+    """The kubelet's: ``Error``, ``OOMKilled``, ``Completed``, …"""
+    message: str
+    finished: datetime | None
+
+    @property
+    def meaning(self) -> str:
+        """``exit code 137 (SIGKILL, out of memory)``."""
+        because = _signal(self.code)
+        if self.reason == "OOMKilled":
+            because = f"{because}, out of memory" if because else "out of memory"
+        elif self.reason not in ("", "Error", "Completed"):
+            because = f"{because}, {self.reason}" if because else self.reason
+        return f"exit code {self.code}" + (f" ({because})" if because else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """For tools."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "container": self.container,
+            "exitCode": self.code,
+            "reason": self.reason,
+            "message": self.message,
+            "finished": self.finished.isoformat() if self.finished else None,
+        }
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The gang was ended and made anew."""
+
+    at: datetime
+    cause: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For tools."""
+        return {"at": self.at.isoformat(), "cause": self.cause}
+
+
+def exits(pods: Iterable[Object]) -> list[Exit]:
+    """Containers that have ended, the first to end first; one that was restarted in its pod by its last end."""
+    found = []
+    for pod in pods:
+        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated")
+            if ended:
+                found.append(_exit(pod, status["name"], ended))
+    return sorted(found, key=lambda each: (each.finished is None, each.finished, each.node or 0))
+
+
+def _exit(pod: Object, container: str, ended: Object) -> Exit:
+    try:
+        node: int | None = node_rank(pod)
+    except ValueError:
+        node = None
+    finished = ended.get("finishedAt")
+    words = " ".join(str(ended.get("message") or (pod.get("status") or {}).get("message") or "").split())
+    return Exit(
+        name_of(pod),
+        node,
+        container,
+        int(ended.get("exitCode", 0)),
+        str(ended.get("reason") or (pod.get("status") or {}).get("reason") or ""),
+        words,
+        moment(finished) if finished else None,
+    )
+
+
+def first_failure(found: Sequence[Exit]) -> Exit | None:
+    """The container that failed first of its own: those ended by a signal follow from it, where another did not."""
+    failed = [each for each in found if each.code]
+    own = [each for each in failed if each.code != 128 + signal.SIGTERM]
+    return next(iter(own or failed), None)
+
+
+def root_cause(log: str) -> tuple[int, int] | None:
+    """The rank that failed first and its exit code, where torchrun's summary says so (``Root Cause (first observed
+    failure)``, torch's ``elastic/multiprocessing/errors``); None where it does not."""
+    _, _, after = log.partition(_ROOT_CAUSE)
+    summary = after[:_SUMMARY_CHARACTERS]
+    rank, code = _FIRST_RANK.search(summary), _EXIT_CODE.search(summary)
+    return (int(rank[1]), int(code[1])) if rank and code else None
+
+
+def restarts(scene: Scene) -> list[Restart]:
+    """Each restart of the gang that Volcano remembers, the oldest first, with its cause as far as events tell.
+
+    Volcano deletes the pods of a gang that it restarts, and with them their exit codes and logs.
+    """
+    conditions = (scene.job.get("status") or {}).get("conditions") or ()
+    found = [moment(each["lastTransitionTime"]) for each in conditions if each.get("status") == "Restarting"]
+    return [Restart(at, _cause(scene, at)) for at in dict.fromkeys(found)]
+
+
+def _cause(scene: Scene, at: datetime) -> str:
+    told = [
+        event
+        for event in scene.events
+        if event["involvedObject"].get("kind") == "Pod"
+        and at - BEFORE_RESTART <= when(event) <= at + timedelta(seconds=2)
+        and event.get("reason") not in _PLACING
+        and (event.get("type") == "Warning" or event.get("reason") in _TELLING)
+    ]
+    if told:
+        event = told[-1]
+        return f"{event['involvedObject']['name']}: {' '.join(str(event.get('message', event['reason'])).split())}"
+    still_there = first_failure(exits(scene.pods))
+    if still_there and still_there.finished and abs(still_there.finished - at) < BEFORE_RESTART:
+        return f"{still_there.pod}: {still_there.meaning}"
+    return "a pod failed or was deleted; its exit code and log went with it"
+
+
+def _signal(code: int) -> str:
+    number = code - 128 if code > 128 else -code
+    try:
+        return signal.Signals(number).name if number > 0 else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,145 @@
+"""What an environment's accelerators cost now, and which of them are idle since when. Pure functions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainium_eks.jobs.explain.cluster_snapshot import is_over, moment
+from trainium_eks.jobs.explain.room import amounts_in_queue
+from trainium_eks.jobs.watch import pod_text
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.observe.idle import guard
+from trainium_eks.operate.verify.cluster import GROUP_LABEL, Object, condition, labels_of, name_of
+
+ROOT_QUEUE = "root"
+"""Volcano's own; what it has allocated is the sum of the others."""
+
+
+@dataclass(frozen=True)
+class GroupUse:
+    """A node group at one moment."""
+
+    group: NodeGroupOutput
+    nodes: int
+    node_hourly_usd: float | None
+    """List price of one node; None where it is not known."""
+    idle: int | None
+    """Nodes on which nothing runs but DaemonSets; None where that may not be read."""
+    since: datetime | None
+    """Since when the one that is idle longest is so; None where none is, or that is not known."""
+
+    @property
+    def hourly_usd(self) -> float | None:
+        """Of all its nodes."""
+        return self._of(self.nodes)
+
+    @property
+    def idle_hourly_usd(self) -> float | None:
+        """Of the idle ones."""
+        return None if self.idle is None else self._of(self.idle)
+
+    def _of(self, nodes: int) -> float | None:
+        """No nodes cost nothing, even where their price is not known."""
+        if not nodes:
+            return 0.0
+        return None if self.node_hourly_usd is None else nodes * self.node_hourly_usd
+
+    def to_json(self) -> dict[str, Any]:
+        """For tools."""
+        return {
+            "name": self.group.name,
+            "instanceType": self.group.instance_type,
+            "nodes": self.nodes,
+            "maxSize": self.group.max_size,
+            "hourlyUsd": self.hourly_usd,
+            "idle": self.idle,
+            "idleHourlyUsd": self.idle_hourly_usd,
+            "idleSince": self.since.isoformat() if self.since else None,
+        }
+
+
+def uses(
+    groups: Iterable[NodeGroupOutput],
+    nodes: Sequence[Object],
+    *,
+    pods: Iterable[Object] | None,
+    queues: Iterable[Object] | None,
+    catalogue: Catalogue,
+) -> list[GroupUse]:
+    """Each group, by what could be read.
+
+    Args:
+        groups: of the stack.
+        nodes: of the cluster.
+        pods: of all namespaces; None where they may not be read, as by a researcher.
+        queues: of Volcano; None where they may not be read.
+        catalogue: with the prices.
+    """
+    running = None if pods is None else list(pods)
+    allocated = None if queues is None else _allocated(queues)
+    found = []
+    for group in groups:
+        members = [node for node in nodes if labels_of(node).get(GROUP_LABEL) == group.eks_name]
+        idle = _idle(group, members, running, allocated)
+        known = [since for node in idle or () if (since := _since(node, running)) is not None]
+        price = catalogue.price(group.instance_type)
+        found.append(
+            GroupUse(
+                group,
+                len(members),
+                price.hourly_usd if price else None,
+                None if idle is None else len(idle),
+                min(known, default=None),
+            )
+        )
+    return found
+
+
+def _idle(
+    group: NodeGroupOutput,
+    members: Sequence[Object],
+    pods: Sequence[Object] | None,
+    allocated: Mapping[str, object] | None,
+) -> list[Object] | None:
+    """The idle members: by their pods; else by the guard's notes; else all of them where no queue has a device."""
+    if pods is not None:
+        working = {read.name for read in guard.read(members, [pod for pod in pods if not is_over(pod)]) if read.busy}
+        return [node for node in members if name_of(node) not in working]
+    noted = [node for node in members if _note(node)]
+    if noted or not members:
+        return noted
+    if allocated is not None and not any(allocated.get(resource) for resource in group.resources):
+        return list(members)
+    return None
+
+
+def _since(node: Object, pods: Sequence[Object] | None) -> datetime | None:
+    """By the guard's note; else since its last pod that is still there ended, or since it was Ready."""
+    if _note(node):
+        return pod_text.time(_note(node))
+    if pods is None:
+        return None
+    ends = [
+        moment(ended["finishedAt"])
+        for pod in pods
+        if pod["spec"].get("nodeName") == name_of(node)
+        for status in (pod.get("status") or {}).get("containerStatuses") or ()
+        if (ended := (status.get("state") or {}).get("terminated")) and ended.get("finishedAt")
+    ]
+    ready = condition(node, "Ready").get("lastTransitionTime")
+    return max([*ends, *([moment(ready)] if ready else [])], default=None)
+
+
+def _note(node: Object) -> str:
+    return str((node["metadata"].get("annotations") or {}).get(guard.SINCE, ""))
+
+
+def _allocated(queues: Iterable[Object]) -> dict[str, object]:
+    """Resource to whether any queue has some of it."""
+    found: dict[str, object] = {}
+    for queue in queues:
+        if name_of(queue) != ROOT_QUEUE:
+            found |= {resource: amount for resource, amount in amounts_in_queue(queue, "allocated").items() if amount}
+    return found

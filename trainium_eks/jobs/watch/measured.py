@@ -1,0 +1,88 @@
+"""What a running job shows of its useful time: beside what was expected of it (:mod:`.saving`). Pure functions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.jobs.submit.planning import catalogue
+from trainium_eks.jobs.submit.saving import interval_seconds
+from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.sizing import goodput
+from trainium_eks.model.sizing.goodput import Run
+from trainium_eks.operate.verify.cluster import Object
+
+LEAST_SECONDS = 60.0
+"""Of a run before its share means anything."""
+
+WORTH_A_CHANGE = 1.5
+"""How many times longer or shorter another interval is before it is proposed."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one job, until its last step."""
+
+    useful_fraction: float
+    """Time in steps that count, over the time since its gang first ran; 0 to 1."""
+    save_seconds: float | None
+    """Of the last checkpoint."""
+    interval_seconds: float | None
+    """What the job was told, by ``TRN_CHECKPOINT_SECONDS``."""
+    better_seconds: float | None
+    """What it had better be told, by what a checkpoint really takes; None where that is about the same."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For tools."""
+        return {
+            "usefulFraction": round(self.useful_fraction, 4),
+            "saveSeconds": self.save_seconds,
+            "intervalSeconds": self.interval_seconds,
+            "betterIntervalSeconds": self.better_seconds,
+        }
+
+
+def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs) -> Measured | None:
+    """What the job's lines show; None where they cannot: too early, no pace, or steps that another job made.
+
+    Args:
+        job: the job.
+        pods: its pods, of which the first says what they were told.
+        progress: by the log of rank 0.
+        outputs: the stack's.
+    """
+    seconds = progress.last.time - _begun(job)
+    if progress.seconds_per_step is None or seconds < LEAST_SECONDS or not pods:
+        return None
+    useful = progress.last.number * progress.seconds_per_step / seconds
+    if useful > 1:
+        return None  # it went on from checkpoints that were there before it
+    told = interval_seconds(_environment(pods[0]))
+    better = _better(job, pods[0], progress, outputs)
+    same = told and better and 1 / WORTH_A_CHANGE <= better / told <= WORTH_A_CHANGE
+    return Measured(useful, progress.save_seconds, told, None if same or not told else better)
+
+
+def _begun(job: WatchedJob) -> float:
+    """When its gang first ran, as far as Volcano says; else when the job was made. Seconds since 1970."""
+    conditions = (job.source.get("status") or {}).get("conditions") or ()
+    ran = (moment(each["lastTransitionTime"]) for each in conditions if each.get("status") == "Running")
+    return next(ran, job.created).timestamp()
+
+
+def _better(job: WatchedJob, pod: Object, progress: Progress, outputs: StackOutputs) -> float | None:
+    if progress.save_seconds is None:
+        return None
+    instance = catalogue(outputs).get((pod["spec"].get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
+    accelerator = instance.accelerator if instance else ""
+    rate = goodput.failure_rate(accelerator, outputs.training.failures_per_node_year)
+    between = goodput.seconds_between_faults(job.nodes, rate.per_node_year)
+    return goodput.proposed_seconds(Run(between, max(progress.save_seconds, 0.0), 0.0, 0.0))
+
+
+def _environment(pod: Object) -> Mapping[str, str]:
+    containers = pod["spec"].get("containers") or [{}]
+    return {each["name"]: each["value"] for each in containers[0].get("env") or () if "value" in each}

@@ -1,0 +1,76 @@
+"""TensorBoard as a pod of the team: it reads a job's logs on the shared volume, and listens to its loopback alone."""
+
+from typing import Any
+
+from trainium_eks.jobs.data.staging import CPU_POOL, DATA, pod_security
+from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.outputs import NamespaceOutput
+
+PORT = 6006
+"""TensorBoard's own."""
+
+MOST_SECONDS = 12 * 3600
+"""After which a pod that somebody forgot ends."""
+
+CONTAINER = "tensorboard"
+
+_LONGEST_NAME = 63
+
+
+def pod_name(job: str) -> str:
+    """Name of the pod for a job."""
+    return f"tensorboard-{job}"[:_LONGEST_NAME].rstrip("-")
+
+
+def log_directory(job: str, output: str = "") -> str:
+    """Where a job's TensorBoard logs are, below where it writes."""
+    return f"{output or f'{DATA}/output/{job}'}/tensorboard"
+
+
+def pod(job: str, directory: str, image: str, namespace: NamespaceOutput) -> dict[str, Any]:
+    """The pod. It reaches nothing and nothing reaches it but a forwarded port, which ends at its own loopback.
+
+    Args:
+        job: whose logs.
+        directory: of the logs.
+        image: with TensorBoard in it.
+        namespace: the team's; it has a claim.
+    """
+    container = {
+        "name": CONTAINER,
+        "image": image,
+        "command": ["python3", "-m", "tensorboard.main"],
+        "args": ["--logdir", directory, "--host", "127.0.0.1", "--port", str(PORT), "--reload_interval", "15"],
+        "env": [{"name": "HOME", "value": "/tmp"}, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "data", "mountPath": DATA, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(job),
+            "namespace": namespace.name,
+            "labels": {KIND_LABEL: "tensorboard", "app.kubernetes.io/managed-by": "trn"},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": MOST_SECONDS,
+            "serviceAccountName": namespace.service_account,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "nodeSelector": {POOL_LABEL: CPU_POOL},
+            "terminationGracePeriodSeconds": 5,
+            "securityContext": pod_security(namespace),
+            "containers": [container],
+            "volumes": [
+                {"name": "data", "persistentVolumeClaim": {"claimName": namespace.claim, "readOnly": True}},
+                {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
+            ],
+        },
+    }

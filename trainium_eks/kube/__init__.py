@@ -1,0 +1,1 @@
+"""The client of Kubernetes' API: requests, their retries, errors, and channels into pods."""

@@ -1,0 +1,163 @@
+"""Ways into a team's pods: a command's output, and a port. Both are WebSockets of the API server, as the researcher.
+
+The official client's own: ``kubernetes.stream``. It changes the client that it is given, so each has one to itself.
+"""
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubernetes.client import CoreV1Api  # type: ignore[import-untyped]
+from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
+from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
+from kubernetes.config import new_client_from_config  # type: ignore[import-untyped]
+from kubernetes.stream import portforward, stream  # type: ignore[import-untyped]
+
+from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.jobs.watch.pod_text import REPORT_CHARACTERS, json_object, mapping
+
+CHUNK = 65536
+
+ERROR_CHANNEL = 3
+"""Of ``exec``: how the command ended, as a ``Status``."""
+
+
+class NoWay(Exception):  # noqa: N818 - reads as what it is where it is raised
+    """The pod cannot be reached so; the message says why."""
+
+
+def lines(session: Session, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
+    """The lines that a command in a container prints, as they come, until it ends or the iterator is closed.
+
+    Raises:
+        NoWay: the command cannot be run, or ended with an error.
+    """
+    exec_ = _core(session).connect_get_namespaced_pod_exec
+    wanted = {"command": list(command), "container": container, "stdout": True, "stderr": True}
+    unwanted = {"stdin": False, "tty": False, "_preload_content": False}
+    channel = _opened(lambda: stream(exec_, pod, session.namespace.name, **wanted, **unwanted))
+    try:
+        rest, complaint = "", ""
+        while channel.is_open():
+            channel.update(timeout=1)
+            complaint += channel.read_stderr() if channel.peek_stderr() else ""
+            *whole, rest = (rest + (channel.read_stdout() if channel.peek_stdout() else "")).split("\n")
+            yield from whole
+            rest = rest if len(rest) <= REPORT_CHARACTERS else ""  # nothing that is read here is so long
+        if rest:
+            yield rest
+        why = _ending(channel.read_channel(ERROR_CHANNEL))
+        if why:
+            raise NoWay(complaint.strip() or why)
+    finally:
+        channel.close()
+
+
+class Forwarding:
+    """A port of this machine that leads to one of a pod; every connection has a WebSocket of its own."""
+
+    def __init__(self, session: Session, pod: str, port: int, local_port: int) -> None:
+        self._session = session
+        self._pod = pod
+        self._port = port
+        self._socket = socket.create_server(("127.0.0.1", local_port))
+        self.local_port = int(self._socket.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass, args=(here,), daemon=True).start()
+
+    def _pass(self, here: socket.socket) -> None:
+        with here:
+            try:
+                way = _port(self._session, self._pod, self._port)
+            except NoWay:
+                return  # the browser sees a closed connection; the next one tries again
+            there = way.socket(self._port)
+            with contextlib.suppress(OSError), contextlib.closing(there):
+                _pump(here, there)
+
+
+def _pump(here: socket.socket, there: socket.socket) -> None:
+    """Both ways, until one side has closed."""
+    while True:
+        ready, _, _ = select.select([here, there], [], [])
+        for each in ready:
+            data = each.recv(CHUNK)
+            if not data:
+                return
+            (there if each is here else here).sendall(data)
+
+
+def check_port_forward(session: Session, pod: str, port: int) -> None:
+    """That ports of the pod can be reached at all.
+
+    Raises:
+        NoWay: they cannot.
+    """
+    _port(session, pod, port).close()
+
+
+def _port(session: Session, pod: str, port: int) -> Any:
+    forward = _core(session).connect_get_namespaced_pod_portforward
+    return _opened(lambda: portforward(forward, pod, session.namespace.name, ports=str(port)))
+
+
+def _opened(open_: Callable[[], Any]) -> Any:
+    """What was opened.
+
+    Raises:
+        NoWay: it was refused, or the server does not answer.
+    """
+    try:
+        return open_()
+    except ApiException as error:
+        raise NoWay(_why(error)) from None
+    except AttributeError as error:
+        # Version 36 of the client stumbles over a refusal, which has no body, and hides it.
+        if isinstance(error.__context__, ApiException):
+            raise NoWay(_why(error.__context__)) from None
+        raise
+
+
+def _ending(told: str) -> str:
+    """Why a command did not end well; empty where it did.
+
+    A kubelet that runs no commands says so in its own words: the API server has opened the channel by then.
+    """
+    status = json_object(told) if told else {"status": "Success"}
+    if status is None or "status" not in status:
+        return str((status or {}).get("message") or told).strip()
+    if status["status"] == "Success":
+        return ""
+    causes = mapping(status.get("details")).get("causes")
+    found = map(mapping, causes if isinstance(causes, list) else ())
+    code = next((each.get("message") for each in found if each.get("reason") == "ExitCode"), None)
+    return f"the command ended with exit code {code}" if code else str(status.get("message") or "it failed")
+
+
+def _core(session: Session) -> Any:
+    settings = Configuration()
+    client = new_client_from_config(str(session.kubeconfig), client_configuration=settings, persist_config=False)
+    if urlsplit(str(settings.host)).hostname in ("127.0.0.1", "localhost", "::1"):
+        settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback
+    return CoreV1Api(client)
+
+
+def _why(error: ApiException) -> str:
+    """``Handshake status 403 Forbidden -+-+- {headers} -+-+- body`` without what nobody reads."""
+    text = str(error.reason or error.body or error)
+    return text.partition(" -+-+-")[0].strip()

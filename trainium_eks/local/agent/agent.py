@@ -1,0 +1,431 @@
+"""The agent: the kubelet of all pods with local images, one process for each stack.
+
+It watches pods, services and nodes, keeps a worker for each pod that is run here, and answers the API server's
+questions for logs. All in one thread. Pods go on when it ends, and the next agent finds them by their shims.
+
+``python -m trainium_eks.local.agent.agent --root=.local/<stack> --server=HOST:PORT --listen=HOST:PORT``
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from trainium_eks.kube.async_client import ApiClient, Refused
+from trainium_eks.local.agent import log_retention
+from trainium_eks.local.agent.known import Body
+from trainium_eks.local.agent.log_server import LogServer, NoLog, Run
+from trainium_eks.local.agent.pod_files import read
+from trainium_eks.local.agent.pod_processes import Process
+from trainium_eks.local.agent.programs import AGENT, NETWORK, SHIM, program, python_environment
+from trainium_eks.local.agent.watching import rounds
+from trainium_eks.local.agent.worker import Worker
+from trainium_eks.local.control_plane import kubelet, processes
+from trainium_eks.local.images import images
+from trainium_eks.local.network import gateway, hosts, network
+from trainium_eks.local.network.gateway import Gateway
+from trainium_eks.local.network.hosts import Host
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.runtime import isolation
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.runtime.shim import AGENT_SOCKET
+from trainium_eks.local.spec.plan import Isolation, PodDirectory
+from trainium_eks.local.spec.planning import is_ours
+
+_LOG = logging.getLogger("pods")
+
+# Namespaces of the system hold what stands in for add-ons, six pods on each node; none of it is run here.
+_WATCHED_PODS = "spec.nodeName!=,metadata.namespace!=kube-system"
+_MARK = f'"image":"{images.PREFIX}'.encode()
+_AGAIN_SECONDS = 1.0
+_NETWORK_SECONDS = 10.0
+
+
+class Agent:
+    """The agent of a stack; what workers need of it is :class:`trainium_eks.local.agent.worker.Surroundings`."""
+
+    def __init__(self, paths: Paths, client: ApiClient, server: tuple[str, int], asked: str) -> None:
+        self.client = client
+        self.proxy = ""
+        self._paths = paths
+        self._asked = asked
+        self._workers: dict[str, Worker] = {}
+        self._last_address = network.GATEWAY
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._services: dict[str, Body] = {}
+        self._shims = shims(paths)
+        self._hosts_due = False
+        self._prune_due = False
+        self.network_pid = 0
+        self.api_server = self._server = server
+        self._gateway: Gateway | None = None
+        self.isolation = self._choose()
+
+    # --- Isolation ------------------------------------------------------------------------------------------------
+
+    def _choose(self) -> Isolation:
+        refused: dict[str, str] = {}
+        for way in isolation.candidates(self._asked):
+            try:
+                if way is Isolation.NET:
+                    self.network_pid = self._network()
+                why = isolation.attempt(way, self.network_pid, python_environment())
+            except OSError as error:
+                why = str(error)
+            if not why:
+                Chosen(way, refused).save(self._paths.pods)
+                _LOG.info("isolation %s%s", way, "".join(f"; not {name}: {said}" for name, said in refused.items()))
+                return way
+            refused[way] = why
+        _LOG.error("no isolation works: %s", refused)
+        Chosen(Isolation.PLAIN, refused).save(self._paths.pods)
+        return Isolation.PLAIN
+
+    def _network(self) -> int:
+        """The process that holds the pods' network; started when there is none.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        for each in processes.running(self._paths):
+            if each.name == NETWORK:
+                return each.pid
+        log = processes.log_file(self._paths, NETWORK)
+        with log.open("ab") as errors:
+            holder = subprocess.Popen(
+                [program(self._paths, NETWORK), "-S", "-s", "-m", network.__name__, str(self._paths.root)],
+                env=python_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        assert holder.stdout is not None
+        # It says one line or ends.
+        said = holder.stdout.readline()
+        holder.stdout.close()
+        if said.strip() != b"ready":
+            holder.wait(_NETWORK_SECONDS)
+            raise OSError(processes.last_lines(self._paths, NETWORK, 1).strip())
+        return holder.pid
+
+    # --- What workers need ----------------------------------------------------------------------------------------
+
+    def directory(self, uid: str) -> PodDirectory:
+        """Of a pod."""
+        return PodDirectory(self._paths.pods / uid)
+
+    def claims(self, namespace: str) -> Path:
+        """Where the claims of a namespace are."""
+        return self._paths.claims / namespace
+
+    def free_address(self) -> str:
+        """One that no pod has."""
+        self._last_address = network.free_address([each.address for each in self._workers.values()], self._last_address)
+        return self._last_address
+
+    def services(self) -> Sequence[Body]:
+        """All that are known."""
+        return list(self._services.values())
+
+    def hosts_of(self, own: Host) -> str:
+        """The hosts file of a pod."""
+        pods = [each.host for each in self._workers.values()]
+        return hosts.text(own, [each for each in pods if each is not None], self.services())
+
+    def hosts_changed(self) -> None:
+        """A pod has come, gone, or become ready."""
+        if not self._hosts_due:
+            # Many at once are written once.
+            self._hosts_due = True
+            asyncio.get_running_loop().call_later(0.01, self._write_hosts)
+
+    def _write_hosts(self) -> None:
+        self._hosts_due = False
+        for each in self._workers.values():
+            each.write_hosts()
+
+    def start_shim(self, directory: PodDirectory) -> int:
+        """Starts a shim; its number."""
+        command = [program(self._paths, SHIM), "-S", "-s", "-m", "trainium_eks.local.runtime.shim", str(directory.path)]
+        with directory.shim_log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                env=python_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            ).pid
+
+    def when_ended(self, pid: int, then: Callable[[], None]) -> None:
+        """Calls back when a process ends."""
+        loop = asyncio.get_running_loop()
+        if not hasattr(os, "pidfd_open"):
+            self._poll(pid, then)
+            return
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            loop.call_soon(then)
+            return
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            then()
+
+        loop.add_reader(descriptor, ended)
+
+    def _poll(self, pid: int, then: Callable[[], None]) -> None:
+        if Process(pid).is_alive:
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._poll, pid, then)
+        else:
+            then()
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone, and nothing of it runs: its directory goes, and its logs are kept."""
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        self._clear(self.directory(uid))
+
+    def _clear(self, directory: PodDirectory) -> None:
+        log_retention.keep(directory, self._paths.kept)
+        shutil.rmtree(directory.path, ignore_errors=True)
+        if not self._prune_due:
+            # A gang that goes is looked after once.
+            self._prune_due = True
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._prune)
+
+    def _prune(self) -> None:
+        self._prune_due = False
+        with contextlib.suppress(OSError):
+            log_retention.prune(self._paths.kept)
+
+    # --- Running --------------------------------------------------------------------------------------------------
+
+    async def run(self, listen: tuple[str, int], tls: ssl.SSLContext) -> None:
+        """Until it is asked to end."""
+        loop = asyncio.get_running_loop()
+        ending = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ending.set)
+        heard = self._hear_shims()
+        server = await LogServer(self._find_run).serve(*listen, tls)
+        if self.isolation is Isolation.NET:
+            await self._open_gateway()
+            self.when_ended(self.network_pid, self._network_lost)
+        watches = [
+            asyncio.create_task(each) for each in (self._watch_services(), self._watch_pods(), self._watch_nodes())
+        ]
+        for each in watches:
+            each.add_done_callback(_end_if_failed)
+        await ending.wait()
+        for task in (*watches, *self._tasks.values()):
+            task.cancel()
+        server.close()
+        heard.close()
+
+    async def _open_gateway(self) -> None:
+        if self._gateway is not None:
+            self._gateway.close()
+        self._gateway = Gateway(self.network_pid, self._server, self._holder_of)
+        try:
+            await self._gateway.serve()
+        except OSError as error:
+            _LOG.error("pods have no way out of their network: %s", error)
+        else:
+            self.proxy, self.api_server = gateway.PROXY, gateway.API_SERVER
+
+    def _holder_of(self, address: str) -> int:
+        """A process in the network of the pod with an address."""
+        for each in self._workers.values():
+            if each.address == address and each.host is not None:
+                return int(_read_state(each.directory).get("holder") or 0)
+        return 0
+
+    def _hear_shims(self) -> socket.socket:
+        """Listens for shims that say that their pods have changed."""
+        os.chdir(self._paths.pods)  # a socket's path is limited to some 100 characters
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(AGENT_SOCKET)
+        heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        heard.setblocking(False)
+        heard.bind(AGENT_SOCKET)
+
+        def hear() -> None:
+            with contextlib.suppress(BlockingIOError):
+                while uid := heard.recv(256).decode():
+                    if worker := self._workers.get(uid):
+                        worker.look()
+
+        asyncio.get_running_loop().add_reader(heard, hear)
+        return heard
+
+    def _network_lost(self) -> None:
+        _LOG.error("the pods' network is gone: its holder has ended")
+        lost = self.network_pid
+        with contextlib.suppress(OSError):
+            self.network_pid = self._network()
+            self.when_ended(self.network_pid, self._network_lost)
+            self._reopening = asyncio.create_task(self._open_gateway())
+        for each in self._workers.values():
+            if each.uses_network == lost:
+                each.end_shim()
+
+    # --- Watching -------------------------------------------------------------------------------------------------
+
+    async def _watch_pods(self) -> None:
+        async for known, events in rounds(self.client, "/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
+            there = {pod["metadata"]["uid"]: pod for pod in known if is_ours(pod)}
+            for uid, worker in list(self._workers.items()):
+                if uid not in there:
+                    worker.remove()
+            self._drop_unknown(there)
+            for pod in there.values():
+                self._pod_changed("MODIFIED", pod)
+            async for line in events:
+                # A thousand simulated nodes say a lot: what is not run here is not even parsed.
+                if _MARK in line:
+                    event = json.loads(line)
+                    if is_ours(event["object"]):
+                        self._pod_changed(event["type"], event["object"])
+
+    def _pod_changed(self, kind: str, pod: dict[str, Any]) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if kind == "DELETED":
+            if worker is not None:
+                worker.remove()
+        elif worker is not None:
+            worker.update(pod)
+        else:
+            worker = self._workers[uid] = Worker(pod, self, self._shims.pop(uid, None))
+            task = self._tasks[uid] = asyncio.create_task(worker.run())
+            task.add_done_callback(_end_if_failed)
+
+    def _drop_unknown(self, there: Mapping[str, Body]) -> None:
+        """Shims and directories of pods that were deleted while no agent ran."""
+        for uid in [uid for uid in self._shims if uid not in there]:
+            self._shims.pop(uid).signal(signal.SIGTERM)
+        for each in self._paths.pods.iterdir():
+            if (each / "plan.json").exists() and each.name not in there and each.name not in self._workers:
+                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._clear, PodDirectory(each))
+
+    async def _watch_services(self) -> None:
+        async for known, events in rounds(self.client, "/api/v1/services", {}):
+            self._services = {each["metadata"]["uid"]: each for each in known}
+            self.hosts_changed()
+            async for line in events:
+                event = json.loads(line)
+                if event["type"] == "DELETED":
+                    self._services.pop(event["object"]["metadata"]["uid"], None)
+                elif event["type"] in ("ADDED", "MODIFIED"):
+                    self._services[event["object"]["metadata"]["uid"]] = event["object"]
+                self.hosts_changed()
+
+    async def _watch_nodes(self) -> None:
+        async for _, events in rounds(self.client, "/api/v1/nodes", {}, whole=False):
+            for node in {each.node for each in self._workers.values()}:
+                try:
+                    await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
+                except Refused as error:
+                    if error.status == 404:
+                        self._node_gone(node)
+            async for line in events:
+                if line.startswith(b'{"type":"DELETED"'):
+                    self._node_gone(json.loads(line)["object"]["metadata"]["name"])
+
+    def _node_gone(self, name: str) -> None:
+        for each in self._workers.values():
+            if each.node == name and each.host is not None:
+                _LOG.info("node %s is gone, and with it %s", name, each.directory.path.name)
+                each.lose_node()
+
+    # --- Logs -----------------------------------------------------------------------------------------------------
+
+    def _find_run(self, namespace: str, name: str, container: str, previous: bool) -> Run | None:
+        found = [
+            each
+            for each in self._workers.values()
+            if each.pod["metadata"]["namespace"] == namespace and each.pod["metadata"]["name"] == name
+        ]
+        if not found:
+            return None
+        worker = max(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
+        told = _read_state(worker.directory).get("containers", {}).get(container)
+        if told is None:
+            waiting = "ContainerCreating"
+            raise NoLog(f'container "{container}" in pod "{name}" is waiting to start: {waiting}')
+        restart = int(told["restartCount"]) - (told["state"] == "waiting") - previous
+        if restart < 0 or (previous and not worker.directory.log(container, restart).exists()):
+            if previous:
+                raise NoLog(f'previous terminated container "{container}" in pod "{name}" not found')
+            raise NoLog(f'container "{container}" in pod "{name}" is waiting to start: {told["reason"]}')
+
+        def is_running() -> bool:
+            now = _read_state(worker.directory).get("containers", {}).get(container) or {}
+            return not previous and now.get("state") == "running" and now.get("restartCount") == restart
+
+        return Run(worker.directory, container, restart, is_running)
+
+
+def shims(paths: Paths) -> dict[str, Process]:
+    """Shims that run, by the uids of their pods."""
+    found = [each for each in processes.running(paths) if each.name == SHIM]
+    # What a shim has forked off, to hold the sandbox and to wait for containers, looks like it: the oldest is the shim.
+    return {Path(each.command[-1]).name: Process(each.pid) for each in reversed(found)}
+
+
+def _read_state(directory: PodDirectory) -> dict[str, Any]:
+    return read(directory.state) or {}
+
+
+def _end_if_failed(task: "asyncio.Task[None]") -> None:
+    """A mistake in one task must be seen: the agent ends with it, and the next `up` starts it again."""
+    if not task.cancelled() and task.exception() is not None:
+        _LOG.error("failed", exc_info=task.exception())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs the agent."""
+    parser = argparse.ArgumentParser(prog=AGENT)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--server", type=_address, required=True)
+    parser.add_argument("--listen", type=_address, required=True)
+    parser.add_argument("--isolation", default="auto")
+    parser.add_argument("--code", help="digest of the agent's code, so that a new one is started after a change")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    paths = Paths(given.root)
+    paths.pods.mkdir(exist_ok=True, mode=0o700)
+    client_tls = ssl.create_default_context(cafile=str(paths.pki / "ca.crt"))
+    client_tls.load_cert_chain(paths.pki / f"{AGENT}.crt", paths.pki / f"{AGENT}.key")
+    server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_tls.load_cert_chain(paths.pki / f"{kubelet.CERTIFICATE}.crt", paths.pki / f"{kubelet.CERTIFICATE}.key")
+    server_tls.load_verify_locations(paths.pki / "ca.crt")
+    server_tls.verify_mode = ssl.CERT_REQUIRED
+    agent = Agent(paths, ApiClient(given.server[0], given.server[1], client_tls), given.server, given.isolation)
+    asyncio.run(agent.run(given.listen, server_tls))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

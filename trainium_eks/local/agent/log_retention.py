@@ -1,0 +1,104 @@
+"""What pods wrote that are gone: their logs, moved aside when their directories are removed, and read again.
+
+``.local/<stack>/kept/<namespace>/<pod>/<uid>/<container>/<restart>.log``. Bounded: the pods that went first are dropped
+first. ``trn local down`` removes all of it with the rest of the stack.
+"""
+
+import contextlib
+import heapq
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainium_eks.local.agent.pod_files import read
+from trainium_eks.local.runtime.output import Reader
+from trainium_eks.local.spec.plan import PodDirectory
+
+MOST_BYTES = 256 * 2**20
+"""Of all that is kept of a stack."""
+
+MOST_PODS = 500
+
+
+@dataclass(frozen=True)
+class KeptLine:
+    """A line of a pod that is gone."""
+
+    pod: str
+    stamp: str
+    """RFC 3339 with nanoseconds, as :func:`~.output.timestamp` writes it."""
+    text: str
+
+
+def keep(directory: PodDirectory, kept: Path) -> None:
+    """Moves a pod's logs aside. What cannot be moved is lost, as it was to be.
+
+    Args:
+        directory: of a pod of which nothing runs any more.
+        kept: of the stack, on the same file system.
+    """
+    plan = read(directory.plan)
+    if plan is None:
+        return
+    place = kept / str(plan["namespace"]) / str(plan["name"]) / str(plan["uid"])
+    for log in sorted(directory.path.glob("containers/*/*.log*")):
+        if log.is_file() and not log.is_symlink() and log.stat().st_size:
+            with contextlib.suppress(OSError):
+                target = place / log.parent.name
+                kept.mkdir(exist_ok=True, mode=0o700)
+                target.mkdir(parents=True, exist_ok=True)
+                os.replace(log, target / log.name)
+    with contextlib.suppress(OSError):
+        os.utime(place)  # when the pod went, by which the oldest are found
+
+
+def prune(kept: Path, most_bytes: int = MOST_BYTES, most_pods: int = MOST_PODS) -> None:
+    """Drops the pods that went first, until the others are within the limits."""
+    pods = sorted(((each.stat().st_mtime, each) for each in kept.glob("*/*/*")), reverse=True)
+    size = 0
+    for place, (_, pod) in enumerate(pods):
+        size += sum(file.stat().st_size for file in pod.glob("*/*"))
+        if size > most_bytes or place >= most_pods:
+            shutil.rmtree(pod, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                pod.parent.rmdir()
+
+
+def pods(kept: Path, namespace: str) -> list[str]:
+    """Names of the namespace's pods of which something is kept."""
+    return sorted(each.name for each in (kept / namespace).glob("*") if each.is_dir())
+
+
+def lines(kept: Path, namespace: str, pod: str, since: str) -> Iterator[KeptLine]:
+    """What pods of a name wrote since then, in the order of time.
+
+    Args:
+        kept: of the stack.
+        namespace: of the pods.
+        pod: their name. One that is made anew for another comes after its end.
+        since: RFC 3339, as :func:`~.output.timestamp` writes it.
+    """
+    for each in sorted((kept / namespace / pod).glob("*"), key=lambda place: place.stat().st_mtime):
+        containers = (_of_container(container, pod, since) for container in sorted(each.glob("*")))
+        yield from heapq.merge(*containers, key=lambda line: line.stamp)
+
+
+def _of_container(container: Path, pod: str, since: str) -> Iterator[KeptLine]:
+    # A name of other than digits, or a link, is a pod's own work: without namespaces it can write into its directory.
+    logs = [log for log in container.glob("*.log") if log.stem.isdecimal() and not log.is_symlink() and log.is_file()]
+    for log in sorted(logs, key=lambda log: int(log.stem)):
+        reader = Reader(log)
+        try:
+            begun, parts = "", b""
+            for stamp, is_whole, text in reader.entries():
+                begun, parts = begun or stamp, parts + text
+                if is_whole:
+                    if begun >= since:
+                        yield KeptLine(pod, begun, parts.decode(errors="replace"))
+                    begun, parts = "", b""
+            if parts and begun >= since:
+                yield KeptLine(pod, begun, parts.decode(errors="replace"))
+        finally:
+            reader.close()

@@ -1,0 +1,77 @@
+"""Files of a pod's directory: read if they can be, and written whole or not at all."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.local.agent.known import Unmet
+from trainium_eks.local.runtime import beneath
+from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
+from trainium_eks.local.spec.planning import Planned
+from trainium_eks.local.spec.volumes import File
+from trainium_eks.model.validation.parsing import parse_json
+
+# Nobody answers there, and at once: a name that /etc/hosts does not have is unknown without a wait.
+_NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+_HOST_NAMES = Path("/etc/resolv.conf")
+
+
+def prepare(place: PodDirectory, made: Planned) -> None:
+    """Puts in place what the containers of a pod find, but for its hosts and its plan.
+
+    Raises:
+        OSError: something cannot be written.
+        Unmet: a ``subPath`` leads out of its volume.
+    """
+    place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    place.stop.unlink(missing_ok=True)
+    for each in made.plan.all_containers:
+        place.container(each.name).mkdir(parents=True, exist_ok=True)
+    for file in made.files:
+        put(file)
+    for directory in made.directories:
+        if not os.path.lexists(directory):
+            os.makedirs(directory, exist_ok=True)
+    for container in made.plan.all_containers:
+        for mount in container.mounts:
+            # What is in memory is there once the pod's sandbox is.
+            if mount.below and mount.source not in made.plan.memory_volumes:
+                _make_below(mount, container.name)
+    (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
+    is_shared = made.plan.isolation is not Isolation.NET and _HOST_NAMES.is_file()
+    (place.path / "resolv.conf").write_text(_HOST_NAMES.read_text() if is_shared else _NO_NAMES, encoding="utf-8")
+
+
+def _make_below(mount: Mount, container: str) -> None:
+    try:
+        os.close(beneath.made(mount.source, mount.below))
+    except OSError as error:
+        why = f"failed to prepare subPath {mount.below!r} for {mount.target}: {error.strerror}"
+        raise Unmet("CreateContainerConfigError", why, container) from None
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """A JSON object; None when there is none."""
+    try:
+        data = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def write(file: Path, text: str) -> None:
+    """All of it or nothing, for its owner alone."""
+    part = file.with_name(f"{file.name}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+        opened.write(text)
+    part.replace(file)
+
+
+def put(file: File) -> None:
+    """A file of a volume; a reader sees the old one or the new one."""
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    part = file.path.with_name(f"..{file.path.name}")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+        opened.write(file.content)
+    part.chmod(file.mode)
+    part.replace(file.path)

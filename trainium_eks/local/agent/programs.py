@@ -1,0 +1,92 @@
+"""The processes of pods as the process table shows them: each has a name of its own, by which ``down`` finds it.
+
+They are Python. The name is that of a link to the interpreter in the stack's directory; a link does not know of the
+virtual environment that it was made in, so the places to import from are passed on.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+from trainium_eks.local.paths import Paths
+
+AGENT = "trn-pod-agent"
+SHIM = "trn-pod-shim"
+NETWORK = "trn-pod-network"
+"""Holds the pods' network."""
+
+ISOLATION_VARIABLE = "TRN_POD_ISOLATION"
+"""Environment variable that asks for a kind of isolation (``net``, ``ns``, ``plain``); by default the best there is."""
+
+NAMES = (AGENT, SHIM, NETWORK)
+"""In the order in which they are stopped."""
+
+
+def program(paths: Paths, name: str) -> str:
+    """The link to the interpreter."""
+    return str(paths.pods / "bin" / name)
+
+
+def link(paths: Paths) -> None:
+    """Makes the links, or makes them anew for another interpreter.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    interpreter = os.path.realpath(sys.executable)
+    (paths.pods / "bin").mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in NAMES:
+        place = Path(program(paths, name))
+        with contextlib.suppress(OSError):
+            if os.readlink(place) == interpreter:
+                continue
+        part = place.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        part.symlink_to(interpreter)
+        part.replace(place)
+
+
+def agent_command(paths: Paths, server: str, listen: str, isolation: str) -> list[str]:
+    """The agent's command line.
+
+    Args:
+        paths: the stack's files.
+        server: host and port of the API server.
+        listen: host and port of its own.
+        isolation: how far pods are kept apart: ``auto``, ``net``, ``ns`` or ``plain``.
+    """
+    return [
+        program(paths, AGENT),
+        "-s",
+        "-m",
+        "trainium_eks.local.agent.agent",
+        f"--root={paths.root}",
+        f"--server={server}",
+        f"--listen={listen}",
+        f"--isolation={isolation}",
+        f"--code={_code()}",
+    ]
+
+
+def python_environment() -> dict[str, str]:
+    """What those processes get: where to import from, and the little that a daemon may see of the caller's."""
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "TMPDIR", "LANG", "TRN_CACHE", "XDG_CACHE_HOME")
+        if name in os.environ
+    }
+    places = [str(Path(__file__).resolve().parents[3]), *(each for each in sys.path if each and os.path.isdir(each))]
+    base = {os.path.realpath(each) for each in (os.path.dirname(os.__file__),)}
+    wanted = dict.fromkeys(each for each in places if os.path.realpath(each) not in base)
+    return {**kept, "PYTHONPATH": os.pathsep.join(wanted)}
+
+
+@cache
+def _code() -> str:
+    """Digest of the code that the agent and the shims run."""
+    rooms = ("agent", "runtime", "spec", "images", "network")
+    files = sorted(file for room in rooms for file in (Path(__file__).parents[1] / room).glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]

@@ -1,0 +1,445 @@
+"""What the agent does for one pod: brings what runs in line with the object, and the object in line with what runs.
+
+Level-triggered like a kubelet's pod worker: it is told that something may have changed, looks at everything, does what
+is to be done, and remembers nothing that it could not find out again.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from trainium_eks.kube.async_client import Refused, Unreachable
+from trainium_eks.local.agent import statuses
+from trainium_eks.local.agent.agent_context import Surroundings
+from trainium_eks.local.agent.known import Body, Known, Unmet
+from trainium_eks.local.agent.pod_files import prepare, put, read, write
+from trainium_eks.local.agent.pod_processes import Process
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.network.hosts import Host
+from trainium_eks.local.spec import volumes
+from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy
+from trainium_eks.local.spec.planning import Planned, hostname, planned
+from trainium_eks.local.spec.volumes import File, TokenRequest
+
+_LOG = logging.getLogger("pods")
+_UNMET_SECONDS = 3.0
+_TROUBLE_SECONDS = 2.0
+_NEW_SANDBOX_SECONDS = 10.0
+_STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+_TOKEN_RENEWED_AFTER = 0.8
+"""Of its lifetime, as kubelets do."""
+
+
+class Worker:
+    """Looks after one pod."""
+
+    def __init__(self, pod: dict[str, Any], around: Surroundings, shim: Process | None) -> None:
+        """A pod that is bound to a node.
+
+        Args:
+            pod: as the API server has it.
+            around: the agent.
+            shim: that runs already.
+        """
+        self.pod = pod
+        self._around = around
+        self._shim = shim
+        self._directory = around.directory(pod["metadata"]["uid"])
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._gone = False
+        self._node_gone = False
+        self._unmet: Unmet | None = None
+        self._image_ids: dict[str, str] = {}
+        self._node: Body = {}
+        self._address = _address(self._directory)
+        self._deletion_sent = False
+        self._tokens_at: float | None = None
+        self._ready = False
+        if shim is not None:
+            around.when_ended(shim.pid, self.look)
+
+    # --- What the agent says --------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Something may have changed."""
+        self._changed.set()
+
+    def update(self, pod: dict[str, Any]) -> None:
+        """The object has changed."""
+        if _version(pod) >= _version(self.pod):
+            self.pod = pod
+            self.look()
+
+    def remove(self) -> None:
+        """The object is gone: what runs ends at once."""
+        self._gone = True
+        self.look()
+
+    def lose_node(self) -> None:
+        """The node is gone, and with it what ran there. Kubernetes collects the object, unless the node comes back."""
+        self._node_gone = True
+        self.look()
+
+    @property
+    def host(self) -> Host | None:
+        """The pod as others see it; None when it has no address."""
+        if not self._address or self._is_over:
+            return None
+        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        return Host(
+            namespace=metadata["namespace"],
+            hostname=hostname(self.pod),
+            subdomain=spec.get("subdomain") or "",
+            labels=metadata.get("labels") or {},
+            address=self._address if self._around.isolation is Isolation.NET else "127.0.0.1",
+            ready=self._ready,
+        )
+
+    @property
+    def address(self) -> str:
+        """In the pods' network; empty before it has one."""
+        return self._address
+
+    @property
+    def directory(self) -> PodDirectory:
+        """Of the pod."""
+        return self._directory
+
+    @property
+    def node(self) -> str:
+        """Name of the pod's node."""
+        return str(self.pod["spec"].get("nodeName") or "")
+
+    @property
+    def uses_network(self) -> int:
+        """The process whose network the pod is in; 0 for none."""
+        plan = read(self._directory.plan) or {}
+        return int(plan.get("network_pid") or 0) if self._shim is not None else 0
+
+    def end_shim(self) -> None:
+        """Ends what runs, as when a machine fails."""
+        if self._shim is not None:
+            self._shim.signal(signal.SIGTERM)
+
+    def write_hosts(self) -> None:
+        """Brings the pod's hosts file up to date."""
+        own = self.host
+        if own is None or not self._directory.path.is_dir():
+            return
+        text = self._around.hosts_of(own).encode()
+        with contextlib.suppress(OSError):
+            if not self._directory.hosts.exists() or self._directory.hosts.read_bytes() != text:
+                # In place: containers see this very file.
+                self._directory.hosts.write_bytes(text)
+
+    # --- The work -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the pod is gone."""
+        while True:
+            again: float | None
+            # Before the look: what goes while it lasts takes another one, which clears up.
+            gone = self._gone
+            try:
+                again = await self._sync()
+            except (Unreachable, OSError) as error:
+                _LOG.warning("%s: %s", self._name, error)
+                again = _TROUBLE_SECONDS
+            except Refused as error:
+                if error.status in (404, 409) and self._gone:
+                    again = 0.0
+                else:
+                    _LOG.warning("%s: %s", self._name, error)
+                    again = _TROUBLE_SECONDS
+            if again is None and gone:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), again)
+            self._changed.clear()
+
+    @property
+    def _name(self) -> str:
+        return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
+
+    @property
+    def _is_over(self) -> bool:
+        return (self.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+    @property
+    def _is_deleted(self) -> bool:
+        return bool(self.pod["metadata"].get("deletionTimestamp"))
+
+    async def _sync(self) -> float | None:
+        """One look; after how many seconds to look again even if nothing is told, if at all."""
+        if self._shim is not None and not self._shim.is_alive:
+            _LOG.info("%s: shim %d has ended", self._name, self._shim.pid)
+            self._shim = None
+        if self._gone or self._node_gone:
+            left = await self._end_at_once()
+            if self._gone or self._node_gone:
+                return left
+        state = read(self._directory.state)
+        if state is not None and state.get("problem"):
+            return await self._no_sandbox(state["problem"])
+        if self._shim is None and not (state or {}).get("ended") and not self._is_over:
+            if self._is_deleted and state is None:
+                await self._finish_deletion()
+                return None
+            started = await self._begin(state)
+            if started is not None:
+                return started
+            state = read(self._directory.state)
+        if self._is_deleted and self._shim is not None:
+            self._ask_to_stop()
+        await self._report(state)
+        if self._is_deleted and self._shim is None:
+            await self._finish_deletion()
+        return await self._renew_tokens()
+
+    async def _end_at_once(self) -> float | None:
+        if self._shim is not None:
+            # Not SIGKILL: it ends what it runs, and at once.
+            self._shim.signal(signal.SIGTERM)
+            return 0.1
+        if self._gone:
+            self._around.forget(self.pod["metadata"]["uid"])
+            self._around.hosts_changed()
+            return None
+        if not await self._find_node():
+            return _UNMET_SECONDS
+        # There is a node of that name again, so nobody collects the pod. It is looked at as after a machine's restart.
+        self._node_gone = False
+        return None
+
+    async def _begin(self, state: Mapping[str, Any] | None) -> float | None:
+        """Starts a shim, for the first time or again; seconds to wait when it cannot be started yet."""
+        was_running = (self.pod.get("status") or {}).get("phase") == "Running"
+        policy = RestartPolicy(self.pod["spec"].get("restartPolicy") or "Always")
+        if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
+            told = statuses.lost(state or statuses.unknown(self.pod), time.time())
+            self._directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write(self._directory.state, json.dumps(told))
+            return None
+        try:
+            if not await self._find_node():
+                return _UNMET_SECONDS
+            self._address = self._address or self._around.free_address()
+            made, tokens = await self._plan()
+            self._prepare(made)
+        except Unmet as unmet:
+            return await self._wait_for(unmet)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            # Whatever a pod asks for must not end the agent of all the others.
+            _LOG.exception("%s", self._name)
+            return await self._wait_for(Unmet("CreateContainerConfigError", f"the local cloud cannot run it: {error}"))
+        self._unmet = None
+        self._around.hosts_changed()
+        self._shim = Process(self._around.start_shim(self._directory))
+        self._around.when_ended(self._shim.pid, self.look)
+        self._tokens_at = _renewal(tokens)
+        _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
+        return None
+
+    async def _wait_for(self, unmet: Unmet) -> float:
+        self._unmet = unmet
+        await self._report(None)
+        return _UNMET_SECONDS
+
+    async def _find_node(self) -> bool:
+        """Whether the node is there. A pod of a deleted node is not started: Kubernetes will collect it."""
+        try:
+            self._node = await self._around.client.request("GET", f"/api/v1/nodes/{quote(self.node)}")
+        except Refused as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    async def _plan(self) -> tuple[Planned, tuple[TokenRequest, ...]]:
+        pod, around = self.pod, self._around
+        namespace = pod["metadata"]["namespace"]
+        named = volumes.references(pod)
+        known = Known(
+            directory=self._directory,
+            claims=around.claims(namespace),
+            isolation=around.isolation,
+            address=self._address,
+            node=self._node,
+            config_maps=await self._get("ConfigMap", "configmaps", named.config_maps),
+            secrets=await self._get("Secret", "secrets", named.secrets),
+            services=around.services(),
+            find_image=self._image,
+            workloads=images.workloads(),
+            api_server=around.api_server,
+            tokens=await self._get_tokens(named.tokens),
+            network_pid=around.network_pid,
+            proxy=around.proxy,
+        )
+        return planned(pod, known), named.tokens
+
+    def _image(self, reference: str) -> LocalImage | None:
+        image = images.find(reference)
+        if image is None:
+            return None
+        self._image_ids[reference] = image.reference
+        return images.ensure(image)
+
+    async def _get(self, kind: str, resource: str, names: Sequence[str]) -> dict[str, Body]:
+        found: dict[str, Body] = {}
+        for name in names:
+            path = f"/api/v1/namespaces/{self.pod['metadata']['namespace']}/{resource}/{quote(name)}"
+            try:
+                found[name] = {"kind": kind, **await self._around.client.request("GET", path)}
+            except Refused as error:
+                if error.status != 404:
+                    raise
+        return found
+
+    async def _get_tokens(self, wanted: Sequence[TokenRequest]) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        metadata = self.pod["metadata"]
+        account = self.pod["spec"].get("serviceAccountName") or "default"
+        path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{quote(account)}/token"
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
+        for each in wanted:
+            spec: dict[str, Any] = {"expirationSeconds": each.seconds, "boundObjectRef": bound}
+            spec["audiences"] = [each.audience] if each.audience else []
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+            try:
+                answer = await self._around.client.request("POST", path, body)
+            except Refused as error:
+                raise Unmet(
+                    "ContainerCreating", f'MountVolume.SetUp failed for volume "{each.volume}": {error}'
+                ) from None
+            found.setdefault(each.volume, {})[each.path] = answer["status"]["token"]
+        return found
+
+    def _prepare(self, made: Planned) -> None:
+        """Puts in place what the shim and the containers find there."""
+        prepare(self._directory, made)
+        self.write_hosts()
+        # Last: with it the directory is a pod's.
+        write(self._directory.plan, made.plan.to_json())
+
+    # --- Ending ---------------------------------------------------------------------------------------------------
+
+    def _ask_to_stop(self) -> None:
+        """Tells the shim, unless it was told to end as soon as that."""
+        metadata = self.pod["metadata"]
+        grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+        before = read(self._directory.stop)
+        if before is None or float(before["graceSeconds"]) > grace:
+            order = {"at": time.time(), "graceSeconds": grace, "reason": "", "message": ""}
+            write(self._directory.stop, json.dumps(order))
+            assert self._shim is not None
+            self._shim.signal(signal.SIGHUP)
+
+    async def _finish_deletion(self) -> None:
+        """Lets go of the object, once nothing runs."""
+        if self._deletion_sent:
+            return
+        metadata = self.pod["metadata"]
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": metadata["uid"]},
+        }
+        try:
+            await self._around.client.request("DELETE", self._path(), options)
+        except Refused as error:
+            # The API server removes pods that have ended itself; or another pod has the name by now.
+            if error.status not in (404, 409):
+                raise
+        self._deletion_sent = True
+
+    async def _no_sandbox(self, problem: str) -> float:
+        _LOG.warning("%s: %s", self._name, problem)
+        if self._is_deleted:
+            await self._finish_deletion()
+            return _TROUBLE_SECONDS
+        self._unmet = Unmet("FailedCreatePodSandBox", problem)
+        await self._report(None)
+        await asyncio.sleep(_NEW_SANDBOX_SECONDS)
+        self._directory.state.unlink(missing_ok=True)
+        return 0.0
+
+    # --- Telling --------------------------------------------------------------------------------------------------
+
+    async def _report(self, state: Mapping[str, Any] | None) -> None:
+        if self._is_over:
+            return
+        if not self._node:
+            await self._find_node()
+        addresses = (self._node.get("status") or {}).get("addresses") or ()
+        host_ip = next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
+        made = statuses.status(
+            self.pod,
+            state,
+            host_ip=host_ip,
+            address=self._address,
+            image_ids=self._image_ids,
+            unmet=self._unmet,
+        )
+        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in made["conditions"])
+        if ready != self._ready:
+            self._ready = ready
+            self._around.hosts_changed()
+        if statuses.is_told(made, self.pod.get("status") or {}):
+            return
+        body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": made}
+        try:
+            answer = await self._around.client.request(
+                "PATCH", f"{self._path()}/status", body, content_type=_STRATEGIC_MERGE
+            )
+        except Refused as error:
+            if error.status in (404, 409):
+                return  # it is gone, or another one has its name: the watch says so
+            raise
+        self.update(answer)
+        if self._is_over:
+            self._around.hosts_changed()
+
+    async def _renew_tokens(self) -> float | None:
+        """Keeps tokens valid; seconds until that is due again."""
+        if self._shim is None:
+            return None
+        wanted = volumes.references(self.pod).tokens
+        if not wanted:
+            return None
+        if self._tokens_at is None or time.time() >= self._tokens_at:
+            try:
+                found = await self._get_tokens(wanted)
+            except Unmet as unmet:
+                # Its namespace is being deleted, or its account is gone. The pod goes on with what it has.
+                _LOG.warning("%s: %s", self._name, unmet.message)
+                return _UNMET_SECONDS
+            for each in wanted:
+                file = self._directory.volume(each.volume) / each.path
+                put(File(file, found[each.volume][each.path].encode(), volumes.FILE_MODE))
+            self._tokens_at = _renewal(wanted)
+        return max((self._tokens_at or 0) - time.time(), 1.0)
+
+    def _path(self) -> str:
+        metadata = self.pod["metadata"]
+        return f"/api/v1/namespaces/{metadata['namespace']}/pods/{quote(metadata['name'])}"
+
+
+def _version(pod: Body) -> int:
+    return int(pod["metadata"].get("resourceVersion") or 0)
+
+
+def _address(directory: PodDirectory) -> str:
+    return str((read(directory.plan) or {}).get("address") or "")
+
+
+def _renewal(tokens: Sequence[TokenRequest]) -> float | None:
+    return time.time() + _TOKEN_RENEWED_AFTER * min(each.seconds for each in tokens) if tokens else None

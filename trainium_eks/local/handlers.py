@@ -1,0 +1,248 @@
+"""Who makes each kind of thing that a stack holds on this machine, and who takes it away again."""
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainium_eks.kube.api import Api
+from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.images.images import with_local_image
+from trainium_eks.local.ledger import Holding, digest
+from trainium_eks.local.nodes import resizing
+from trainium_eks.local.nodes.addon_workloads import AddonWorkloads
+from trainium_eks.local.nodes.node_pools import pool_key, pool_of
+from trainium_eks.local.nodes.simulated import Nodes
+from trainium_eks.local.objects.apply import ObjectReference, Objects
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases.helm import Releases
+from trainium_eks.local.releases.karpenter import localised
+from trainium_eks.local.releases.volcano import Programs
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.plan.recording.backend import Registration
+from trainium_eks.plan.resource_types import registry
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
+
+TIMEOUT_SECONDS = 300.0
+"""How long a thing may take to be ready where its program says nothing. No image is pulled here."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A registration, and what the simulation answered: its id and computed properties."""
+
+    registration: Registration
+    identity: str
+    computed: Mapping[str, Any]
+    made: Mapping[str, Mapping[str, Any]]
+    """Id to inputs of what the stack has made so far: subnets, launch templates."""
+    held: Holding | None
+    """What the resource holds from an earlier ``up``."""
+    make_room: Callable[[], None] = lambda: None
+    """Deletes what is made from it, before it is deleted itself to be replaced."""
+
+    @property
+    def region(self) -> str:
+        """Of an AWS resource."""
+        return str(self.computed.get("region", DEFAULT_REGION))
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The program's own limit where it gives one."""
+        given = self.registration.options.custom_timeouts
+        text = given.get("update" if self.held else "create") or given.get("create")
+        return seconds(text) if text else TIMEOUT_SECONDS
+
+
+class Maker(Protocol):
+    """One kind of holding."""
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        """What is going to be made, as plain data, before it is."""
+        ...
+
+    def apply(self, asked: Asked) -> Applied:
+        """Makes it as it should be, whatever is there."""
+        ...
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        """Takes it away; fine when it is not there."""
+        ...
+
+
+def makers(
+    paths: Paths,
+    project: Path,
+    helm: Path,
+    waiting: Callable[[str], None] = lambda _: None,
+    stopping: threading.Event | None = None,
+    catalogue: Catalogue = CATALOGUE,
+    csi_drivers: Sequence[str] = (),
+    volcano: Programs | None = None,
+) -> Mapping[str, Maker]:
+    """The makers of a running cluster, by the kind of what they make.
+
+    Args:
+        paths: the stack's files.
+        project: directory of the Pulumi project, which paths of charts are relative to.
+        helm: the program.
+        waiting: told what the calling thread waits for, now and then.
+        stopping: when set, what is being awaited is given up.
+        catalogue: what instance types have.
+        csi_drivers: names of the storage drivers that run on every node.
+        volcano: Volcano's programs; none are needed to take its release away.
+    """
+    api = Api.connect(paths.kubeconfig)
+    objects = Objects(api, waiting, stopping)
+    releases = Releases(
+        paths, helm, api, project, environment=os.environ, volcano=volcano, waiting=waiting, stopping=stopping
+    )
+    return {
+        "object": _Objects(objects),
+        "release": _Releases(releases),
+        "nodes": _Nodes(paths, Nodes(api, waiting, csi_drivers), catalogue, csi_drivers),
+        "addon": _Addons(AddonWorkloads(objects)),
+        "simulated": _Simulated(),
+    }
+
+
+def kind_of(type_: str) -> str:
+    """Which maker a resource type belongs to, as its row says."""
+    row = registry.find(type_)
+    return row.local if row else "simulated"
+
+
+def seconds(duration: str) -> float:
+    """A Go duration (``1h30m``, ``90s``) in seconds.
+
+    Raises:
+        LocalError: when it is none.
+    """
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+    found = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", duration)
+    if "".join(number + unit for number, unit in found) != duration or not found:
+        raise LocalError(f"{duration!r} is not a duration such as 30m or 90s")
+    return sum(float(number) * units[unit] for number, unit in found)
+
+
+class _Objects:
+    """Kubernetes objects."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        manifest = _manifest(asked)
+        metadata = manifest["metadata"]
+        reference = ObjectReference(
+            manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+        )
+        return reference.to_json()
+
+    def apply(self, asked: Asked) -> Applied:
+        type_ = asked.registration.type
+        if type_.endswith("Patch") and not str(asked.registration.inputs.get("kind", "")).endswith("Patch"):
+            raise LocalError(
+                f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
+                "object itself"
+            )
+        manifest = with_local_image(localised(_manifest(asked)))
+        return self._objects.apply(manifest, timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._objects.delete(ObjectReference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)
+
+
+def _manifest(asked: Asked) -> dict[str, Any]:
+    """The inputs, with the name and namespace that the simulation settled."""
+    named = {key: asked.computed["metadata"][key] for key in ("name", "namespace") if key in asked.computed["metadata"]}
+    inputs = dict(asked.registration.inputs)
+    return {**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}}
+
+
+class _Releases:
+    """Helm releases."""
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"name": asked.computed["name"], "namespace": asked.computed["namespace"]}
+
+    def apply(self, asked: Asked) -> Applied:
+        inputs = {**asked.registration.inputs, **self.reference(asked)}
+        timeout = float(inputs.get("timeout") or asked.timeout_seconds)
+        return self._releases.apply(inputs, timeout_seconds=timeout)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._releases.delete(reference["name"], reference["namespace"])
+
+
+_SIZE = "scalingConfig.desiredSize"
+
+
+class _Nodes:
+    """The nodes of managed node groups."""
+
+    def __init__(self, paths: Paths, nodes: Nodes, catalogue: Catalogue, drivers: Sequence[str]) -> None:
+        self._paths = paths
+        self._nodes = nodes
+        self._catalogue = catalogue
+        self._drivers = drivers
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"pool": pool_key(asked.computed)}
+
+    def apply(self, asked: Asked) -> Applied:
+        inputs = asked.registration.inputs
+        zones = {id_: str(made.get("availabilityZoneId", "")) for id_, made in asked.made.items()}
+        facts: dict[str, Any] = {
+            "inputs": inputs,
+            "computed": {"nodeGroupName": asked.computed["nodeGroupName"]},
+            "zones": {subnet: zone for subnet, zone in zones.items() if zone},
+            "region": asked.region,
+            "template": asked.made.get((inputs.get("launchTemplate") or {}).get("id", "")),
+        }
+        keep_size = asked.held is not None and asked.held.done and _SIZE in asked.registration.options.ignore_changes
+        pool = pool_of(**facts, catalogue=self._catalogue, keep_size=keep_size)
+        resizing.record(self._paths, pool.key, facts, self._drivers)
+        return self._nodes.apply(pool, timeout_seconds=asked.timeout_seconds)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._nodes.delete(reference["pool"])
+
+
+class _Addons:
+    """What EKS add-ons run in the cluster."""
+
+    def __init__(self, workloads: AddonWorkloads) -> None:
+        self._workloads = workloads
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"addon": asked.registration.inputs["addonName"]}
+
+    def apply(self, asked: Asked) -> Applied:
+        inputs = asked.registration.inputs
+        return self._workloads.apply(inputs["addonName"], str(inputs.get("addonVersion", "")), asked.region)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        self._workloads.delete(reference["addon"])
+
+
+class _Simulated:
+    """What exists in name only: all the rest of AWS."""
+
+    def reference(self, asked: Asked) -> Mapping[str, Any]:
+        return {"id": asked.identity}
+
+    def apply(self, asked: Asked) -> Applied:
+        if asked.held is None or not asked.held.done:
+            return Applied(Change.CREATED)
+        changed = asked.held.digest != digest(asked.registration.inputs)
+        return Applied(Change.UPDATED if changed else Change.SAME)
+
+    def delete(self, reference: Mapping[str, Any]) -> None:
+        """There is nothing to take away."""

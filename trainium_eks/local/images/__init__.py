@@ -1,0 +1,1 @@
+"""Local images: virtual environments in which pods run."""

@@ -1,0 +1,296 @@
+"""Local images: what a pod with an image ``local/<name>[:<tag>]`` runs in.
+
+No container image: a virtual environment in the user's cache, made once from a requirements file and shared by all
+clones and stacks. Its tag is a digest of the interpreter and the requirements, so the same file gives the same image.
+``local/python`` is always there: the interpreter that runs ``trn``, with its standard library alone. In a pod of any
+local image ``trainium_workloads`` can be imported, too.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock
+
+from trainium_eks.fetched import cache
+from trainium_eks.local.changes import LocalError
+from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, unwritable
+from trainium_eks.model.catalogue.versions import IMAGES
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
+
+PREFIX = "local/"
+"""How images begin that run here."""
+
+PYTHON = "python"
+"""The image that is always there."""
+
+NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
+"""What an image may be called."""
+
+_DIGEST_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class LocalImage:
+    """An image that pods can have."""
+
+    name: str
+    """Without the prefix: ``torch``."""
+    tag: str
+    """Twelve hexadecimal digits."""
+    path: Path
+    """The environment: ``bin/python`` is in there."""
+    has_torch: bool
+    """Whether ``torch`` and ``torchrun`` are in it."""
+    size_bytes: int = 0
+    """On disk."""
+    made: float = 0.0
+    """Seconds since the epoch; 0 for ``local/python``, which is made when it is first used."""
+    requirements: str = ""
+    """What was asked for, as in the file."""
+
+    @property
+    def reference(self) -> str:
+        """As a pod names it: ``local/torch:0123456789ab``."""
+        return f"{PREFIX}{self.name}:{self.tag}"
+
+    @property
+    def programs(self) -> Path:
+        """The directory that comes first in a container's ``PATH``."""
+        return self.path / "bin"
+
+
+def is_local(reference: str) -> bool:
+    """Whether an image is run here instead of being simulated."""
+    return reference.startswith(PREFIX)
+
+
+def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Deployment of one of the library's own Python programs with ``local/python`` for its image, so that it
+    runs here; any other object as it is."""
+    if manifest.get("kind") != "Deployment":
+        return manifest
+    spec = manifest["spec"]
+    template = spec["template"]
+    containers = template["spec"]["containers"]
+    if {each.get("image") for each in containers} != {IMAGES["python"]}:
+        return manifest
+    here = {**template["spec"], "containers": [{**each, "image": f"{PREFIX}{PYTHON}"} for each in containers]}
+    return {**manifest, "spec": {**spec, "template": {**template, "spec": here}}}
+
+
+def find(name: str) -> LocalImage | None:
+    """An image that can be used now; nothing when it has to be made first.
+
+    Args:
+        name: ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
+    """
+    name, _, tag = name.removeprefix(PREFIX).partition(":")
+    found = [each for each in all_images() if each.name == name and tag in ("", each.tag)]
+    return max(found, key=lambda each: each.made, default=None)
+
+
+def all_images() -> tuple[LocalImage, ...]:
+    """Every image that can be used, by name, the newest of each first."""
+    found = [_python()]
+    for record in sorted(_home().glob("*.json")):
+        image = _read(record)
+        # An environment whose interpreter was uninstalled cannot be used any more.
+        if image is not None and (image.programs / "python").exists():
+            found.append(image)
+    return tuple(sorted(found, key=lambda each: (each.name, -each.made)))
+
+
+def how_to_make(reference: str) -> str:
+    """The command that makes a missing image, for messages."""
+    name, _, tag = reference.removeprefix(PREFIX).partition(":")
+    if tag and find(name) is not None:
+        return f"an image with another tag is here: use {PREFIX}{name}"
+    known = "" if name == "torch" else " --requirements FILE"
+    return f"make it with `trn local images make {name}{known}`"
+
+
+def ensure(image: LocalImage) -> LocalImage:
+    """Makes ``local/python``'s environment where it is not there yet; others are there when they were found.
+
+    Raises:
+        LocalError: the cache cannot be written.
+    """
+    if image.name == PYTHON and not (image.programs / "python").exists():
+        with _lock(image.path):
+            if not (image.programs / "python").exists():
+                environment(image.path)
+    return image
+
+
+def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
+    """Makes an image, or finds that it is there already.
+
+    Killed at any moment, it leaves nothing that would be found as an image.
+
+    Args:
+        recipe: what to install.
+        progress: told what is being done, a line each.
+
+    Raises:
+        NotOffered: no index has the recipe's first requirement.
+        LocalError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
+    """
+    _check_name(recipe.name)
+    tag = digest(recipe.requirements)
+    place = _home() / f"{recipe.name}-{tag}"
+    record = place.with_suffix(".json")
+    with _lock(place):
+        there = _read(record)
+        if there is not None and (there.programs / "python").exists():
+            # Made again it is the newest of its name.
+            image = replace(there, made=time.time())
+            _write(record, image)
+            progress(f"{image.reference} is there already")
+            return image
+        shutil.rmtree(place, ignore_errors=True)
+        progress(f"Making {PREFIX}{recipe.name}:{tag}" + (f": {recipe.size}" if recipe.size else ""))
+        try:
+            environment(place)
+            _take_over(recipe, place, progress)
+            install(recipe, place, progress)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        has_torch = any(place.glob("lib*/python*/site-packages/torch/__init__.py"))
+        image = LocalImage(recipe.name, tag, place, has_torch, _size(place), time.time(), recipe.requirements)
+        _write(record, image)
+        return image
+
+
+def remove(name: str) -> tuple[LocalImage, ...]:
+    """Removes an image from the cache: all of a name, or with ``:<tag>`` one.
+
+    Raises:
+        LocalError: there is none, it is ``local/python``, or a process runs in it.
+    """
+    name, _, tag = name.removeprefix(PREFIX).partition(":")
+    if name == PYTHON:
+        raise LocalError(f"{PREFIX}{PYTHON} is always there: it is the interpreter that runs trn")
+    found = tuple(each for each in all_images() if each.name == name and tag in ("", each.tag))
+    if not found:
+        raise LocalError(f"there is no image {PREFIX}{name}{':' * bool(tag)}{tag}; `trn local images` lists them")
+    for image in found:
+        if used_by := _used_by(image.path):
+            raise LocalError(f"{image.reference} is in use by process {used_by}; delete its pod first")
+    for image in found:
+        # First what says that it is there.
+        image.path.with_suffix(".json").unlink(missing_ok=True)
+        shutil.rmtree(image.path, ignore_errors=True)
+    return found
+
+
+def digest(requirements: str) -> str:
+    """The tag of what is made from these requirements by this interpreter."""
+    interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {platform.machine()} {sys.base_prefix}"
+    return hashlib.sha256(f"{interpreter}\n{requirements}".encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+def workloads() -> Path:
+    """The directory from which ``trainium_workloads`` is imported: in the wheel or beside it in the repository."""
+    package = Path(__file__).resolve().parents[2]
+    inside = package / "workloads"
+    return inside if inside.is_dir() else package.parent / "workloads"
+
+
+def _home() -> Path:
+    return cache() / "images"
+
+
+def _python() -> LocalImage:
+    tag = digest("")
+    return LocalImage(PYTHON, tag, _home() / f"{PYTHON}-{tag}", has_torch=False)
+
+
+def _take_over(recipe: Recipe, place: Path, progress: Progress) -> None:
+    """Begins with what an older image has, where this one only adds to it: that saves gigabytes."""
+    for older in all_images():
+        # Made of these requirements by another interpreter, its tag would be another.
+        if (
+            older.name == recipe.name
+            and older.tag == digest(older.requirements)
+            and adds_to(recipe, older.requirements)
+        ):
+            progress(f"{recipe.first} and what it needs is taken over from {older.reference}")
+            try:
+                take_over(older.path, place)
+            except OSError as error:
+                progress(f"that is not possible ({error.strerror}); it is downloaded")
+                environment(place)
+            return
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name) or name == PYTHON:
+        why = "that one is always there" if name == PYTHON else "use lower-case letters, digits and single - or _"
+        raise LocalError(f"an image cannot be called {name!r}: {why}")
+
+
+def _lock(place: Path) -> FileLock:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(error, place.parent) from error
+    return FileLock(place.with_suffix(".lock"), fallback_to_soft=False)
+
+
+def _read(record: Path) -> LocalImage | None:
+    try:
+        data = parse_json(record.read_text(encoding="utf-8"))
+        return LocalImage(
+            name=str(data["name"]),
+            tag=str(data["tag"]),
+            path=record.with_suffix(""),
+            has_torch=bool(data["hasTorch"]),
+            size_bytes=int(data["sizeBytes"]),
+            made=float(data["made"]),
+            requirements=str(data["requirements"]),
+        )
+    except (OSError, *MISSHAPEN):
+        return None
+
+
+def _write(record: Path, image: LocalImage) -> None:
+    data = {
+        "name": image.name,
+        "tag": image.tag,
+        "hasTorch": image.has_torch,
+        "sizeBytes": image.size_bytes,
+        "made": image.made,
+        "python": platform.python_version(),
+        "requirements": image.requirements,
+    }
+    part = record.with_suffix(".part")
+    try:
+        part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        part.replace(record)
+    except OSError as error:
+        raise unwritable(error, record) from error
+
+
+def _size(place: Path) -> int:
+    return sum((Path(directory) / file).lstat().st_size for directory, _, files in os.walk(place) for file in files)
+
+
+def _used_by(place: Path) -> int | None:
+    """A process of this user that was started from there."""
+    start = f"{place}{os.sep}"
+    for process in psutil.process_iter(["cmdline"]):
+        if any(argument.startswith(start) for argument in process.info["cmdline"] or ()):
+            return int(process.pid)
+    return None

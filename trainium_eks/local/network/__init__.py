@@ -1,0 +1,1 @@
+"""The network of the pods that run on this machine."""

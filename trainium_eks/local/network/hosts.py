@@ -1,0 +1,74 @@
+"""Which names lead to which pods: the containers' ``/etc/hosts``, in the place of the cluster's DNS.
+
+What DNS would answer is known here as far as pods of this machine are meant: a pod's own name,
+``<hostname>.<subdomain>`` of pods with a subdomain, and services, whose names lead straight to the pods that they
+select. So a service's port must be its pods' port. Names of pods are there as soon as the pod is known, as with
+``publishNotReadyAddresses``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainium_eks.local.agent.known import Body
+
+_DOMAIN = "svc.cluster.local"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A pod as others see it."""
+
+    namespace: str
+    hostname: str
+    subdomain: str
+    labels: Mapping[str, str]
+    address: str
+    ready: bool
+
+
+def text(own: Host, pods: Iterable[Host], services: Sequence[Body]) -> str:
+    """The hosts file of a pod.
+
+    Args:
+        own: the pod.
+        pods: all that run here, the pod itself among them.
+        services: of all namespaces.
+    """
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own.address} {' '.join(_own_names(own))}"]
+    found = sorted(pods, key=lambda each: (each.namespace, each.hostname))
+    for each in found:
+        if each.subdomain and each != own:
+            lines.append(f"{each.address} {' '.join(_names(f'{each.hostname}.{each.subdomain}', each.namespace, own))}")
+    for service in sorted(services, key=lambda each: str(each["metadata"]["name"])):
+        names = " ".join(_names(service["metadata"]["name"], service["metadata"]["namespace"], own))
+        lines += [f"{each.address} {names}" for each in found if _selects(service, each)]
+    return "\n".join(lines) + "\n"
+
+
+def _own_names(own: Host) -> list[str]:
+    if not own.subdomain:
+        return [own.hostname]
+    full = f"{own.hostname}.{own.subdomain}"
+    # The longest first: that is what a program gets that asks for its canonical name.
+    return [
+        f"{full}.{own.namespace}.{_DOMAIN}",
+        f"{full}.{own.namespace}.svc",
+        f"{full}.{own.namespace}",
+        full,
+        own.hostname,
+    ]
+
+
+def _names(name: str, namespace: str, own: Host) -> list[str]:
+    long = [f"{name}.{namespace}.{_DOMAIN}", f"{name}.{namespace}.svc", f"{name}.{namespace}"]
+    return [*long, name] if namespace == own.namespace else long
+
+
+def _selects(service: Body, pod: Host) -> bool:
+    selector = service["spec"].get("selector") or {}
+    return bool(
+        selector
+        and service["metadata"]["namespace"] == pod.namespace
+        and (pod.ready or service["spec"].get("publishNotReadyAddresses"))
+        and selector.items() <= dict(pod.labels).items()
+    )

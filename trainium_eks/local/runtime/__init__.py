@@ -1,0 +1,1 @@
+"""Containers of a pod as processes of this machine."""

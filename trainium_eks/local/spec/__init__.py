@@ -1,0 +1,1 @@
+"""From a pod's object to what its shim runs."""

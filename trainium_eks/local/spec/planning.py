@@ -1,0 +1,250 @@
+"""From a pod's object to what its shim runs. Looks at nothing but what it is given."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainium_eks.local.agent.known import Body, Known, Unmet
+from trainium_eks.local.control_plane.processes import POD_VARIABLE
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.spec import environment, volumes
+from trainium_eks.local.spec.plan import (
+    MACHINE_PATH,
+    Action,
+    Container,
+    Isolation,
+    Mount,
+    PodPlan,
+    Probe,
+    RestartPolicy,
+)
+from trainium_eks.local.spec.volumes import File, Volume
+from trainium_eks.model.sizing.quantities import quantity
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for after those of the image."""
+
+_PROBES = ("startup", "readiness", "liveness")
+_TERMINATION_LOG = "/dev/termination-log"
+
+# What Kubernetes writes in Volcano's name into a pod of a job: the names of the pods of a task.
+_PEERS = re.compile(r"VC_.+_HOSTS")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A pod that can be started."""
+
+    plan: PodPlan
+    files: tuple[File, ...]
+    """To be written before."""
+    directories: tuple[str, ...]
+    """To be there before."""
+
+
+def is_ours(pod: Body) -> bool:
+    """Whether a pod is run here: every one of its images is local."""
+    spec = pod["spec"]
+    every = (*(spec.get("initContainers") or ()), *spec["containers"])
+    return all(images.is_local(each.get("image") or "") for each in every)
+
+
+def planned(pod: Body, known: Known) -> Planned:
+    """What a pod's shim runs.
+
+    Raises:
+        Unmet: something that the pod asks for is not there.
+    """
+    spec, metadata = pod["spec"], pod["metadata"]
+    found = volumes.volumes(pod, known)
+    policy = RestartPolicy(spec.get("restartPolicy") or "Always")
+    init = tuple(_container(each, pod, found, known, policy) for each in spec.get("initContainers") or ())
+    containers = tuple(_container(each, pod, found, known, policy) for each in spec["containers"])
+    grace = spec.get("terminationGracePeriodSeconds")
+    files = tuple(file for volume in found.values() for file in volume.files)
+    plan = PodPlan(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        hostname=hostname(pod),
+        isolation=known.isolation,
+        address=known.address,
+        init=init,
+        containers=containers,
+        grace_seconds=30.0 if grace is None else float(grace),
+        deadline_seconds=spec.get("activeDeadlineSeconds"),
+        network_pid=known.network_pid if known.isolation is Isolation.NET else 0,
+        memory_volumes={
+            str(each.source): each.memory_bytes for each in found.values() if each.memory_bytes is not None
+        },
+    )
+    return Planned(plan, files, tuple(sorted({str(each.source) for each in found.values()})))
+
+
+def hostname(pod: Body) -> str:
+    """The pod's own name for itself."""
+    return str(pod["spec"].get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
+
+
+def peers(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the pods of the same job, as Volcano tells them."""
+    named = (value for name, value in variables.items() if _PEERS.fullmatch(name))
+    return tuple(sorted({peer.strip() for value in named for peer in value.split(",") if peer.strip()}))
+
+
+def rewritten(text: str, mounts: Sequence[Mount], names: Sequence[str]) -> str:
+    """The text for a pod without namespaces: paths of mounts are those of the machine, names of peers its address.
+
+    A path is one where no other character of a path comes before and the name of a directory ends after it.
+    """
+    for mount in sorted(mounts, key=lambda each: -len(each.target)):
+        # A backslash in a replacement would have a meaning.
+        path = mount.path.replace("\\", r"\\")
+        text = re.sub(rf"(?<![\w./-]){re.escape(mount.target)}(?![\w.-])", path, text)
+    for name in sorted(names, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", "127.0.0.1", text)
+    return text
+
+
+def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known, policy: RestartPolicy) -> Container:
+    name = body["name"]
+    image = known.find_image(body["image"])
+    if image is None:
+        why = f"Container image {body['image']!r} is not on this machine: {images.how_to_make(body['image'])}"
+        raise Unmet("ErrImageNeverPull", why, name)
+    given = environment.variables(pod, body, known)
+    made = _defaults(image, known) | given
+    # What the image brings stays reachable, whatever the container adds.
+    made["PYTHONPATH"] = ":".join(filter(None, (given.get("PYTHONPATH"), str(known.workloads))))
+    argv = environment.command(body, made)
+    mounts = volumes.mounts(body, found, made)
+    log = str(known.directory.termination_log(name))
+    own = (Mount(log, body.get("terminationMessagePath") or _TERMINATION_LOG), *_own_files(known))
+    directory = body.get("workingDir") or "/"
+    hooks = body.get("lifecycle") or {}
+    actions = {
+        **{kind: _action(body.get(f"{kind}Probe"), body) for kind in _PROBES},
+        **{kind: _action(hooks.get(kind), body) for kind in ("postStart", "preStop")},
+    }
+    if known.isolation is Isolation.PLAIN:
+        scratch = str(known.directory.scratch(name))
+        names = peers(given)
+        seen = (*mounts, own[0])
+        made |= {"HOME": scratch, "TMPDIR": scratch, "HOSTNAME": hostname(pod)}
+        made = {key: rewritten(value, seen, names) for key, value in made.items()}
+        argv = tuple(rewritten(each, seen, names) for each in argv)
+        actions = {kind: _rewritten_action(each, seen, names) for kind, each in actions.items()}
+        directory = rewritten(directory, seen, ()) if body.get("workingDir") else scratch
+    is_sidecar = body.get("restartPolicy") == "Always"
+    limits = (body.get("resources") or {}).get("limits") or {}
+    probes = {kind: _probe(body.get(f"{kind}Probe"), actions[kind]) for kind in _PROBES}
+    return Container(
+        name=name,
+        argv=argv,
+        environment=made,
+        directory=directory,
+        mounts=(*own, *_hidden(image, pod, known), *mounts) if known.isolation is not Isolation.PLAIN else mounts,
+        restart=policy,
+        is_sidecar=is_sidecar,
+        **probes,
+        post_start=actions["postStart"],
+        pre_stop=actions["preStop"],
+        memory_bytes=int(quantity(str(limits.get("memory") or "0")) or 0),
+        termination_log=log,
+        message_from_log=body.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        read_only_root=bool((body.get("securityContext") or {}).get("readOnlyRootFilesystem")),
+    )
+
+
+def _defaults(image: LocalImage, known: Known) -> dict[str, str]:
+    made = {
+        "PATH": f"{image.programs}:{SYSTEM_PATH}",
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "VIRTUAL_ENV": str(image.path),
+        POD_VARIABLE: str(known.directory.path),
+        # The image and the machine are read-only within.
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    if known.proxy and known.isolation is Isolation.NET:
+        for name in ("http_proxy", "https_proxy"):
+            made |= {name: known.proxy, name.upper(): known.proxy}
+        made["no_proxy"] = made["NO_PROXY"] = f"{known.api_server[0]},.svc,.cluster.local"
+    return made
+
+
+def _own_files(known: Known) -> tuple[Mount, ...]:
+    """What every container has of its pod."""
+    place = known.directory
+    return (
+        Mount(str(place.hosts), "/etc/hosts"),
+        Mount(str(place.path / "hostname"), "/etc/hostname"),
+        Mount(str(place.path / "resolv.conf"), "/etc/resolv.conf"),
+    )
+
+
+def _hidden(image: LocalImage, pod: Body, known: Known) -> tuple[Mount, ...]:
+    """What a container needs of the machine where it lies in a directory that is the container's own."""
+    needed = {str(image.path), sys.base_prefix, str(known.workloads)}
+    given = (pod["metadata"].get("annotations") or {}).get(MACHINE_PATH, "")
+    needed |= {os.path.normpath(given)} if os.path.isabs(given) and os.path.exists(given) else set()
+    own = ("/tmp/", "/var/tmp/", "/run/", "/dev/")
+    return tuple(Mount(path, path, read_only=True) for path in sorted(needed) if path.startswith(own))
+
+
+def _rewritten_action(action: Action | None, mounts: Sequence[Mount], names: Sequence[str]) -> Action | None:
+    if action is None:
+        return None
+    return replace(action, command=tuple(rewritten(each, mounts, names) for each in action.command))
+
+
+def _probe(body: Body | None, action: Action | None) -> Probe | None:
+    if body is None or action is None:
+        return None
+    grace = body.get("terminationGracePeriodSeconds")
+    return Probe(
+        action,
+        initial_delay_seconds=float(body.get("initialDelaySeconds") or 0),
+        period_seconds=float(body.get("periodSeconds") or 10),
+        timeout_seconds=float(body.get("timeoutSeconds") or 1),
+        success_threshold=int(body.get("successThreshold") or 1),
+        failure_threshold=int(body.get("failureThreshold") or 3),
+        grace_seconds=None if grace is None else float(grace),
+    )
+
+
+def _action(body: Body | None, container: Body) -> Action | None:
+    if not body:
+        return None
+    if "exec" in body:
+        return Action(command=tuple(body["exec"].get("command") or ()))
+    if "httpGet" in body:
+        asked = body["httpGet"]
+        return Action(
+            host=asked.get("host") or "",
+            port=_port(asked["port"], container),
+            http_path=asked.get("path") or "/",
+            scheme=asked.get("scheme") or "HTTP",
+            headers=tuple((each["name"], each["value"]) for each in asked.get("httpHeaders") or ()),
+        )
+    if "tcpSocket" in body:
+        return Action(host=body["tcpSocket"].get("host") or "", port=_port(body["tcpSocket"]["port"], container))
+    if "sleep" in body:
+        return Action(sleep_seconds=float(body["sleep"]["seconds"]))
+    if "grpc" in body:
+        why = "gRPC probes are not known here: use exec, tcpSocket or httpGet"
+        raise Unmet("CreateContainerConfigError", why, container["name"])
+    return None
+
+
+def _port(port: Any, container: Body) -> int:
+    if isinstance(port, int):
+        return port
+    for each in container.get("ports") or ():
+        if each.get("name") == port:
+            return int(each["containerPort"])
+    raise Unmet("CreateContainerConfigError", f"no port of the container is called {port!r}", container["name"])

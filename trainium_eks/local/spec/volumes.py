@@ -1,0 +1,183 @@
+"""A pod's volumes: which files to write, which directories to have, and what each container sees where."""
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainium_eks.local.agent.known import Body, Known, Unmet
+from trainium_eks.local.spec.environment import contents, expanded, field_value, resource_value
+from trainium_eks.local.spec.plan import Mount
+from trainium_eks.model.sizing.quantities import quantity
+
+FILE_MODE = 0o644
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a volume."""
+
+    path: Path
+    content: bytes
+    mode: int = FILE_MODE
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Where a volume's content lies."""
+
+    source: Path
+    files: tuple[File, ...] = ()
+    """To be written there."""
+    memory_bytes: int | None = None
+    """That it is in memory, and its size; 0 for half of the machine's."""
+    read_only: bool = False
+    is_projection: bool = False
+    """Whether Kubernetes makes its content, so that containers cannot."""
+
+
+@dataclass(frozen=True)
+class TokenRequest:
+    """A token that a projected volume asks for."""
+
+    volume: str
+    path: str
+    audience: str
+    seconds: int
+
+
+@dataclass(frozen=True)
+class References:
+    """What a pod names."""
+
+    config_maps: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    tokens: tuple[TokenRequest, ...] = ()
+    claims: tuple[str, ...] = field(default=())
+
+
+def references(pod: Body) -> References:
+    """What has to be asked for before a pod can be planned."""
+    spec = pod["spec"]
+    config_maps, secrets, tokens, claims = set(), set(), [], set()
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        sources = [each.get("valueFrom") or {} for each in container.get("env") or ()]
+        for source in [*sources, *(container.get("envFrom") or ())]:
+            for key in ("configMapKeyRef", "configMapRef"):
+                config_maps |= {source[key]["name"]} if key in source else set()
+            for key in ("secretKeyRef", "secretRef"):
+                secrets |= {source[key]["name"]} if key in source else set()
+    for volume in spec.get("volumes") or ():
+        for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
+            if "configMap" in source:
+                config_maps.add(source["configMap"]["name"])
+            if "secret" in source:
+                secrets.add(source["secret"].get("secretName") or source["secret"].get("name"))
+            if "serviceAccountToken" in source:
+                asked = source["serviceAccountToken"]
+                seconds = int(asked.get("expirationSeconds") or 3600)
+                tokens.append(TokenRequest(volume["name"], asked["path"], asked.get("audience") or "", seconds))
+        if "persistentVolumeClaim" in volume:
+            claims.add(volume["persistentVolumeClaim"]["claimName"])
+    return References(tuple(sorted(config_maps)), tuple(sorted(secrets)), tuple(tokens), tuple(sorted(claims)))
+
+
+def volumes(pod: Body, known: Known) -> dict[str, Volume]:
+    """The pod's volumes by their names.
+
+    Raises:
+        Unmet: one names what is not there, or is of a kind that this machine does not have.
+    """
+    return {each["name"]: _volume(each, pod, known) for each in pod["spec"].get("volumes") or ()}
+
+
+def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str, str]) -> tuple[Mount, ...]:
+    """What a container sees of the volumes.
+
+    Args:
+        container: of the pod.
+        found: the pod's volumes.
+        variables: the container's, for ``subPathExpr``.
+
+    Raises:
+        Unmet: a ``subPath`` leads out of its volume.
+    """
+    made = []
+    for each in container.get("volumeMounts") or ():
+        volume = found[each["name"]]
+        below = each.get("subPath") or expanded(each.get("subPathExpr") or "", variables)
+        if below and (posixpath.isabs(below) or ".." in below.split("/") or "$(" in below):
+            raise Unmet("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
+        read_only = bool(each.get("readOnly")) or volume.read_only or volume.is_projection
+        made.append(Mount(str(volume.source), posixpath.normpath(each["mountPath"]), read_only, below))
+    return tuple(made)
+
+
+def _volume(volume: Body, pod: Body, known: Known) -> Volume:
+    name = volume["name"]
+    place = known.directory.volume(name)
+    if "persistentVolumeClaim" in volume:
+        claim = volume["persistentVolumeClaim"]
+        return Volume(known.claims / claim["claimName"], read_only=bool(claim.get("readOnly")))
+    if "emptyDir" in volume:
+        empty = volume["emptyDir"] or {}
+        if empty.get("medium") != "Memory":
+            return Volume(place)
+        return Volume(place, memory_bytes=int(quantity(str(empty.get("sizeLimit") or "0")) or 0))
+    if "hostPath" in volume:
+        path = Path(volume["hostPath"]["path"])
+        if not path.exists():
+            raise Unmet("ContainerCreating", f'MountVolume.SetUp failed for volume "{name}": there is no {path}')
+        return Volume(path)
+    if "projected" in volume:
+        sources = volume["projected"].get("sources") or ()
+        mode = volume["projected"].get("defaultMode") or FILE_MODE
+        files = [file for source in sources for file in _files(source, name, mode, pod, known)]
+        return Volume(place, tuple(files), is_projection=True)
+    if volume.keys() & {"configMap", "secret", "downwardAPI"}:
+        source = next(volume[key] for key in ("configMap", "secret", "downwardAPI") if key in volume)
+        files = list(_files(volume, name, source.get("defaultMode") or FILE_MODE, pod, known))
+        return Volume(place, tuple(files), is_projection=True)
+    kind = ", ".join(sorted(volume.keys() - {"name"}))
+    raise Unmet("ContainerCreating", f'volume "{name}": the local cloud has no volumes of the kind {kind}')
+
+
+def _files(source: Body, volume: str, mode: int, pod: Body, known: Known) -> Iterator[File]:
+    place = known.directory.volume(volume)
+    if "configMap" in source:
+        body = source["configMap"]
+        yield from _keys(body, body["name"], "configmap", known.config_maps, place, mode)
+    elif "secret" in source:
+        body = source["secret"]
+        named = body.get("secretName") or body.get("name")
+        yield from _keys(body, named, "secret", known.secrets, place, mode)
+    elif "downwardAPI" in source:
+        for item in source["downwardAPI"].get("items") or ():
+            if "fieldRef" in item:
+                text = field_value(item["fieldRef"]["fieldPath"], pod, known)
+            else:
+                text = resource_value(item["resourceFieldRef"], pod, {}, known)
+            yield File(place / item["path"], text.encode(), item.get("mode") or mode)
+    elif "serviceAccountToken" in source:
+        path = source["serviceAccountToken"]["path"]
+        yield File(place / path, known.tokens[volume][path].encode(), mode)
+    else:
+        raise Unmet("ContainerCreating", f'volume "{volume}": nothing is known of {", ".join(source)}')
+
+
+def _keys(body: Body, name: str, kind: str, found: Mapping[str, Body], place: Path, mode: int) -> Iterator[File]:
+    if name not in found:
+        if body.get("optional"):
+            return
+        why = f'MountVolume.SetUp failed for volume "{place.name}": {kind} "{name}" not found'
+        raise Unmet("ContainerCreating", why)
+    data = contents(found[name])
+    for item in body.get("items") or ({"key": key, "path": key} for key in data):
+        if item["key"] not in data:
+            if body.get("optional"):
+                continue
+            why = (
+                f'MountVolume.SetUp failed for volume "{place.name}": references non-existent config key: {item["key"]}'
+            )
+            raise Unmet("ContainerCreating", why)
+        yield File(place / item["path"], data[item["key"]], item.get("mode") or mode)

@@ -1,0 +1,1 @@
+"""Facts of AWS, EKS and the charts: instance types, prices, regions, versions, images and add-ons."""

@@ -1,0 +1,428 @@
+"""EKS add-ons that this project knows: one record each, which components, checks, plans and the local cloud read.
+
+Versions are those that public clusters had in August 2026; how sure each is stands beside it. Before a deployment ask
+EKS: ``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds exist; EKS keeps older ones on offer
+for a while, not for ever.
+
+Workloads are named as the add-ons' charts name them (amazon-vpc-cni-k8s, aws-ebs-csi-driver 1.46, aws-fsx-csi-driver
+1.10, eks-node-monitoring-agent 1.7, eks-pod-identity-agent; and what a public 1.36 cluster listed). What their pods ask
+for is those charts' and EKS' own, to be taken as about right.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER, SYSTEM_NAMESPACE, Where, Workload
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.policies import addon_policies
+from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.sizing import addresses
+
+EVERY_KUBERNETES = "*"
+"""Key of :attr:`Addon.versions` for a build that serves all the minor versions that have pins here."""
+
+Phase = Literal["before nodes", "after nodes", "on request"]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the pods of a workload look like; the local cloud makes its stand-ins so."""
+
+    container: str
+    """Name of its main container."""
+    image: str
+    """Repository; ``{registry}`` is EKS' own of the region."""
+    labels: Mapping[str, str]
+    """By which the workload finds its pods."""
+    service_account: str
+    millicpu: int = 0
+    """Asked by all its containers together; 0 for nothing."""
+    memory_mib: int = 0
+    host_network: bool = False
+    tolerates: Literal["everything", "accelerator", "critical", "nothing"] = "nothing"
+    """``everything`` for agents of every node, ``accelerator`` for those of one family's, ``critical`` for
+    controllers."""
+
+
+@dataclass(frozen=True)
+class AddonWorkload(Workload):
+    """A DaemonSet or Deployment of an add-on, with its pods."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a controller may do in AWS, by Pod Identity."""
+
+    service_account: str
+    """That its chart makes."""
+    namespace: str = SYSTEM_NAMESPACE
+    managed_policy: str = ""
+    """Policy that AWS maintains for it (``service-role/…`` with its path), or empty."""
+    statements: Callable[[str, str], Sequence[Statement]] | None = None
+    """Further statements, from the key's ARN and the region."""
+    on_demand: Callable[[str, str], Sequence[Statement]] | None = None
+    """Those besides where claims may make file systems of their own."""
+
+
+@dataclass(frozen=True)
+class CsiDriver:
+    """What a storage add-on registers."""
+
+    name: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Addon:
+    """One EKS add-on."""
+
+    name: str
+    """EKS' name of it."""
+    versions: Mapping[str, str]
+    """Kubernetes minor version to build (``v1.14.3-eksbuild.3``), or :data:`EVERY_KUBERNETES` alone."""
+    phase: Phase
+    """``before nodes``: daemons without which a node is never Ready; with no node yet they are active at once. ``after
+    nodes``: those with pods of their own, DEGRADED until a node takes them. ``on request``: known, and installed where
+    the config names it."""
+    seconds: float = 45
+    """Median time to ACTIVE in published logs; where there is none, that of the slowest kind, a CSI driver."""
+    workloads: tuple[AddonWorkload, ...] = ()
+    settings: Callable[[str, Catalogue], Mapping[str, Any]] | None = None
+    """Its configuration values, from the region and the catalogue. EKS refuses a key that the add-on's schema lacks."""
+    least_version: tuple[int, ...] = ()
+    """First version that these settings and this role fit."""
+    identity: Identity | None = None
+    """None for those that call no AWS."""
+    driver: CsiDriver | None = None
+
+    def version(self, kubernetes_version: str) -> str:
+        """The build for a Kubernetes minor version; empty when none is pinned."""
+        return self.versions.get(kubernetes_version, self.versions.get(EVERY_KUBERNETES, ""))
+
+
+def _cni_settings(_region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
+    return {
+        "enableNetworkPolicy": "true",
+        "env": {
+            # The address budget is counted with the same two numbers.
+            "WARM_IP_TARGET": str(addresses.WARM_IP_TARGET),
+            "MINIMUM_IP_TARGET": str(addresses.MINIMUM_IP_TARGET),
+            "ENABLE_PREFIX_DELEGATION": "false",
+        },
+    }
+
+
+def _ebs_settings(region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
+    """The region by value: with a metadata hop limit of one, controllers off the host network cannot ask for it. The
+    FSx driver takes it from what Pod Identity puts into its pods (aws-fsx-csi-driver, ``newControllerService``)."""
+    return {"controller": {"region": region}}
+
+
+def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any]:
+    """Its DCGM server tolerates nothing by itself (containers-roadmap#2567). Without one on a GPU node the agent
+    reports the node's hardware as broken, for good. Set with and without GPU groups: a group that is added later starts
+    nodes before an update of the add-on would be through."""
+    taints = {
+        (taint.key, taint.effect)
+        for name, each in catalogue.items()
+        if each.family == "nvidia"
+        for taint in catalogue.taints(name)
+    }
+    tolerations = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
+    return {"dcgmAgent": {"tolerations": tolerations}}
+
+
+def _daemon(name: str, remedy: str, pod: Pod, nodes: Where = "all") -> AddonWorkload:
+    return AddonWorkload("DaemonSet", SYSTEM_NAMESPACE, name, nodes, remedy, pod)
+
+
+def _controller(name: str, remedy: str, pod: Pod) -> AddonWorkload:
+    return AddonWorkload("Deployment", SYSTEM_NAMESPACE, name, "none", remedy, pod)
+
+
+VPC_CNI = Addon(
+    name="vpc-cni",
+    versions={EVERY_KUBERNETES: "v1.23.0-eksbuild.1"},
+    phase="before nodes",
+    seconds=50,
+    settings=_cni_settings,
+    identity=Identity("aws-node", managed_policy="AmazonEKS_CNI_Policy"),
+    workloads=(
+        _daemon(
+            "aws-node",
+            "nodes stay NotReady without it: check its Pod Identity association and that subnets have free addresses",
+            Pod(
+                container="aws-node",
+                image="{registry}/amazon-k8s-cni",
+                labels={"k8s-app": "aws-node"},
+                service_account="aws-node",
+                millicpu=50,
+                host_network=True,
+                tolerates="everything",
+            ),
+        ),
+    ),
+)
+
+KUBE_PROXY = Addon(
+    name="kube-proxy",
+    versions={
+        "1.34": "v1.34.6-eksbuild.13",
+        "1.35": "v1.35.3-eksbuild.18",
+        "1.36": "v1.36.0-eksbuild.13",
+    },
+    phase="before nodes",
+    seconds=25,
+    workloads=(
+        _daemon(
+            "kube-proxy",
+            "check that its version is not newer than the nodes' Kubernetes (`aws eks describe-addon`)",
+            Pod(
+                container="kube-proxy",
+                image="{registry}/eks/kube-proxy",
+                labels={"k8s-app": "kube-proxy"},
+                service_account="kube-proxy",
+                millicpu=100,
+                host_network=True,
+                tolerates="everything",
+            ),
+        ),
+    ),
+)
+
+POD_IDENTITY_AGENT = Addon(
+    name="eks-pod-identity-agent",
+    versions={EVERY_KUBERNETES: "v1.4.0-eksbuild.1"},
+    phase="before nodes",
+    seconds=24,
+    workloads=(
+        _daemon(
+            "eks-pod-identity-agent",
+            "without it no pod gets its role: check the node role's eks-auth:AssumeRoleForPodIdentity",
+            Pod(
+                container="eks-pod-identity-agent",
+                image="{registry}/eks/eks-pod-identity-agent",
+                labels={"app.kubernetes.io/name": "eks-pod-identity-agent"},
+                service_account="eks-pod-identity-agent",
+                host_network=True,
+                tolerates="everything",
+            ),
+        ),
+    ),
+)
+
+COREDNS = Addon(
+    name="coredns",
+    # Public clusters on 1.35 and on 1.36 had the same builds of 1.14.
+    versions={"1.34": "v1.13.2-eksbuild.11", "1.35": "v1.14.3-eksbuild.3", "1.36": "v1.14.3-eksbuild.3"},
+    phase="after nodes",
+    seconds=35,
+    workloads=(
+        _controller(
+            "coredns",
+            "needs a Ready node without an accelerator's taint: check the system node group",
+            Pod(
+                container="coredns",
+                image="{registry}/eks/coredns",
+                labels={"eks.amazonaws.com/component": "coredns", "k8s-app": "kube-dns"},
+                service_account="coredns",
+                millicpu=100,
+                memory_mib=70,
+                tolerates="critical",
+            ),
+        ),
+    ),
+)
+
+EBS_CSI_DRIVER = Addon(
+    name="aws-ebs-csi-driver",
+    versions={EVERY_KUBERNETES: "v1.63.1-eksbuild.1"},
+    phase="after nodes",
+    seconds=45,
+    settings=_ebs_settings,
+    identity=Identity(
+        "ebs-csi-controller-sa",
+        # Only its own cluster's volumes, where AmazonEBSCSIDriverPolicy has the whole account's. It compares the tag
+        # that the driver writes from 1.58 on with the session's, which Pod Identity brings (aws-ebs-csi-driver#2918).
+        managed_policy="AmazonEBSCSIDriverEKSClusterScopedPolicy",
+        statements=addon_policies.ebs_statements,
+    ),
+    least_version=(1, 58, 0),
+    driver=CsiDriver(EBS_DRIVER, {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"}),
+    workloads=(
+        _controller(
+            "ebs-csi-controller",
+            "check the system nodes, and the Pod Identity association of ebs-csi-controller-sa",
+            Pod(
+                container="ebs-plugin",
+                image="public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
+                labels={"app": "ebs-csi-controller", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
+                service_account="ebs-csi-controller-sa",
+                millicpu=60,
+                memory_mib=240,
+                tolerates="critical",
+            ),
+        ),
+        _daemon(
+            "ebs-csi-node",
+            "pods with EBS volumes cannot start on that node: `kubectl -n kube-system describe pod -l "
+            "app=ebs-csi-node`",
+            Pod(
+                container="ebs-plugin",
+                image="public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
+                labels={"app": "ebs-csi-node", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
+                service_account="ebs-csi-node-sa",
+                millicpu=30,
+                memory_mib=120,
+                tolerates="everything",
+            ),
+        ),
+    ),
+)
+
+FSX_CSI_DRIVER = Addon(
+    name="aws-fsx-csi-driver",
+    # The driver's newest release, as a public 1.35 cluster had it.
+    versions={EVERY_KUBERNETES: "v1.9.0-eksbuild.1"},
+    phase="after nodes",
+    identity=Identity(
+        "fsx-csi-controller-sa",
+        statements=addon_policies.fsx_statements,
+        on_demand=addon_policies.fsx_on_demand_statements,
+    ),
+    # No controller attaches a Lustre file system: nodes mount it by themselves.
+    driver=CsiDriver(
+        lustre.DRIVER,
+        {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
+    ),
+    workloads=(
+        _controller(
+            "fsx-csi-controller",
+            "check the system nodes, and the Pod Identity association of fsx-csi-controller-sa",
+            Pod(
+                container="fsx-plugin",
+                image="public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
+                labels={"app": "fsx-csi-controller", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
+                service_account="fsx-csi-controller-sa",
+                millicpu=40,
+                memory_mib=136,
+                tolerates="critical",
+            ),
+        ),
+        _daemon(
+            "fsx-csi-node",
+            "pods with the shared file system cannot start on that node: `kubectl -n kube-system describe pod -l "
+            "app=fsx-csi-node`",
+            Pod(
+                container="fsx-plugin",
+                image="public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
+                labels={"app": "fsx-csi-node", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
+                service_account="fsx-csi-node-sa",
+                millicpu=30,
+                memory_mib=104,
+                tolerates="everything",
+            ),
+        ),
+    ),
+)
+
+METRICS_SERVER = Addon(
+    name="metrics-server",
+    # EKS' default for 1.35.
+    versions={EVERY_KUBERNETES: "v0.8.1-eksbuild.10"},
+    phase="after nodes",
+    workloads=(
+        _controller(
+            "metrics-server",
+            "`kubectl top` and autoscaling by load fail without it: check the system nodes",
+            Pod(
+                container="metrics-server",
+                image="{registry}/eks/metrics-server",
+                labels={"app.kubernetes.io/name": "metrics-server"},
+                service_account="metrics-server",
+                millicpu=100,
+                memory_mib=200,
+            ),
+        ),
+    ),
+)
+
+NODE_MONITORING_AGENT = Addon(
+    name="eks-node-monitoring-agent",
+    # The agent's newest release, in a public plan of 2026-08-22.
+    versions={EVERY_KUBERNETES: "v1.7.0-eksbuild.1"},
+    phase="after nodes",
+    settings=_monitoring_settings,
+    least_version=(1, 3, 0),
+    workloads=(
+        _daemon(
+            "eks-node-monitoring-agent",
+            "without it EKS repairs no faulty accelerator node: `aws eks describe-addon` says why it is degraded",
+            Pod(
+                container="eks-node-monitoring-agent",
+                image="{registry}/eks/eks-node-monitoring-agent",
+                labels={"app.kubernetes.io/name": "eks-node-monitoring-agent"},
+                service_account="eks-node-monitoring-agent",
+                millicpu=10,
+                memory_mib=30,
+                host_network=True,
+                tolerates="everything",
+            ),
+        ),
+        _daemon(
+            "dcgm-server",
+            "without it the node monitoring agent reports the node's GPUs as broken: the add-on's configuration must "
+            "tolerate the nodes' taints (dcgmAgent.tolerations)",
+            Pod(
+                container="eks-node-monitoring-agent-dcgm",
+                image="{registry}/eks/eks-node-monitoring-agent",
+                labels={"k8s-app": "dcgm-server"},
+                service_account="default",
+                tolerates="accelerator",
+            ),
+            nodes="nvidia",
+        ),
+    ),
+)
+
+CLOUDWATCH_OBSERVABILITY = Addon(
+    name="amazon-cloudwatch-observability",
+    # As a public project pinned it, with a copy of its schema.
+    versions={EVERY_KUBERNETES: "v6.6.0-eksbuild.1"},
+    phase="on request",
+    identity=Identity("cloudwatch-agent", "amazon-cloudwatch", managed_policy="CloudWatchAgentServerPolicy"),
+)
+
+ADDONS: Mapping[str, Addon] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            VPC_CNI,
+            KUBE_PROXY,
+            POD_IDENTITY_AGENT,
+            COREDNS,
+            EBS_CSI_DRIVER,
+            FSX_CSI_DRIVER,
+            METRICS_SERVER,
+            NODE_MONITORING_AGENT,
+            CLOUDWATCH_OBSERVABILITY,
+        )
+    }
+)
+"""Every add-on that is known, by EKS' name, in the order in which those of every cluster are installed."""
+
+
+def installed() -> tuple[Addon, ...]:
+    """The add-ons that every cluster of this project has."""
+    return tuple(each for each in ADDONS.values() if each.phase != "on request")
+
+
+def pinned(kubernetes_version: str) -> Mapping[str, str]:
+    """Add-ons of every cluster to their builds; without those for which none is pinned for this minor version."""
+    found = {each.name: each.version(kubernetes_version) for each in installed()}
+    return MappingProxyType({name: version for name, version in found.items() if version})

@@ -1,0 +1,237 @@
+"""What runs in a cluster on behalf of each chart: names, where, and what to do when it does not.
+
+The one list that ``trn verify`` checks a cluster against, with the workloads of EKS add-ons (addon_records.py). Names
+are those of the charts as they render with this project's values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from trainium_eks.model.config import namespaces
+
+Kind = Literal["DaemonSet", "Deployment", "StatefulSet"]
+Where = Literal["all", "neuron", "nvidia", "efa", "none"]
+
+SYSTEM_NAMESPACE = "kube-system"
+"""Where device plugins go: it exists in every cluster, and Pod Security lets node agents run there."""
+
+ETCD_CHART = "torchx-etcd"
+"""Our own chart of the etcd for a rendezvous."""
+
+EBS_DRIVER = "ebs.csi.aws.com"
+"""Name of the EBS CSI driver, in storage classes and on nodes; that of Lustre is ``lustre.DRIVER``."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One DaemonSet, Deployment or StatefulSet."""
+
+    kind: Kind
+    """Of ``apps/v1``."""
+    namespace: str
+    name: str
+    nodes: Where
+    """Which nodes carry a pod of it each: ``all``, those with Neuron devices (``neuron``), with NVIDIA GPUs
+    (``nvidia``), or with EFA interfaces (``efa``). ``none`` where it does not go by nodes."""
+    remedy: str
+    """What to do when it is not running, in a line."""
+
+    def expected_on(self, family: str, *, has_efa: bool) -> bool:
+        """Whether a node carries a pod of it.
+
+        Args:
+            family: the node type's, ``neuron``, ``nvidia`` or ``cpu``.
+            has_efa: whether the node has EFA interfaces.
+        """
+        return self.nodes == "all" or self.nodes == family or (self.nodes == "efa" and has_efa)
+
+
+CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
+    {
+        "neuron-helm-chart": (
+            Workload(
+                "DaemonSet",
+                SYSTEM_NAMESPACE,
+                "neuron-device-plugin",
+                "neuron",
+                "no job gets Neuron devices on that node: check the plugin's log, and the node's driver with neuron-ls",
+            ),
+        ),
+        "aws-efa-k8s-device-plugin": (
+            Workload(
+                "DaemonSet",
+                SYSTEM_NAMESPACE,
+                "aws-efa-k8s-device-plugin",
+                "efa",
+                "no job gets EFA interfaces on that node: check that its image comes from the region's registry",
+            ),
+        ),
+        "neuron-monitor": (
+            Workload(
+                "DaemonSet",
+                namespaces.NEURON_MONITOR,
+                "neuron-monitor",
+                "neuron",
+                "metrics of that node are missing, jobs are not affected: check the pod's log",
+            ),
+        ),
+        "nvidia-device-plugin": (
+            Workload(
+                "DaemonSet",
+                SYSTEM_NAMESPACE,
+                "nvidia-device-plugin",
+                "nvidia",
+                "no job gets GPUs on that node: check the plugin's log, and the node's driver with nvidia-smi",
+            ),
+        ),
+        "dcgm-exporter": (
+            Workload(
+                "DaemonSet",
+                namespaces.DCGM_EXPORTER,
+                "dcgm-exporter",
+                "nvidia",
+                "metrics of that node's GPUs are missing, jobs are not affected: check the pod's log",
+            ),
+        ),
+        "cluster-autoscaler": (
+            Workload(
+                "Deployment",
+                namespaces.CLUSTER_AUTOSCALER,
+                "cluster-autoscaler",
+                "none",
+                "no group grows or shrinks by itself: check its log for AccessDenied; trn scale works meanwhile",
+            ),
+        ),
+        "karpenter": (
+            Workload(
+                "Deployment",
+                namespaces.KARPENTER,
+                "karpenter",
+                "none",
+                "no node starts for pods that wait: check its log for UnauthorizedOperation, and the NodePools",
+            ),
+        ),
+        "karpenter-crd": (),
+        "volcano": (
+            Workload(
+                "Deployment",
+                namespaces.VOLCANO,
+                "volcano-scheduler",
+                "none",
+                "no job of a queue starts: check its log for an error in the scheduler's configuration",
+            ),
+            Workload(
+                "Deployment",
+                namespaces.VOLCANO,
+                "volcano-controllers",
+                "none",
+                "jobs get no pods and queues no state: check its log",
+            ),
+            Workload(
+                "Deployment",
+                namespaces.VOLCANO,
+                "volcano-admission",
+                "none",
+                "jobs and queues are refused while it is down: check that the release's certificate job has succeeded",
+            ),
+        ),
+        ETCD_CHART: (
+            Workload(
+                "StatefulSet",
+                namespaces.ETCD,
+                "etcd-server",
+                "none",
+                "elastic jobs find no rendezvous: check its pod; a restart loses its data, so restart the jobs too",
+            ),
+        ),
+        "training-operator": (
+            Workload(
+                "Deployment",
+                namespaces.TRAINING_OPERATOR,
+                "training-operator",
+                "none",
+                "PyTorchJobs get no pods: check its log; with gangs on, it exits at once if Volcano is not installed",
+            ),
+        ),
+        "kubeflow-trainer": (
+            Workload(
+                "Deployment",
+                namespaces.TRAINER,
+                "kubeflow-trainer-controller-manager",
+                "none",
+                "TrainJobs get no pods: check its log, and that of JobSet's controller",
+            ),
+        ),
+        "kube-prometheus-stack": (
+            Workload(
+                "DaemonSet",
+                namespaces.MONITORING,
+                "kube-prometheus-stack-prometheus-node-exporter",
+                "all",
+                "metrics of that node are missing, jobs are not affected: describe its pod",
+            ),
+            Workload(
+                "Deployment",
+                namespaces.MONITORING,
+                "kube-prometheus-stack-operator",
+                "none",
+                "changed monitors and rules are not taken up, and new ones are refused: check its log",
+            ),
+            Workload(
+                "Deployment",
+                namespaces.MONITORING,
+                "kube-prometheus-stack-kube-state-metrics",
+                "none",
+                "dashboards and alerts know no nodes, pods and requests: check its log",
+            ),
+            Workload(
+                "StatefulSet",
+                namespaces.MONITORING,
+                "prometheus-kube-prometheus-stack-prometheus",
+                "none",
+                "nothing is measured and no alert fires: describe its pod; its volume ties it to the zone of one node",
+            ),
+        ),
+        # It is Grafana that reads them.
+        "grafana-dashboards": (),
+        "efa-exporter": (
+            Workload(
+                "DaemonSet",
+                namespaces.MONITORING,
+                "efa-exporter",
+                "efa",
+                "EFA counters of that node are missing, jobs are not affected: check the pod's log",
+            ),
+        ),
+        "prometheus-yet-another-cloudwatch-exporter": (
+            Workload(
+                "Deployment",
+                namespaces.MONITORING,
+                "fsx-exporter",
+                "none",
+                "metrics of the file system are missing: check its log, and its Pod Identity association",
+            ),
+        ),
+        "fluent-bit": (
+            Workload(
+                "DaemonSet",
+                namespaces.LOG_SHIPPING,
+                "fluent-bit",
+                "all",
+                "container logs of that node stay there: check its log, and its Pod Identity association",
+            ),
+        ),
+    }
+)
+"""Chart, or kustomization, to what it runs."""
+
+HYPERNODES = Workload(
+    "Deployment",
+    namespaces.VOLCANO,
+    "hypernodes",
+    "none",
+    "jobs with a network topology do not go to nodes that came since: check its log",
+)
+"""The controller that keeps HyperNodes. No chart makes it."""

@@ -1,0 +1,356 @@
+"""The catalogue: every fact about an instance type that anything in this project asks for.
+
+Nothing here is looked up at run time. Sources and dates stand in :mod:`trainium_eks.model.catalogue.instance_data`;
+entries can be added or changed from the stack's config (``instanceTypes``) by :meth:`Catalogue.with_entries`."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from trainium_eks.model.catalogue import instance_data, instance_zones
+from trainium_eks.model.catalogue.regions import REGIONS
+from trainium_eks.model.validation.problems import Problem
+
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+"""What a pod asks of the EFA device plugin; one for each EFA interface."""
+
+NEURON_RESOURCE = "aws.amazon.com/neuron"
+"""What a pod asks of the Neuron device plugin; one for each device. ``aws.amazon.com/neurondevice`` is gone
+(Neuron SDK 2.20)."""
+
+NEURON_CORE_RESOURCE = "aws.amazon.com/neuroncore"
+"""Neuron cores one by one, as the plugin also offers them; whole devices are what a training job should ask for."""
+
+NVIDIA_RESOURCE = "nvidia.com/gpu"
+"""What a pod asks of the NVIDIA device plugin."""
+
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+"""Label by which a node says its EC2 type; kubelet sets it."""
+
+DEVICE_RESOURCES: Mapping[str, str] = MappingProxyType(
+    {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "cpu": ""}
+)
+"""Family to the resource that its device plugin offers."""
+
+AMI_TYPES: Mapping[str, str] = MappingProxyType(
+    {"neuron": "AL2023_x86_64_NEURON", "nvidia": "AL2023_x86_64_NVIDIA", "cpu": "AL2023_x86_64_STANDARD"}
+)
+"""Family to EKS' AMI type. Driver, tools and EFA are in the two accelerated ones."""
+
+EKS_EFFECTS: Mapping[str, str] = MappingProxyType(
+    {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+)
+"""Taint effect in Kubernetes' spelling to EKS'."""
+
+Family = Literal["neuron", "nvidia", "cpu"]
+InterfaceLayout = Literal["efa-only", "ena", "none"]
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A node taint, as Kubernetes spells it."""
+
+    key: str
+    value: str
+    effect: str
+    """``NoSchedule``, ``PreferNoSchedule`` or ``NoExecute``."""
+
+    @property
+    def eks_effect(self) -> str:
+        """The effect as EKS' node group API spells it (``NO_SCHEDULE``)."""
+        return EKS_EFFECTS[self.effect]
+
+
+@dataclass(frozen=True)
+class Price:
+    """A Linux On-Demand list price."""
+
+    hourly_usd: float
+    date: str
+    """Day of the price list, ``2026-07-20``."""
+    region: str
+    """Region that the price is of; others differ."""
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One EC2 instance type."""
+
+    name: str
+    """``trn1.32xlarge``."""
+    family: Family
+    """Which device plugin, AMI and taint it needs."""
+    accelerator: str
+    """``Trainium``, ``Trainium2``, ``Inferentia2``, ``A100-40``, ``H100`` …; empty for CPU types."""
+    accelerators: int
+    """Devices that the plugin offers."""
+    neuron_cores: int
+    """Physical Neuron cores."""
+    logical_neuron_cores: int
+    """Neuron cores that a process sees by default: half the physical ones on Trainium2 (LNC=2)."""
+    accelerator_memory_gib: int
+    """Memory of all accelerators together, GiB."""
+    vcpus: int
+    """Virtual CPUs; what EC2's quotas count."""
+    memory_gib: int
+    """Main memory, GiB."""
+    network_cards: int
+    """Network cards; EFA takes one interface on each."""
+    interfaces_per_card: int
+    """Interfaces that a card takes."""
+    efa_interfaces: int
+    """Most EFA interfaces; 0 where EFA is not supported."""
+    first_efa_card: int
+    """First card that takes EFA: 0, but 1 on p6-b300.48xlarge, whose card 0 is plain ENA."""
+    interface_layout: InterfaceLayout
+    """Default layout of the interfaces: ``efa-only`` (card 0 ``efa``, the others ``efa-only``), ``ena`` (card 0 a plain
+    interface, EFA on the others) or ``none``."""
+    ipv4_per_interface: int
+    """IPv4 addresses of one interface, its own included."""
+    local_disks: int
+    """NVMe disks of the instance."""
+    local_disk_gb: int
+    """Size of each, GB."""
+    ami_type: str
+    """EKS' AMI type."""
+    allocatable_millicpu: int
+    """CPU that pods can have, thousandths of a vCPU (:func:`allocatable_millicpu`)."""
+    allocatable_memory_mib: int
+    """Memory that pods can have, MiB, before hugepages are taken off (:func:`allocatable_memory_mib`)."""
+    max_pods: int
+    """Most pods a node takes with the VPC CNI's addresses (:func:`max_pods`)."""
+    hugepages_2mi: int
+    """Hugepages of 2 MiB that user data reserves: 2560 (5120 MiB) on GPU types with EFA, 0 on Trainium."""
+    zones: Mapping[str, tuple[str, ...]]
+    """Region to the ids of the zones that offer the type."""
+    usage: frozenset[str]
+    """How EC2 offers it: ``on-demand``, ``spot``, ``capacity-block``."""
+    hourly_usd: float | None
+    """Linux On-Demand list price, or None where none was found."""
+    price_date: str
+    """Day of the price list; empty without a price."""
+    price_region: str
+    """Region of the price; empty without a price."""
+    quota_on_demand: str
+    """Code of the EC2 quota (in vCPU) for On-Demand launches."""
+    quota_spot: str
+    """Code of the EC2 quota (in vCPU) for Spot requests; empty where none is known."""
+    sagemaker_name: str | None
+    """Name as a SageMaker training instance, or None."""
+
+    @property
+    def device_resource(self) -> str:
+        """The resource its pods ask for: ``aws.amazon.com/neuron``, ``nvidia.com/gpu`` or empty."""
+        return DEVICE_RESOURCES[self.family]
+
+    @property
+    def has_efa(self) -> bool:
+        """Whether the type takes EFA interfaces."""
+        return self.efa_interfaces > 0
+
+
+class UnknownInstanceType(ValueError):  # noqa: N818 - reads as what it is where it is caught
+    """A type that the catalogue does not have; :attr:`nearest` is the one that was probably meant."""
+
+    def __init__(self, name: str, known: Mapping[str, object]) -> None:
+        self.name = name
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        self.nearest: str | None = close[0] if close else None
+        hint = f"did you mean {self.nearest}?" if self.nearest else f"known: {', '.join(sorted(known))}"
+        super().__init__(f"unknown instance type {name!r}; {hint}")
+
+
+class CatalogueError(ValueError):
+    """Entries that do not make a type. ``problems`` has one entry for each fault, its path starting with the name."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{problem.path}: {problem.reason}" for problem in problems))
+
+
+class Catalogue(Mapping[str, InstanceType]):
+    """Instance types by name. Immutable; :meth:`with_entries` makes another one."""
+
+    def __init__(self, types: Mapping[str, InstanceType]) -> None:
+        self._types = dict(types)
+
+    def __getitem__(self, name: str) -> InstanceType:
+        return self._types[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Catalogue":
+        """Itself: it is immutable, and pydantic copies the defaults of fields."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Catalogue({', '.join(self._types)})"
+
+    def find(self, name: str) -> InstanceType:
+        """The type of that name.
+
+        Raises:
+            UnknownInstanceType: with the nearest name.
+        """
+        if name not in self._types:
+            raise UnknownInstanceType(name, self._types)
+        return self._types[name]
+
+    def offered(self, name: str, region: str) -> tuple[str, ...]:
+        """Ids of the region's zones that offer the type, sorted; empty when it is not offered there.
+
+        Raises:
+            UnknownInstanceType: for a name the catalogue does not have; so do all the methods below.
+        """
+        return self.find(name).zones.get(region, ())
+
+    def device_resources(self, name: str) -> dict[str, int]:
+        """Extended resources that a whole-node pod asks for: devices, and EFA interfaces where there are any."""
+        kind = self.find(name)
+        resources = {kind.device_resource: kind.accelerators, EFA_RESOURCE: kind.efa_interfaces}
+        return {resource: count for resource, count in resources.items() if resource and count}
+
+    def allocatable(self, name: str) -> dict[str, str]:
+        """What pods can have of one node, as Kubernetes quantities: cpu, memory, pods, hugepages, devices, EFA.
+
+        Neuron nodes also show their cores. Memory is less the hugepages, which the kubelet takes from it.
+        """
+        kind = self.find(name)
+        quantities = {
+            "cpu": f"{kind.allocatable_millicpu}m",
+            "memory": f"{kind.allocatable_memory_mib - 2 * kind.hugepages_2mi}Mi",
+            "pods": str(kind.max_pods),
+        }
+        if kind.hugepages_2mi:
+            quantities["hugepages-2Mi"] = f"{2 * kind.hugepages_2mi}Mi"
+        if kind.logical_neuron_cores:
+            quantities[NEURON_CORE_RESOURCE] = str(kind.logical_neuron_cores)
+        return quantities | {resource: str(count) for resource, count in self.device_resources(name).items()}
+
+    def node_labels(self, name: str) -> dict[str, str]:
+        """Labels that a node group of the type sets, beside those that Kubernetes and EKS set by themselves.
+
+        ``nvidia.com/gpu.present`` is the one that NVIDIA's charts select by.
+        """
+        kind = self.find(name)
+        labels = {f"{kind.device_resource}.present": "true"} if kind.device_resource else {}
+        return labels | ({f"{EFA_RESOURCE}.present": "true"} if kind.has_efa else {})
+
+    def taints(self, name: str) -> tuple[Taint, ...]:
+        """Taints of the type's nodes: one, keyed by the device resource, for accelerators; none for CPU types.
+
+        With that very key, EKS' ExtendedResourceToleration admission lets in the pods that ask for the resource.
+        """
+        resource = self.find(name).device_resource
+        return (Taint(resource, "true", "NoSchedule"),) if resource else ()
+
+    def price(self, name: str) -> Price | None:
+        """The type's list price with its date and region, or None where none is known."""
+        kind = self.find(name)
+        if kind.hourly_usd is None:
+            return None
+        return Price(kind.hourly_usd, kind.price_date, kind.price_region)
+
+    def with_entries(self, entries: Mapping[str, Mapping[str, Any]]) -> "Catalogue":
+        """A catalogue with types added or changed, as the stack's config says (``instanceTypes``).
+
+        Args:
+            entries: name to fields of :class:`InstanceType`, in camelCase or snake_case. A known name needs only what
+                changes; ``zones`` are laid over the known ones region by region. A new name needs every field,
+                or ``like``, a known type to start from: all of it is taken over but zones, price and SageMaker name,
+                which belong to a type and not to its shape. ``allocatable…`` and ``maxPods`` are derived unless given.
+
+        Raises:
+            CatalogueError: with every fault of every entry.
+        """
+        from trainium_eks.model.catalogue import instance_entries  # it needs the classes above
+
+        return instance_entries.extended(self, entries)
+
+
+def allocatable_millicpu(vcpus: int) -> int:
+    """CPU left to pods: EKS' nodes reserve 6 % of the first vCPU, 1 % of the second, half a percent of the next
+    two, a quarter of a percent of each further one (nodeadm in awslabs/amazon-eks-ami).
+    """
+    first, second, next_two = min(vcpus, 1), min(max(vcpus - 1, 0), 1), min(max(vcpus - 2, 0), 2)
+    reserved_tenths = 600 * first + 100 * second + 50 * next_two + 25 * max(vcpus - 4, 0)
+    return 1000 * vcpus - reserved_tenths // 10
+
+
+def allocatable_memory_mib(memory_gib: int, address_pods: int) -> int:
+    """Memory left to pods, MiB.
+
+    Karpenter's estimate: 7.5 % for what hypervisor and kernel keep, then the kubelet's reserve of 255 MiB and 11 MiB a
+    pod, and its eviction threshold of 100 MiB. Its published figures for trn1, trn2, p4d and p5 come out of this
+    formula; a real node shows somewhat more.
+    """
+    return int(memory_gib * 1024 * 0.925 - (255 + 11 * address_pods) - 100)
+
+
+def address_pods(interfaces_per_card: int, ipv4_per_interface: int) -> int:
+    """Pods that the addresses of card 0 hold, and two on the host network; the kubelet's reserve counts these."""
+    return interfaces_per_card * (ipv4_per_interface - 1) + 2
+
+
+def max_pods(vcpus: int, pods: int) -> int:
+    """Most pods of a node: managed node groups allow 110 below 30 vCPU and 250 above, whatever the addresses hold."""
+    return min(pods, 110 if vcpus < 30 else 250)
+
+
+def _from_facts(name: str, family: Family, facts: instance_data.Facts) -> InstanceType:
+    pods = address_pods(facts["interfaces_per_card"], facts["ipv4_per_interface"])
+    efa = facts.get("efa_interfaces", 0)
+    first_efa_card = facts.get("first_efa_card", 0)
+    price_date = instance_data.PRICE_DATE_CPU if family == "cpu" else instance_data.PRICE_DATE
+    priced = facts["hourly_usd"] is not None
+    return InstanceType(
+        name=name,
+        family=family,
+        accelerator=facts.get("accelerator", ""),
+        accelerators=facts.get("accelerators", 0),
+        neuron_cores=facts.get("neuron_cores", 0),
+        logical_neuron_cores=facts.get("logical_neuron_cores", 0),
+        accelerator_memory_gib=facts.get("accelerator_memory_gib", 0),
+        vcpus=facts["vcpus"],
+        memory_gib=facts["memory_gib"],
+        network_cards=facts.get("network_cards", 1),
+        interfaces_per_card=facts["interfaces_per_card"],
+        efa_interfaces=efa,
+        first_efa_card=first_efa_card,
+        interface_layout="none" if not efa else "ena" if first_efa_card else "efa-only",
+        ipv4_per_interface=facts["ipv4_per_interface"],
+        local_disks=facts.get("local_disks", 0),
+        local_disk_gb=facts.get("local_disk_gb", 0),
+        ami_type=AMI_TYPES[family],
+        allocatable_millicpu=allocatable_millicpu(facts["vcpus"]),
+        allocatable_memory_mib=allocatable_memory_mib(facts["memory_gib"], pods),
+        max_pods=max_pods(facts["vcpus"], pods),
+        hugepages_2mi=facts.get("hugepages_2mi", 0),
+        zones=MappingProxyType(
+            {
+                region: tuple(f"{REGIONS[region].zone_prefix}-az{digit}" for digit in digits)
+                for region, digits in instance_zones.ZONES[name].items()
+            }
+        ),
+        usage=frozenset(facts["usage"]),
+        hourly_usd=facts["hourly_usd"],
+        price_date=price_date if priced else "",
+        price_region=instance_data.PRICE_REGION if priced else "",
+        quota_on_demand=facts["quotas"]["on_demand"],
+        quota_spot=facts["quotas"]["spot"],
+        sagemaker_name=facts.get("sagemaker_name"),
+    )
+
+
+CATALOGUE = Catalogue(
+    {name: _from_facts(name, "neuron", facts) for name, facts in instance_data.NEURON.items()}
+    | {name: _from_facts(name, "nvidia", facts) for name, facts in instance_data.NVIDIA.items()}
+    | {name: _from_facts(name, "cpu", facts) for name, facts in instance_data.CPU.items()}
+)
+"""Every type that the project knows."""

@@ -1,0 +1,105 @@
+"""The images that training images are built on, by what trains: one table, overridden by the stack's config."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from trainium_eks.model.validation.problems import Problem, join_key, nearest
+
+
+@dataclass(frozen=True)
+class Base:
+    """What one kind of training starts from."""
+
+    image: str | None
+    """By tag; None where no public tag is known, and the config has to name one."""
+    about: str
+    """Framework and state, for people."""
+    packages: tuple[str, ...] = ()
+    """What pip installs besides the common requirements, because the base does not have it."""
+    index: str = ""
+    """Package index for these; empty for pip's own."""
+
+
+BASES: Mapping[str, Base] = MappingProxyType(
+    {
+        # The last with PyTorch/XLA: SDK 2.31 published none, and its packages are in maintenance. From the SDK's own
+        # list of containers.
+        "trn1": Base(
+            "public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
+            "PyTorch/XLA 2.9 for Trn1, frozen at Neuron SDK 2.30",
+        ),
+        "jax": Base(
+            "public.ecr.aws/neuron/jax-training-neuronx:0.10.0-neuronx-py313-sdk2.32.0-ubuntu24.04",
+            "JAX NeuronX 0.10 for Trn1 and later, beta",
+        ),
+        # TorchNeuron's container exists since SDK 2.33; its repository and tag were not found.
+        "trn2": Base(None, "PyTorch with TorchNeuron for Trn2 and Trn3, public beta"),
+        # Seen in use in public projects; has EFA and NCCL's plugin for it, which pytorch/pytorch does not.
+        "cuda": Base(
+            "public.ecr.aws/deep-learning-containers/pytorch-training:2.9.0-gpu-py312-cu130-ubuntu22.04-ec2",
+            "PyTorch 2.9 with CUDA 13.0 and EFA, AWS' deep learning container",
+        ),
+        "cpu": Base(
+            "public.ecr.aws/docker/library/python:3.12.11-slim-bookworm",
+            "plain PyTorch 2.9 for the CPU, to try things out",
+            packages=("torch==2.9.1", "numpy==2.3.4"),
+            index="https://download.pytorch.org/whl/cpu",
+        ),
+    }
+)
+"""By target, as ``trn image build --for`` takes it."""
+
+_REFERENCE = re.compile(
+    r"(?P<name>(localhost|[a-z0-9-]+([.:][a-z0-9-]+)+)(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+)"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+"""An image with its registry, as the OCI distribution spec and docker write it."""
+_FLOATING = ("latest", "main", "master", "nightly")
+
+
+def target_of(instance_type: str) -> str:
+    """What an instance type trains with: ``trn1``, ``trn2``, ``cuda`` or ``cpu``.
+
+    Args:
+        instance_type: ``trn1.32xlarge``; one of an unknown family is taken for a CPU's unless it has a GPU's letter.
+    """
+    # Inferentia2 has the cores of Trn1, and its container names it, too; Trn3 has TorchNeuron as Trn2 does.
+    for target, families in (("trn1", r"(trn1|inf)"), ("trn2", "trn"), ("cuda", r"(p|g)\d")):
+        if re.match(families, instance_type.removeprefix("ml.")):
+            return target
+    return "cpu"
+
+
+def problems(bases: Mapping[str, str], path: str) -> list[Problem]:
+    """Return the problems of a config's own bases.
+
+    Args:
+        bases: target to image.
+        path: of the mapping.
+    """
+    found = []
+    for target, image in bases.items():
+        here = join_key(path, target)
+        if target not in BASES:
+            near = nearest(target, BASES)
+            fix = f"did you mean {near}?" if near else ""
+            found.append(
+                Problem(here, "it is not what a training image is for", fix, value=image, allowed=tuple(BASES))
+            )
+        found += reference_problems(image, here)
+    return found
+
+
+def reference_problems(image: str, path: str) -> list[Problem]:
+    """Why an image cannot be built on again tomorrow: no registry, or nothing that pins it."""
+    parts = _REFERENCE.fullmatch(image)
+    if parts is None:
+        allowed = ("<registry>/<repository>:<tag>", "<registry>/<repository>@sha256:<digest>")
+        fix = "write the registry, the repository and a tag"
+        return [Problem(path, "it is not an image with its registry", fix, value=image, allowed=allowed)]
+    if parts["digest"] is None and (parts["tag"] is None or parts["tag"] in _FLOATING):
+        reason = "it means another image tomorrow"
+        return [Problem(path, reason, "name a version's tag, or a digest (@sha256:…)", value=image)]
+    return []

@@ -1,0 +1,149 @@
+"""EKS add-ons as the config names them: another version or other settings of ours, and add-ons of a user's own."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pydantic
+
+from trainium_eks.model.catalogue.addon_records import ADDONS, Addon, installed
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import LaterText, Shape
+from trainium_eks.model.validation.problems import Problem, join_key, nearest, under
+
+VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_EXAMPLE = "<vX.Y.Z-eksbuild.N>"
+_COUNTED = ("WARM_IP_TARGET", "MINIMUM_IP_TARGET", "WARM_ENI_TARGET", "ENABLE_PREFIX_DELEGATION")
+"""Settings of the VPC CNI that decide how many addresses a node takes."""
+
+OF_AWS = (
+    "adot",
+    "amazon-cloudwatch-observability",
+    "aws-efs-csi-driver",
+    "aws-guardduty-agent",
+    "aws-mountpoint-s3-csi-driver",
+    "aws-network-flow-monitoring-agent",
+    "snapshot-controller",
+)
+"""Names that EKS has beside ours (EKS user guide, AWS add-ons), so that none of them is taken for a typo."""
+
+
+class AddonIdentityConfig(Shape):
+    """What an add-on's controller may do in AWS, by Pod Identity."""
+
+    service_account: str
+    """Service account that the add-on's pods run as."""
+    namespace: str = "kube-system"
+    """Namespace of that service account."""
+    policies: dict[str, LaterText]
+    """IAM policies that its role gets: a name of your choosing to the policy's ARN."""
+
+
+class AddonConfig(Shape):
+    """One EKS add-on."""
+
+    version: str | None = None
+    """Its build, ``v1.21.1-eksbuild.1``. Unset: the pinned one, where there is one."""
+    settings: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Configuration values, merged over the stack's. EKS refuses keys that the add-on's schema does not list (``aws eks
+    describe-addon-configuration``)."""
+    identity: AddonIdentityConfig | None = None
+    """The role of an add-on of your own. Add-ons that the stack knows have theirs."""
+
+
+def known(name: str) -> Addon:
+    """The record of an add-on; for an unknown one, a record with nothing but its name.
+
+    It comes after the nodes, because it may have pods that need one to be ACTIVE.
+    """
+    return ADDONS.get(name) or Addon(name=name, versions={}, phase="on request")
+
+
+def version(section: Mapping[str, AddonConfig], name: str, kubernetes_version: str) -> str:
+    """The build of an add-on: the config's, else the pinned one; empty when :func:`problems` refuses it for having
+    neither."""
+    given = section.get(name)
+    return (given and given.version) or known(name).version(kubernetes_version)
+
+
+def requested(section: Mapping[str, AddonConfig]) -> tuple[Addon, ...]:
+    """The add-ons that are installed because the config names them, by name."""
+    return tuple(each for name in sorted(section) if (each := known(name)).phase == "on request")
+
+
+def problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> list[Problem]:
+    """Return the problems of the add-ons of a cluster. Paths are relative to the section."""
+    found = [*_pin_problems(section, kubernetes_version), *_kube_proxy_problems(section, kubernetes_version)]
+    for name, addon in section.items():
+        found += under(join_key("", name), _addon_problems(name, addon))
+    return found
+
+
+def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
+    if not _NAME.fullmatch(name):
+        allowed = ("letters, digits, - and _, a letter or digit first",)
+        yield Problem("", "it is not the name of an EKS add-on", "rename it", allowed=allowed)
+        return
+    if addon.version is not None and not VERSION.fullmatch(addon.version):
+        allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists them",)
+        fix = "name one of these, or leave it out for the pinned one"
+        yield Problem("version", "it is not the build of an EKS add-on", fix, value=addon.version, allowed=allowed)
+    elif addon.version is not None and _numbers(addon.version) < known(name).least_version:
+        least = ".".join(map(str, known(name).least_version))
+        reason = f"the stack's settings and role for it need {least} or later"
+        yield Problem("version", reason, "raise it, or leave it out for the pinned one", value=addon.version)
+    guess = nearest(name, ADDONS)
+    if name not in ADDONS and name not in OF_AWS and guess:
+        yield formats.warn("", "it is an add-on that this release does not know", f"did you mean {guess}?")
+    counted = [key for key in _COUNTED if key in (addon.settings.get("env") or {})] if name == "vpc-cni" else []
+    if counted:
+        reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget assumes the stack's"
+        yield formats.warn("settings.env", reason, "leave room in the subnets")
+    if addon.identity is not None:
+        yield from under("identity", _identity_problems(name, addon.identity))
+
+
+def _identity_problems(name: str, identity: AddonIdentityConfig) -> Iterator[Problem]:
+    if known(name).identity is not None:
+        yield Problem("", f"the stack gives {name} a role of its own", "remove it")
+        return
+    yield from formats.dns_subdomain("service_account", identity.service_account)
+    yield from formats.dns_label("namespace", identity.namespace)
+    if not identity.policies:
+        yield Problem("policies", "it is empty: the role could do nothing", "name its policies, or remove `identity`")
+    for key, arn in identity.policies.items():
+        if isinstance(arn, str):
+            yield from formats.policy_arn(join_key("policies", key), arn)
+
+
+def _pin_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> Iterator[Problem]:
+    """Add-ons for which neither the config nor this release names a build."""
+    for name in dict.fromkeys([each.name for each in installed()] + list(section)):
+        if version(section, name, kubernetes_version) or not _NAME.fullmatch(name):
+            continue
+        what = "is pinned" if name in ADDONS else "is known here"
+        guess = None if name in ADDONS or name in OF_AWS else nearest(name, ADDONS)
+        lists = f"aws eks describe-addon-versions --addon-name {name} --kubernetes-version {kubernetes_version}"
+        yield Problem(
+            f"{join_key('', name)}.version",
+            f"no version of {name} {what} for Kubernetes {kubernetes_version}",
+            f"{f'did you mean {guess}? ' if guess else ''}{lists} lists them",
+            good=_EXAMPLE,
+        )
+
+
+def _kube_proxy_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> Iterator[Problem]:
+    """kube-proxy is released for each Kubernetes version; EKS refuses any other."""
+    found = version(section, "kube-proxy", kubernetes_version)
+    if not VERSION.fullmatch(found) or found.removeprefix("v").startswith(f"{kubernetes_version}."):
+        return
+    lists = f"aws eks describe-addon-versions --addon-name kube-proxy --kubernetes-version {kubernetes_version}"
+    path = f"{join_key('', 'kube-proxy')}.version"
+    reason = f"{found} is not for Kubernetes {kubernetes_version}"
+    yield Problem(path, reason, f"{lists} lists those that are", good=_EXAMPLE)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
+    return tuple(int(number) for number in re.findall(r"[0-9]+", text.split("-")[0]))

@@ -1,0 +1,62 @@
+"""The idle guard section: how long accelerators may be idle."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from trainium_eks.model.config import autoscaling
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.validation.config_model import Amount, Shape
+from trainium_eks.model.validation.limits import Bounds
+from trainium_eks.model.validation.problems import Problem, Severity
+
+if TYPE_CHECKING:  # StackConfig's module asks this one
+    from trainium_eks.model.config.stack_config import StackConfig
+
+LOOK_MINUTES = 2
+"""How often the guard looks."""
+
+PAID_BY_THE_HOUR = ("on-demand", "spot")
+"""Capacity that costs less when it is given back; a reservation and a Capacity Block are paid for all the same."""
+
+
+class IdleGuardConfig(Shape):
+    """Says when accelerators are idle, and takes them away: EC2 bills a node that waits for jobs like one that trains.
+
+    Nodes of groups with ``sizeManagedElsewhere: true`` are taken away, down to the group's ``minSize``. Of the others
+    it only warns, because the next ``up`` would bring them back. It takes no node on which anything runs but
+    DaemonSets, and none of a group that a pending gang could use.
+    """
+
+    warn_after_minutes: Annotated[Amount, Bounds(0, unit="minutes", above=True)] = 3
+    """Minutes without work after which it is said: an event of the node, a line in the guard's log."""
+    remove_after_minutes: Annotated[Amount | None, Bounds(0, unit="minutes", above=True)] = 5
+    """Minutes without work after which a node goes. Null: never. A node takes about 6 minutes to come back."""
+
+
+def removes_from(group: NodeGroupConfig) -> bool:
+    """Whether the guard may take nodes of a group away."""
+    return group.size_managed_elsewhere and group.capacity.type in PAID_BY_THE_HOUR
+
+
+def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
+    """The groups that a guard watches: those that no autoscaler takes nodes from."""
+    served = autoscaling.served_groups(config)
+    return tuple(group for group in config.node_groups if group not in served)
+
+
+def problems(guard: IdleGuardConfig) -> list[Problem]:
+    """Return the problems between the two times. Paths are relative to the section."""
+    warn, remove = guard.warn_after_minutes, guard.remove_after_minutes
+    if remove is None or not 0 < remove < warn:
+        return []
+    reason = f"a node would go before anybody is warned (`warn_after_minutes` is {warn:g})"
+    return [Problem("remove_after_minutes", reason, value=remove, good=warn)]
+
+
+def group_problems(guard: IdleGuardConfig, groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """Return the problems between the limits and the groups that are guarded. Paths are relative to the section."""
+    if guard.remove_after_minutes is None or any(map(removes_from, groups)):
+        return []
+    reason = "no node is ever taken away: no group that is paid by the hour has `size_managed_elsewhere`"
+    fix = "set `size_managed_elsewhere: true` on a group, or `remove_after_minutes: null` for warnings alone"
+    return [Problem("remove_after_minutes", reason, fix, severity=Severity.WARN)]

@@ -1,0 +1,352 @@
+"""The accelerator node groups: one instance type, one zone, one way to get capacity each."""
+
+import datetime
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal
+
+import pydantic
+
+from trainium_eks.model.catalogue import addon_records, versions
+from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
+from trainium_eks.model.config import capacity as capacities
+from trainium_eks.model.config.capacity import Capacity, CapacityBlock, OnDemand, Reservation
+from trainium_eks.model.config.cluster import size_problems
+from trainium_eks.model.config.network import zone_problems
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, LaterText, Shape, Whole, Word
+from trainium_eks.model.validation.limits import Bounds
+from trainium_eks.model.validation.problems import Problem, join_key, nearest, under
+
+ROOT_THROUGHPUT_MIBPS = 500
+"""Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes; the
+3000 IOPS that gp3 starts with carry up to 750."""
+
+_ONE_ZONE = "a group has one zone, because EFA does not cross zones: give `zone_id`, and make a group for each zone"
+_ONE_TYPE = "a group has one instance type, because EFA interfaces are laid out for it: give `instance_type`"
+_RELEASE = re.compile(r"(?P<minor>1\.[0-9]+)\.[0-9]+-(?P<date>[0-9]{8})")
+
+POOL_LABEL = "trainium-eks/pool"
+"""Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
+
+
+class NodeGroupConfig(Shape):
+    """One accelerator node group. What its type has (accelerators, EFA, taint, AMI) comes from the catalogue."""
+
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "zone_ids": _ONE_ZONE,
+            "zones": _ONE_ZONE,
+            "subnet_ids": _ONE_ZONE,
+            "availability_zone": "zones are given by id: `zone_id`",
+            "instance_types": _ONE_TYPE,
+            "efa_interfaces": "the catalogue says how many a type has; `interface_layout` how they are laid out",
+            "efa": "a type that has EFA gets it; `interface_layout` says how it is laid out",
+            "taints": "the catalogue sets the taint that its device plugin and EKS know",
+            "ami_type": "the catalogue says which AMI a type needs; `release_version` pins its release",
+            "capacity_type": "`capacity` says how instances are bought: {type: on-demand}",
+            "allow_spot": "spot is `capacity` {type: spot}, accepted by waiving R29 with a reason",
+        }
+    )
+
+    name: str
+    """Name of the group within the stack (``trn1-32xl-ng1``): lower-case letters, digits and dashes."""
+    instance_type: str
+    """A type of the catalogue (``trn1.32xlarge``) or of ``instance_types`` in the stack's config."""
+    min_size: Whole = 0
+    """Fewest nodes; 0 lets the group rest."""
+    max_size: Whole = 1
+    """Most nodes, 1 to 450."""
+    desired_size: Whole = 0
+    """Number of nodes. With ``size_managed_elsewhere`` only at first."""
+    capacity: Capacity = OnDemand()
+    """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
+    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``."""
+    zone_id: str | None = None
+    """Zone of the nodes. Unset: the capacity's zone, else the network's accelerator zone."""
+    interface_layout: Literal["catalogue", "efa-only", "ena", "efa"] = "catalogue"
+    """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards
+    ``efa-only`` (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it.
+    ``efa``: every card ``efa`` (one address a card)."""
+    placement_group: LaterText = "auto"
+    """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
+    ``none``: never. Anything else: the name of an existing group."""
+    root_volume_gib: formats.RootVolumeGib | None = None
+    """Size of the encrypted gp3 root volume, GiB. Unset: 100 where containers live on local NVMe, 500 otherwise."""
+    local_storage: Literal["raid0", "none"] = "raid0"
+    """``raid0``: local NVMe disks become one volume that holds containers and images. ``none``: left alone."""
+    labels: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Further node labels."""
+    max_unavailable: Annotated[Whole, Bounds(1, 100, "nodes", "EKS updates no more at a time")] = 1
+    """Nodes an update may take down at a time."""
+    size_managed_elsewhere: Flag = False
+    """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
+    ignored."""
+    hugepages_2mi: Annotated[Whole | None, Bounds(0, unit="pages")] = None
+    """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
+    install_lustre_client: Flag = False
+    """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
+    release_version: str | None = None
+    """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
+    kubernetes_version: str | None = None
+    """Minor version of the nodes. Unset: the cluster's. The one before, or up to three before, keeps nodes and the jobs
+    on them while the control plane is upgraded."""
+
+
+def problems(
+    group: NodeGroupConfig,
+    *,
+    region: str,
+    catalogue: Catalogue,
+    vpc_cni_version: str = addon_records.VPC_CNI.version(versions.KUBERNETES),
+    kubernetes_version: str = versions.KUBERNETES,
+) -> list[Problem]:
+    """Return the problems of one group, by itself. Paths are relative to it.
+
+    Args:
+        group: the group.
+        region: where it is to run.
+        catalogue: the types that there are.
+        vpc_cni_version: the VPC CNI add-on of its cluster (``v1.22.3-eksbuild.1``).
+        kubernetes_version: minor version of the nodes (``1.35``).
+    """
+    instance = catalogue.get(group.instance_type)
+    found = formats.derived_name("name", group.name)
+    found += _type_problems(group, instance, catalogue)
+    found += size_problems(group.min_size, group.max_size, group.desired_size)
+    found += under("capacity", capacities.problems(group.capacity, region=region, instance=instance))
+    found += _zone_problems(group, instance, region)
+    found += _layout_problems(group, instance, vpc_cni_version)
+    found += _placement_problems(group)
+    found += formats.labels("labels", group.labels)
+    found += _own_label_problems(group, instance, catalogue)
+    found += _hugepage_problems(group, instance)
+    found += _release_problems(group, kubernetes_version)
+    return found
+
+
+OWN_GROUPS = ("cpu", "system")
+"""Names of the stack's own node groups."""
+
+
+def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """Return the problems between the groups of a cluster. Paths are relative to their list (``[0].name``)."""
+    found = []
+    for index, group in enumerate(groups):
+        if group.name in OWN_GROUPS:
+            reason = "the stack's own CPU nodes have a group of this name"
+            found.append(Problem(f"[{index}].name", reason, "choose another name", value=group.name))
+    return found + reservation_problems(reservation_uses(groups))
+
+
+Use = tuple[str, LaterText, str]
+"""Path, reservation's id and instance type of whatever starts nodes in a reservation."""
+
+
+def reservation_uses(groups: Sequence[NodeGroupConfig]) -> list[Use]:
+    """Return the groups' uses of reservations. Paths are relative to their list."""
+    return [
+        (f"[{index}].capacity.id", group.capacity.id, group.instance_type)
+        for index, group in enumerate(groups)
+        if isinstance(group.capacity, Reservation | CapacityBlock)
+    ]
+
+
+def reservation_problems(uses: Iterable[Use]) -> list[Problem]:
+    """Return the reservations from which two instance types would be taken; ids that are known later are left out."""
+    types: dict[str, str] = {}
+    found = []
+    for path, id_, instance_type in uses:
+        if isinstance(id_, str) and types.setdefault(id_, instance_type) != instance_type:
+            reason = f"{types[id_]} is taken from it too, and a reservation is of one instance type"
+            found.append(Problem(path, reason, f"name the reservation of {instance_type}", value=id_))
+    return found
+
+
+def version_of(group: NodeGroupConfig, cluster_version: str) -> str:
+    """The minor version of the group's nodes, in a cluster of that one."""
+    return cluster_version if group.kubernetes_version is None else group.kubernetes_version
+
+
+def version_problems(group: NodeGroupConfig, cluster_version: str) -> list[Problem]:
+    """Whether the cluster takes nodes of the group's version: no newer ones, and none too old."""
+    version = group.kubernetes_version
+    if version is None or cluster_version not in versions.KUBERNETES_STANDARD_SUPPORT:
+        return []
+    newest, behind = versions.minor(cluster_version), versions.OLDEST_NODES_BEHIND
+    allowed = tuple(f"1.{minor}" for minor in range(newest, newest - behind - 1, -1))
+    if version in allowed:
+        return []
+    reason = f"nodes run the cluster's version, {cluster_version}, or one at most {behind} minor versions before it"
+    fix = "or leave it out: the nodes then follow the cluster"
+    return [Problem("kubernetes_version", reason, fix, value=version, allowed=allowed, good=cluster_version)]
+
+
+def uses_local_disks(group: NodeGroupConfig, instance: InstanceType) -> bool:
+    """Whether containers and images live on the nodes' local NVMe."""
+    return group.local_storage == "raid0" and instance.local_disks > 0
+
+
+def root_volume_gib(group: NodeGroupConfig, instance: InstanceType) -> int:
+    """Size of the nodes' root volume, GiB: 100 beside local disks, 500 where images have nothing else."""
+    if group.root_volume_gib is not None:
+        return group.root_volume_gib
+    return 100 if uses_local_disks(group, instance) else 500
+
+
+def zone_of(group: NodeGroupConfig) -> str | None:
+    """The zone that the group itself names, or None when it goes to the accelerator zone."""
+    if group.zone_id is not None:
+        return group.zone_id
+    return group.capacity.zone_id if isinstance(group.capacity, Reservation | CapacityBlock) else None
+
+
+def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str) -> list[Problem]:
+    """Whether EC2 offers the type in the zone, as far as the catalogue knows; asked of the zone's owner."""
+    offered = instance.zones.get(region, ())
+    if zone_id in offered:
+        return []
+    if offered:
+        reason = f"{instance.name} is not offered in {zone_id}"
+        return [Problem(path, reason, value=zone_id, allowed=offered, good=offered[0])]
+    elsewhere = formats.listed(sorted(instance.zones), "or") if instance.zones else "no known region"
+    reason = f"the catalogue has no zone in {region} that offers {instance.name}"
+    fix = f"it is offered in {elsewhere}; or give its `instance_types` entry the `zones` of {region}, if AWS now has it"
+    return [formats.warn(path, reason, fix)]
+
+
+def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
+    accelerated = tuple(name for name, kind in catalogue.items() if kind.family != "cpu")
+    if instance is None:
+        reason = "it is not in the catalogue"
+        fix = "describe it in the stack's `instance_types`"
+        good = nearest(group.instance_type, accelerated)
+        return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated, good=good)]
+    if instance.family == "cpu":
+        reason = "it has no accelerator, and CPU nodes belong to the cluster's `cpu_nodes`"
+        fix = "name an accelerator's type"
+        return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated)]
+    return []
+
+
+def _zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region: str) -> list[Problem]:
+    capacity = group.capacity
+    reserved = isinstance(capacity, Reservation | CapacityBlock)
+    found = []
+    if group.zone_id is not None:
+        found += zone_problems("zone_id", group.zone_id, region)
+        if isinstance(capacity, Reservation | CapacityBlock) and group.zone_id != capacity.zone_id:
+            reason = f"the group's {capacity.type} is in {capacity.zone_id}"
+            found.append(Problem("zone_id", reason, value=group.zone_id, good=capacity.zone_id))
+    named = zone_of(group)
+    if not found and named is not None and instance is not None and instance.family != "cpu":
+        path = "capacity.zone_id" if reserved else "zone_id"
+        found += offer_problems(path, instance, named, region)
+    return found
+
+
+def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_cni_version: str) -> list[Problem]:
+    if instance is None:
+        return []
+    layout, path = group.interface_layout, "interface_layout"
+    if layout in ("efa-only", "ena", "efa") and not instance.has_efa:
+        reason = f"{instance.name} has no EFA interface"
+        return [Problem(path, reason, value=layout, allowed=("catalogue",), good="catalogue")]
+    if layout in ("efa-only", "efa") and instance.first_efa_card > 0:
+        reason = (
+            f"card 0 of {instance.name} has no EFA: it carries the node's address as a plain interface, and EFA starts "
+            f"at card {instance.first_efa_card}"
+        )
+        return [Problem(path, reason, value=layout, allowed=("catalogue", "ena"), good="ena")]
+    least = versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY
+    uses_efa_only = instance.has_efa and layout != "efa"
+    if uses_efa_only and _numbers(vpc_cni_version) < _numbers(least):
+        reason = (
+            f"the layout has efa-only interfaces, which the VPC CNI supports from {least} on; the cluster's is "
+            f"{vpc_cni_version}, and its nodes would stay NotReady"
+        )
+        fix = f"raise the cluster's `addons` vpc-cni `version` to {least} or later, or choose efa here"
+        return [Problem(path, reason, fix, value=layout, allowed=("efa",))]
+    return []
+
+
+def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
+    """Of a name that is known later, only whether there may be one is judged."""
+    placement, capacity = group.placement_group, group.capacity
+    name = placement if isinstance(placement, str) else None
+    path, words = "placement_group", ("auto", "none")
+    if name in words:
+        return []
+    if name is not None and not re.fullmatch(r"[!-~]([ -~]{0,253}[!-~])?", name):
+        return [Problem(path, "it is not the name of a placement group", value=name, allowed=words, good="auto")]
+    if isinstance(capacity, CapacityBlock):
+        reason = (
+            "a Capacity Block is placed by EC2; in a placement group its nodes fail with InsufficientInstanceCapacity"
+        )
+        return [Problem(path, reason, value=name, allowed=words, good="auto")]
+    if isinstance(capacity, Reservation) and _made_elsewhere(capacity, name):
+        made_in = capacity.placement_group
+        where = f"in placement group {made_in}" if made_in is not None else "without a placement group"
+        which = capacity.id if isinstance(capacity.id, str) else "the reservation"
+        reason = f"{which} was made {where}; in {name or 'another one'} EC2 answers InsufficientInstanceCapacity"
+        fix = "if it was made in this one, name it in `capacity.placement_group` instead"
+        return [Problem(path, reason, fix, value=name, allowed=words, good="auto")]
+    return []
+
+
+def _made_elsewhere(reservation: Reservation, name: str | None) -> bool:
+    """Whether a reservation is certainly not of the group of this name; None is a name that is not known yet."""
+    made_in = reservation.placement_group
+    return made_in is None or (isinstance(made_in, str) and name is not None and made_in != name)
+
+
+def _own_label_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
+    """Labels that the stack itself sets, and by which it finds the nodes again."""
+    own = {POOL_LABEL, *(catalogue.node_labels(instance.name) if instance else ())}
+    return [
+        Problem(join_key("labels", key), "the stack sets this label itself", "use another key")
+        for key in group.labels
+        if key in own
+    ]
+
+
+def _hugepage_problems(group: NodeGroupConfig, instance: InstanceType | None) -> list[Problem]:
+    """Hugepages come out of the pods' memory, and must leave some."""
+    pages, path = group.hugepages_2mi, "hugepages_2mi"
+    if pages is None or instance is None:
+        return []
+    most = (instance.allocatable_memory_mib - 1) // 2
+    why = f"pages of 2 MiB come out of the {instance.allocatable_memory_mib} MiB that pods have on {instance.name}"
+    found = Bounds(0, most, "pages", why).problem(path, pages) if pages > most else None
+    return [found] if found else []
+
+
+def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[Problem]:
+    """An AMI release names its Kubernetes version, which is the nodes', and the day it was made on."""
+    release, path = group.release_version, "release_version"
+    if release is None:
+        return []
+    found = _RELEASE.fullmatch(release)
+    if found is None or not _is_day(found["date"]):
+        allowed = ("<kubernetes version>-<yyyymmdd>, as 1.35.6-20260818",)
+        fix = "take one of the EKS user guide's list, or leave it out for the pinned one"
+        return [Problem(path, "it is not an AMI release", fix, value=release, allowed=allowed)]
+    if found["minor"] != kubernetes_version:
+        reason = f"it is a release for Kubernetes {found['minor']}, and the nodes run {kubernetes_version}"
+        good = versions.AMI_RELEASES.get(kubernetes_version)
+        return [Problem(path, reason, "" if good else "name one of that version", value=release, good=good)]
+    return []
+
+
+def _is_day(text: str) -> bool:
+    try:
+        datetime.datetime.strptime(text, "%Y%m%d")
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))

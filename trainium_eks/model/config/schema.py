@@ -1,0 +1,278 @@
+"""What is written from the models: the ``config:`` block of Pulumi.yaml, and the tables of ``docs/config.md``.
+
+    python -m trainium_eks.model.config.schema pulumi-yaml             the block, on standard output
+    python -m trainium_eks.model.config.schema markdown                the table of inputs
+    python -m trainium_eks.model.config.schema outputs                 the table of outputs
+    python -m trainium_eks.model.config.schema pulumi-yaml --check Pulumi.yaml     fails when the file has another block
+    python -m trainium_eks.model.config.schema write                   puts each into Pulumi.yaml and docs/config.md
+
+In a file, each stands between two comments (``config:begin`` and ``config:end``, ``inputs:…``, ``outputs:…``).
+"""
+
+import argparse
+import enum
+import json
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation import limits
+from trainium_eks.model.validation.config_model import Later, Shape
+from trainium_eks.model.validation.problems import config_path
+
+
+class Kind(enum.Enum):
+    """A field's type as a config file sees it."""
+
+    STRING = "string"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    ARRAY = "array"
+    OBJECT = "object"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One field of the tables, nested ones with their whole path."""
+
+    path: str
+    """``nodeGroups[].capacity.zoneId``."""
+    kind: str
+    """Its type in words."""
+    default: str
+    """Its default as it would be written, or ``required``."""
+    description: str
+    """The field's docstring, as markdown."""
+
+
+_STORED_AS_NUMBERS = frozenset({"allowed_account_ids"})
+"""Lists of digits. ``pulumi config set --path`` stores an account id as a number, which the CLI refuses in an array of
+strings; in an array of integers it takes both (workspace.ValidateConfigValue)."""
+
+
+def pulumi_yaml() -> str:
+    """The ``config:`` block of Pulumi.yaml.
+
+    The CLI asks the stack for every declared key that has no default, so each optional key has one. It refuses null
+    for a declared object, so a key that may be null is described and left undeclared.
+    """
+    lines = ["config:"]
+    for name, field in StackConfig.model_fields.items():
+        kind, text = kind_of(field.annotation), json.dumps(_plain(field.description), ensure_ascii=False)
+        if _may_be_null(field.annotation):
+            what = f"{'an object' if kind is Kind.OBJECT else kind.value} or null"
+            lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(field.description)}"]
+            continue
+        lines += [f"  {field.alias}:", f"    type: {kind.value}"]
+        if kind is Kind.ARRAY:
+            item = Kind.INTEGER if name in _STORED_AS_NUMBERS else kind_of(get_args(field.annotation)[0])
+            lines += ["    items:", f"      type: {item.value}"]
+        lines.append(f"    description: {text}")
+        if not field.is_required():
+            lines.append(f"    default: {json.dumps(_dumped(_default(field)), ensure_ascii=False)}")
+    return "\n".join(lines) + "\n"
+
+
+def markdown() -> str:
+    """The table of the stack's inputs, nested fields below their section."""
+    return _table(("Key", "Type", "Default", "Description"), rows(StackConfig), with_default=True)
+
+
+def outputs_markdown() -> str:
+    """The table of the stack's outputs."""
+    return _table(("Output", "Type", "Description"), rows(StackOutputs), with_default=False)
+
+
+def rows(model: type[Shape], prefix: str = "") -> Iterator[Row]:
+    """Every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their arm."""
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias}"
+        default = "required" if field.is_required() else _written(_default(field))
+        description = _plain(field.description, markdown=True) + limits.in_words(model, name)
+        yield Row(path, _in_words(field.annotation), default, description)
+        nested = tuple(_models(field.annotation))
+        below = f"{path}{_entry_of(field.annotation)}."
+        if len(nested) == 1:
+            yield from rows(nested[0], below)
+        for arm in nested if len(nested) > 1 else ():
+            yield from (_of_arm(row, arm) for row in rows(arm, below) if not row.path.endswith(".type"))
+
+
+def _entry_of(annotation: Any) -> str:
+    """The step from a list or mapping to an entry of it."""
+    origin = get_origin(_without_none(annotation))
+    return "[]" if kind_of(annotation) is Kind.ARRAY else ".<name>" if origin is dict else ""
+
+
+def kind_of(annotation: Any) -> Kind:
+    """The config type of a field's annotation; None in a union does not count, nor do values that are known later."""
+    annotation = _without_none(annotation)
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return kind_of(get_args(annotation)[0])
+    if origin is Literal:
+        return Kind.INTEGER if all(isinstance(word, int) for word in get_args(annotation)) else Kind.STRING
+    if origin is tuple or origin is list:
+        return Kind.ARRAY
+    return {bool: Kind.BOOLEAN, int: Kind.INTEGER, str: Kind.STRING, float: Kind.NUMBER}.get(annotation, Kind.OBJECT)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; see the module's docstring. Returns the exit code: 1 for a file that is not up to date."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainium_eks.model.config.schema", description="Text made from the models"
+    )
+    parser.add_argument("what", choices=("pulumi-yaml", "markdown", "outputs", "write"))
+    parser.add_argument("--check", type=Path, metavar="FILE", help="compare with the text between the marks of FILE")
+    options = parser.parse_args(arguments)
+    if options.what == "write":
+        return _write(Path("Pulumi.yaml"), ("pulumi-yaml",)) | _write(Path("docs/config.md"), ("markdown", "outputs"))
+    mark, make = _PARTS[options.what]
+    if options.check is None:
+        sys.stdout.write(make())
+        return 0
+    found = _between(options.check.read_text(), mark)
+    if found == make():
+        return 0
+    sys.stderr.write(
+        f"{options.check}: the part between {mark}:begin and {mark}:end is not up to date; run make docs\n"
+    )
+    return 1
+
+
+_PARTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "pulumi-yaml": ("config", pulumi_yaml),
+    "markdown": ("inputs", markdown),
+    "outputs": ("outputs", outputs_markdown),
+}
+
+
+def _marks(mark: str) -> re.Pattern[str]:
+    return re.compile(rf"(^[^\n]*\b{mark}:begin\b[^\n]*\n)(.*?)(^[^\n]*\b{mark}:end\b)", re.DOTALL | re.MULTILINE)
+
+
+def _between(text: str, mark: str) -> str | None:
+    match = _marks(mark).search(text)
+    return match.group(2) if match else None
+
+
+def _write(path: Path, parts: Sequence[str]) -> int:
+    text = path.read_text()
+    for part in parts:
+        mark, make = _PARTS[part]
+        made = make()
+        if _between(text, mark) is None:
+            sys.stderr.write(f"{path}: has no lines with {mark}:begin and {mark}:end\n")
+            return 1
+        text = _marks(mark).sub(lambda match, made=made: f"{match.group(1)}{made}{match.group(3)}", text)  # type: ignore[misc]
+    path.write_text(text)
+    return 0
+
+
+def _table(head: Sequence[str], lines: Iterator[Row], *, with_default: bool) -> str:
+    text = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
+    for row in lines:
+        cells = [f"`{row.path}`", row.kind, *([row.default] if with_default else []), row.description]
+        text.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(text) + "\n"
+
+
+def _of_arm(row: Row, arm: type[Shape]) -> Row:
+    tag = arm.model_fields["type"].default
+    return Row(row.path, row.kind, row.default, f"With `type: {tag}`. {row.description}")
+
+
+def _in_words(annotation: Any) -> str:
+    annotation = _without_none(annotation)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _in_words(parts[0])
+    if origin is Literal:
+        return " | ".join(f"`{word}`" for word in parts)
+    if origin is tuple:
+        return f"list of {_many(_in_words(parts[0]))}"
+    if origin is dict and kind_of(parts[1]) is not Kind.OBJECT:
+        return f"object of {_many(_in_words(parts[1]))}"
+    models = tuple(_models(annotation))
+    if len(models) > 1:
+        return "object with " + " | ".join(f"`type: {model.model_fields['type'].default}`" for model in models)
+    return kind_of(annotation).value
+
+
+def _many(kind: str) -> str:
+    return kind if kind.startswith("`") else f"{kind}s"
+
+
+def _written(default: object) -> str:
+    """A default as markdown: sections say that their fields have their own."""
+    if default is None:
+        return "none"
+    if isinstance(default, Shape):
+        given = _dumped(default)
+        return f"`{_flow(given)}`" if given else "as below"
+    return f"`{_flow(_dumped(default))}`"
+
+
+def _flow(value: Any) -> str:
+    """YAML's one-line form, without the quotes that JSON needs."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_flow(entry)}' for key, entry in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_flow(entry) for entry in value)}]"
+    return json.dumps(value) if isinstance(value, bool) or value == "" else str(value)
+
+
+def _dumped(value: Any) -> Any:
+    """A default as plain data in the config's spelling, only what differs from the nested models' own defaults.
+
+    The type of a tagged union's arm is kept, because it is what chooses the arm.
+    """
+    if isinstance(value, Shape):
+        data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return {"type": value.type, **data} if "type" in type(value).model_fields else data  # type: ignore[attr-defined]
+    if isinstance(value, tuple | list):
+        return [_dumped(entry) for entry in value]
+    return value
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True, validated_data={})
+
+
+def _may_be_null(annotation: Any) -> bool:
+    return type(None) in get_args(annotation)
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    parts = get_args(annotation)
+    kept = [part for part in parts if part is not type(None) and get_origin(part) is not Later]
+    return kept[0] if len(kept) == 1 else annotation if len(kept) == len(parts) else Union[tuple(kept)]  # noqa: UP007
+
+
+def _models(annotation: Any) -> Iterator[type[Shape]]:
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _plain(text: str | None, *, markdown: bool = False) -> str:
+    """A docstring on one line, field names as a config file has them; double backticks as markdown's, or left out."""
+    one_line = " ".join((text or "").split())
+    one_line = re.sub(r"``([a-z0-9_.]+)``", lambda name: f"``{config_path(name.group(1))}``", one_line)
+    return one_line.replace("``", "`" if markdown else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

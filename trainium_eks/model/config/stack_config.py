@@ -1,0 +1,518 @@
+"""StackConfig: everything an environment can say, in one validated model."""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pydantic
+
+from trainium_eks.model.catalogue import compatibility, instance_overrides, regions
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, CatalogueError
+from trainium_eks.model.config import (
+    addons,
+    autoscaling,
+    budget,
+    cluster,
+    cross,
+    device_addons,
+    idle,
+    karpenter,
+    namespaces,
+    network,
+    node_groups,
+    observability,
+    repository,
+    storage,
+    waivers,
+)
+from trainium_eks.model.config.autoscaling import AutoscalingConfig
+from trainium_eks.model.config.budget import BudgetConfig
+from trainium_eks.model.config.cluster import ClusterConfig
+from trainium_eks.model.config.device_addons import GpuAddonsConfig, NeuronAddonsConfig
+from trainium_eks.model.config.idle import IdleGuardConfig
+from trainium_eks.model.config.namespaces import NamespaceConfig
+from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.config.observability import ObservabilityConfig
+from trainium_eks.model.config.repository import ImageRepositoryConfig
+from trainium_eks.model.config.storage import FileSystemConfig
+from trainium_eks.model.config.training import TrainingConfig
+from trainium_eks.model.config.waivers import WaiverConfig
+from trainium_eks.model.sizing import addresses, queues, quotas
+from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
+from trainium_eks.model.validation import formats, limits, unseen
+from trainium_eks.model.validation.config_model import Flag, Shape, ShapeError, Word, read
+from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, snake, under
+
+
+class StackConfig(Shape):
+    """One environment. Each field is a key of the stack's config file, in camelCase."""
+
+    region: str
+    """AWS region. us-east-1, us-east-2 and us-west-2 work from defaults; others need ``network.zoneIds``."""
+    owner: str
+    """Who answers for this environment; tag ``Owner`` on everything."""
+    cost_center: str = "training"
+    """Tag ``CostCenter`` on everything."""
+    production: Flag = False
+    """True holds the environment to the production rules: deletion protection, ``protect`` on what holds data,
+    private endpoint or named ranges, NAT per zone."""
+    allowed_account_ids: tuple[Word, ...] = ()
+    """The only AWS accounts this environment may be built in (12 digits each). Empty: any, waive R67."""
+    permissions_boundary: str | None = None
+    """ARN of the IAM policy that bounds every role of this environment; the documented deploy role may make no role
+    without it (docs/deploying.md). Unset: no bound."""
+    kept_key_arn: str | None = None
+    """ARN of the KMS key that an earlier stack of this name kept, to be used again; `trn check` proposes it. Set it
+    before the first ``up``: another key replaces the cluster, the file system and every volume. Unset: the stack makes
+    a key."""
+    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    """Further tags on everything."""
+    network: NetworkConfig = NetworkConfig()
+    """The VPC to make; see also ``existing_network``."""
+    existing_network: ExistingNetworkConfig | None = None
+    """A VPC to use instead of making one."""
+    cluster: ClusterConfig = ClusterConfig()
+    """Control plane and CPU nodes."""
+    node_groups: tuple[NodeGroupConfig, ...] = (
+        NodeGroupConfig(name="trn1-32xl-ng1", instance_type="trn1.32xlarge", min_size=0, max_size=4, desired_size=2),
+        NodeGroupConfig(name="trn1n-32xl-ng", instance_type="trn1n.32xlarge", min_size=0, max_size=2, desired_size=0),
+    )
+    """Accelerator node groups."""
+    instance_types: dict[str, dict[str, Any]] = pydantic.Field(default_factory=dict)
+    """Catalogue entries added or changed: ``{trn3.48xlarge: {…}}`` with the fields of the catalogue."""
+    file_system: FileSystemConfig | None = FileSystemConfig()
+    """The shared file system; null for none."""
+    volcano: VolcanoConfig = VolcanoConfig()
+    """Gang scheduler."""
+    queues: tuple[QueueConfig, ...] = (QueueConfig(name="test"),)
+    """Volcano queues."""
+    namespaces: tuple[NamespaceConfig, ...] = (NamespaceConfig(name="training", queues=("test",)),)
+    """Team namespaces."""
+    image_repository: ImageRepositoryConfig | None = ImageRepositoryConfig()
+    """Repository for training images; null for none."""
+    training: TrainingConfig = TrainingConfig()
+    """What the plan and `trn train` take for granted of jobs: the size of a checkpoint, and how often nodes fail."""
+    neuron_addons: NeuronAddonsConfig = NeuronAddonsConfig()
+    """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
+    gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
+    """Add-ons of GPU groups; installed when there is such a group."""
+    autoscaling: AutoscalingConfig = AutoscalingConfig()
+    """What adds and removes nodes by itself; nothing unless it is asked for."""
+    observability: ObservabilityConfig = ObservabilityConfig()
+    """Metrics, Grafana and logs; nothing unless asked for (docs/observability.md)."""
+    budget: BudgetConfig = BudgetConfig()
+    """What the environment may grow to (a plan above it fails, rule R72), and who hears what it has cost."""
+    idle_guard: IdleGuardConfig | None = None
+    """What warns of idle accelerators and takes them away; null for nothing."""
+    waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
+    """Rules that this environment breaks on purpose, each with its reason and its last day:
+    ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
+
+
+def decode(values: Mapping[str, str]) -> dict[str, Any]:
+    """Config values as Pulumi stores them (text, JSON for what is not text), as plain data.
+
+    Text that should be JSON and is not stays text: :func:`load` says what was expected in its place.
+
+    Args:
+        values: key without namespace to text, as in ``{"region": "us-west-2", "nodeGroups": "[…]"}``.
+    """
+    plain = {
+        key
+        for name, field in StackConfig.model_fields.items()
+        if field.annotation is str
+        for key in (name, field.alias)
+    }
+    return {key: text if key in plain else _json(text) for key, text in values.items()}
+
+
+def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
+    """What else is wrong, in the sections that have their shape, when others have not: everything is reported at once.
+
+    A check that reads a broken section is skipped.
+
+    Args:
+        values: what :func:`load` got.
+        faults: what it refused.
+    """
+    broken = {_section(problem) for problem in faults}
+    whole = {key: text for key, text in values.items() if snake(key) not in broken}
+    stand_ins = {key: text for key, text in (("region", "us-west-2"), ("owner", "-")) if key in broken}
+    try:
+        config = load({**whole, **stand_ins})
+    except ShapeError:
+        return ()
+    given = {snake(key) for key in whole}
+    # Not a StackConfig, but to those who read it like one.
+    found = _found(cast(StackConfig, _Unbroken(config, broken)))
+    told = unseen.judged(found, config.model_dump())
+    return tuple(_settable(config, problem) for problem in told if _section(problem) in given)
+
+
+class _LooksAtBroken(Exception):  # noqa: N818 (what a judge did)
+    """A check asked for a section that does not have its shape."""
+
+
+class _Unbroken:
+    """A config whose broken sections cannot be read."""
+
+    def __init__(self, config: StackConfig, broken: Collection[str]) -> None:
+        self._config = config
+        self._broken = broken
+
+    def __getattr__(self, name: str) -> object:
+        if name in self._broken:
+            raise _LooksAtBroken(name)
+        return getattr(self._config, name)
+
+
+def _section(problem: Problem) -> str:
+    return re.split(r"[.\[]", problem.path, maxsplit=1)[0]
+
+
+def load(values: Mapping[str, str]) -> StackConfig:
+    """The stack's config from Pulumi's key-to-text map.
+
+    Raises:
+        ShapeError: with every fault of shape. Whether the values make sense is for :func:`problems`.
+    """
+    data = decode(values)
+    try:
+        return read(StackConfig, data)
+    except ShapeError as error:
+        raise ShapeError(unseen.shaped(_with_json_faults(error.problems, data), data)) from None
+
+
+def tags(config: StackConfig, *, environment: str) -> dict[str, str]:
+    """The tags of everything in an environment.
+
+    Args:
+        config: its config.
+        environment: its name, which is the Pulumi stack's.
+    """
+    own = {"Environment": environment, "Owner": config.owner, "CostCenter": config.cost_center, "ManagedBy": "pulumi"}
+    return {**own, **config.tags}
+
+
+OWN_TAGS: Mapping[str, str] = {
+    "Environment": "it is the stack's name: remove it",
+    "Owner": "set `owner`",
+    "CostCenter": "set `cost_center`",
+    "ManagedBy": "remove it",
+    "Name": "each resource has its own: remove it",
+}
+"""Tags that the stack sets, each with what to do instead of setting it in ``tags``."""
+
+
+def catalogue(config: StackConfig) -> Catalogue:
+    """The catalogue with the config's ``instance_types`` merged over it.
+
+    Raises:
+        CatalogueError: for entries that :func:`problems` refuses.
+    """
+    return CATALOGUE.with_entries(config.instance_types) if config.instance_types else CATALOGUE
+
+
+def zone_ids(config: StackConfig) -> tuple[str, ...]:
+    """The zones of the private subnets, the accelerator zone first; empty when a region needs them named."""
+    if config.existing_network is not None:
+        return tuple(dict.fromkeys(subnet.zone_id for subnet in config.existing_network.private_subnets))
+    return tuple(dict.fromkeys(config.network.zone_ids)) or regions.default_zones(config.region)
+
+
+def accelerator_zone(config: StackConfig) -> str:
+    """The zone of nodes and file system that name none; empty when :func:`zone_ids` is."""
+    return next(iter(zone_ids(config)), "")
+
+
+def group_zone(config: StackConfig, group: NodeGroupConfig) -> str:
+    """The zone of a group's nodes: its own, its capacity's, else the accelerator zone."""
+    return node_groups.zone_of(group) or accelerator_zone(config)
+
+
+def rests_at_zero(config: StackConfig) -> bool:
+    """Whether some group may have no node, so that an autoscaler must see pods before there is a place for them."""
+    return any(group.min_size == 0 for group in _every_group(config))
+
+
+def _every_group(config: StackConfig) -> tuple[NodeGroupConfig, ...]:
+    """The node groups, and Karpenter's accelerator pools, which rest at zero."""
+    return (*config.node_groups, *karpenter.as_groups(config))
+
+
+def pool(config: StackConfig) -> dict[str, int]:
+    """Devices and EFA interfaces of all groups at their largest."""
+    return queues.pool(_every_group(config), _catalogue_or_default(config))
+
+
+def room(config: StackConfig) -> dict[str, str]:
+    """CPU, memory and pods of all nodes that are for jobs, when every group is at its largest."""
+    cpu_nodes = config.cluster.cpu_nodes
+    sizes = [(group.instance_type, group.max_size) for group in _every_group(config)]
+    return quotas.room([*sizes, (cpu_nodes.instance_type, cpu_nodes.max_size)], _catalogue_or_default(config))
+
+
+def vpc_cidr(config: StackConfig) -> str:
+    """The VPC's address range."""
+    return config.existing_network.cidr_block if config.existing_network else config.network.cidr_block
+
+
+def private_subnets(config: StackConfig) -> dict[str, str]:
+    """Zone id to the range of its private subnet; empty when the network cannot be planned."""
+    if config.existing_network is not None:
+        return {subnet.zone_id: subnet.cidr_block for subnet in config.existing_network.private_subnets}
+    try:
+        return dict(addresses.plan(config.network.cidr_block, zone_ids(config)).private)
+    except ValueError:
+        return {}
+
+
+def problems(config: StackConfig) -> tuple[Problem, ...]:
+    """Everything that is wrong with the config of one environment, of every section and between them.
+
+    Nothing is looked up: what only AWS can tell is not judged. Paths start at the stack's root.
+    """
+    told = unseen.judged(_found(config), config.model_dump())
+    return tuple(_settable(config, problem) for problem in told)
+
+
+def _found(config: StackConfig) -> list[Problem]:
+    found: list[Problem] = []
+    for name in StackConfig.model_fields:
+        with contextlib.suppress(_LooksAtBroken):
+            places = list(limits.walk_field(StackConfig, name, getattr(config, name)))
+            found += limits.of_places(places)
+            found += formats.arns(places, config.region)
+    for judge in _JUDGES:
+        with contextlib.suppress(_LooksAtBroken):
+            found += judge(config)
+    return found
+
+
+_DEFAULT_LISTS = ("node_groups", "queues", "namespaces")
+
+
+def _settable(config: StackConfig, problem: Problem) -> Problem:
+    """The problem with a fix that works: an entry of a default list cannot be set by itself in the stack's file."""
+    section = next((name for name in _DEFAULT_LISTS if problem.path.startswith(f"{name}[")), None)
+    # Pulumi.yaml gives the CLI the same defaults, so whether the field was set tells nothing.
+    if section is None or getattr(config, section) != StackConfig.model_fields[section].default:
+        return problem
+    instead = f"change it in the stack's file; if `{section}` is not there, its default is in use: write the list out"
+    return replace(problem, good=None, fix=f"{problem.fix}; {instead}" if problem.fix else instead)
+
+
+def _json(text: str) -> Any:
+    try:
+        # An empty value is what the CLI stores for a YAML null.
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
+
+
+def _with_json_faults(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
+    """For a list or object that is not valid JSON, where it breaks off: "expected a list" would not help."""
+    broken = {snake(key): error for key, value in data.items() if (error := _json_fault(value))}
+    return [
+        replace(problem, reason=f"not JSON: {broken[problem.path]}", good=None) if problem.path in broken else problem
+        for problem in problems
+    ]
+
+
+def _json_fault(value: object) -> str:
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        try:
+            json.loads(value)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def _catalogue_or_default(config: StackConfig) -> Catalogue:
+    try:
+        return catalogue(config)
+    except CatalogueError:
+        return CATALOGUE
+
+
+def _own_problems(config: StackConfig) -> list[Problem]:
+    """The fields of the root itself."""
+    found: list[Problem] = []
+    for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
+        if not text.strip():
+            found.append(Problem(field, "it is empty, and it becomes a tag on everything (R66)", good=f"<{field}>"))
+        else:
+            found += [replace(problem, path=field) for problem in formats.tags("", {field: text})]
+    if not config.allowed_account_ids:
+        reason = "it is empty: this environment could be built in any account whose credentials happen to be at hand"
+        severity = Severity.ACKNOWLEDGE
+        found.append(Problem("allowed_account_ids", reason, severity=severity, rule="R67", good=("<12 digits>",)))
+    for index, account in enumerate(config.allowed_account_ids):
+        found += formats.account_id(join("allowed_account_ids", index), account)
+    if config.permissions_boundary is not None:
+        found += formats.policy_arn("permissions_boundary", config.permissions_boundary)
+        owner = config.permissions_boundary.split(":")[4:5]
+        if not found and config.allowed_account_ids and not {*owner} <= {"aws", *config.allowed_account_ids}:
+            reason = "it is a policy of another account, and IAM bounds a role by a policy of its own account"
+            fix = f"name the policy of {formats.listed(config.allowed_account_ids, 'or')}"
+            found.append(Problem("permissions_boundary", reason, fix, value=config.permissions_boundary))
+    if config.kept_key_arn is not None:
+        found += formats.kms_key_arn("kept_key_arn", config.kept_key_arn)
+    found += formats.tags("tags", config.tags, taken=OWN_TAGS)
+    found += waivers.problems(config.waivers)
+    return found
+
+
+def _region_problems(config: StackConfig) -> list[Problem]:
+    """An unknown region is accepted when its name has the form of one and its zones are given."""
+    region = config.region
+    if region in regions.REGIONS:
+        return []
+    if regions.may_be_new(region) and zone_ids(config):
+        reason = f"{region} is newer than this release, so its zones and EKS' image registry there cannot be checked"
+        return [formats.warn("region", reason, "see that the zones are right")]
+    good = nearest(region, regions.REGIONS)
+    fix = "a region newer than this release needs its zones in `network.zone_ids`"
+    known = tuple(regions.REGIONS)
+    return [Problem("region", "it is not an AWS region", fix, value=region, allowed=known, good=good)]
+
+
+def _instance_type_problems(config: StackConfig) -> list[Problem]:
+    try:
+        catalogue(config)
+        faults: tuple[Problem, ...] = ()
+    except CatalogueError as error:
+        faults = error.problems
+    return instance_overrides.problems(config.instance_types, CATALOGUE, faults)
+
+
+def _network_problems(config: StackConfig) -> list[Problem]:
+    if config.existing_network is None:
+        return under("network", network.problems(config.network, region=config.region))
+    found = under("existing_network", network.existing_problems(config.existing_network, region=config.region))
+    if config.network != NetworkConfig():
+        reason = "it is not used, because `existing_network` is given"
+        found.append(formats.warn("network", reason, "remove one of the two"))
+    return found
+
+
+def _group_problems(config: StackConfig) -> list[Problem]:
+    types = _catalogue_or_default(config)
+    found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name")
+    found += under("node_groups", node_groups.of_one_cluster(config.node_groups))
+    cni = addons.version(config.cluster.addons, "vpc-cni", config.cluster.kubernetes_version)
+    for index, group in enumerate(config.node_groups):
+        own = node_groups.problems(
+            group,
+            region=config.region,
+            catalogue=types,
+            vpc_cni_version=cni,
+            kubernetes_version=node_groups.version_of(group, config.cluster.kubernetes_version),
+        )
+        own += node_groups.version_problems(group, config.cluster.kubernetes_version)
+        found += under(join("node_groups", index), own)
+    return found
+
+
+def _namespace_problems(config: StackConfig) -> list[Problem]:
+    leaves = queues.leaves(config.queues)
+    parents = [queue.name for queue in config.queues if queue.name not in leaves]
+    found = namespaces.problems(config.namespaces, queue_names=leaves, parent_queue_names=parents)
+    return found if config.file_system is None else found + namespaces.shared_users(config.namespaces)
+
+
+def _cluster_problems(config: StackConfig) -> list[Problem]:
+    types, zones = _catalogue_or_default(config), _zone_count(config)
+    return under(
+        "cluster", cluster.problems(config.cluster, production=config.production, catalogue=types, zones=zones)
+    )
+
+
+def _zone_count(config: StackConfig) -> int:
+    """How many zones the cluster has, 1 where that cannot be seen."""
+    try:
+        return max(len(zone_ids(config)), 1)
+    except _LooksAtBroken:
+        return 1
+
+
+def _file_system_problems(config: StackConfig) -> list[Problem]:
+    if config.file_system is None:
+        return []
+    return under("file_system", storage.problems(config.file_system, production=config.production))
+
+
+def _repository_problems(config: StackConfig) -> list[Problem]:
+    if config.image_repository is None:
+        return []
+    return under("image_repository", repository.problems(config.image_repository))
+
+
+def _idle_guard_problems(config: StackConfig) -> list[Problem]:
+    if config.idle_guard is None:
+        return []
+    found = [*idle.problems(config.idle_guard), *idle.group_problems(config.idle_guard, idle.guarded(config))]
+    return under("idle_guard", found)
+
+
+def _guarantee_problems(config: StackConfig) -> list[Problem]:
+    present = queues.present(config.node_groups, _catalogue_or_default(config))
+    return under("queues", queues.guarantee_problems(config.queues, present=present))
+
+
+def _zone_problems(config: StackConfig) -> list[Problem]:
+    """Where things are; skipped where region or zones themselves are refused, to report one fault once."""
+    zones, types = zone_ids(config), _catalogue_or_default(config)
+    if config.region not in regions.REGIONS or not network.zones_are_sound(zones, config.region):
+        return []
+    return [
+        *cross.group_zone_problems(config, types, zones),
+        *cross.cpu_type_problems(config, types, zones),
+        *cross.file_system_zone_problems(config, zones),
+        *karpenter.zone_problems(config, types, zones),
+    ]
+
+
+def _address_problems(config: StackConfig) -> list[Problem]:
+    types = _catalogue_or_default(config)
+    return cross.address_problems(config, types, zone_ids(config), private_subnets(config))
+
+
+_JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
+    _region_problems,
+    _own_problems,
+    lambda config: under("instance_types", _instance_type_problems(config)),
+    _network_problems,
+    _cluster_problems,
+    _group_problems,
+    _file_system_problems,
+    lambda config: under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config))),
+    lambda config: under("queues", queues.problems(config.queues, pool=pool(config))),
+    _guarantee_problems,
+    lambda config: under("namespaces", _namespace_problems(config)),
+    _repository_problems,
+    lambda config: autoscaling.problems(config, _catalogue_or_default(config)),
+    lambda config: under("budget", budget.problems(config.budget, region=config.region)),
+    lambda config: under(
+        "observability",
+        observability.problems(config.observability, region=config.region, production=config.production),
+    ),
+    _idle_guard_problems,
+    lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
+    _zone_problems,
+    _address_problems,
+    lambda config: cross.range_problems(config, vpc_cidr(config)),
+    cross.lustre_client_problems,
+    lambda config: compatibility.problems(config, _catalogue_or_default(config)),
+    lambda config: cross.production_problems(config, zone_ids(config)),
+    cross.first_up_problems,
+    cross.monitoring_problems,
+    cross.bucket_key_problems,
+    lambda config: cross.quota_problems(config, _catalogue_or_default(config)),
+    cross.principal_problems,
+)
+"""The checks of a config, in the order of their reports."""

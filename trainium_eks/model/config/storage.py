@@ -1,0 +1,200 @@
+"""The file-system section: FSx for Lustre, owned by the stack."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal
+
+import pydantic
+
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue.lustre import EFA_STEP_GIB, METADATA_IOPS, THROUGHPUT_PER_TIB
+from trainium_eks.model.validation import formats
+from trainium_eks.model.validation.config_model import Flag, LaterText, Shape, Whole
+from trainium_eks.model.validation.limits import Bounds, Choices, Length
+from trainium_eks.model.validation.problems import Problem, Severity, nearest_number, under
+
+_S3_INSTEAD = "PERSISTENT_2 has data repository associations in its place: `durability` {type: s3, bucket: <name>}"
+
+
+class BackupDurability(Shape):
+    """Daily backups, and a last one when the file system is deleted. Excludes a link to S3 (FSx CreateBackup)."""
+
+    type: Literal["backup"] = "backup"
+    retention_days: Annotated[Whole, Bounds(1, 90, "days")] = 7
+    """Days a daily backup is kept."""
+
+
+class S3Durability(Shape):
+    """A data repository association: the S3 bucket holds the data, the file system is its fast copy."""
+
+    type: Literal["s3"] = "s3"
+    bucket: LaterText | None = None
+    """Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
+    bucket_key_arn: LaterText | None = None
+    """ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy lets FSx' role
+    ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket has no key of its own."""
+    prefix: Annotated[str, Length(900, "FSx")] = ""
+    """Key prefix within the bucket, without leading slash."""
+    file_system_path: Annotated[str, Length(4096, "FSx")] = "/"
+    """Directory of the file system that is linked."""
+
+
+class NoDurability(Shape):
+    """Nothing is kept; only for SCRATCH_2 and only outside production."""
+
+    type: Literal["none"] = "none"
+
+
+_THROUGHPUT = 250
+Throughput = Annotated[Whole, Choices(THROUGHPUT_PER_TIB, "MB/s for each TiB", "FSx offers with PERSISTENT_2")]
+Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.Field(discriminator="type")]
+
+
+class FileSystemConfig(Shape):
+    """A Lustre 2.15 file system in the accelerator zone, LZ4-compressed, encrypted with the stack's key."""
+
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "export_path": _S3_INSTEAD,
+            "auto_import_policy": _S3_INSTEAD,
+            "data_repository_path": _S3_INSTEAD,
+            "automatic_backup_retention_days": "`durability` {type: backup, retentionDays: 7} keeps backups",
+            "skip_final_backup": "with `durability` {type: backup} a last backup is always taken",
+            "subnet_id": "`zone_id` chooses the zone, and so the subnet",
+        }
+    )
+
+    storage_capacity_gib: Whole = 1200
+    """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
+    deployment_type: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
+    """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
+    throughput_per_tib: Throughput = _THROUGHPUT
+    """MB/s for each TiB, PERSISTENT_2 only."""
+    durability: Durability = BackupDurability()
+    """What survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}`` or
+    ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other."""
+    metadata_iops: Annotated[Whole | None, Choices(METADATA_IOPS, "IOPS", "FSx provisions")] = None
+    """Provisioned metadata IOPS. Unset: automatic."""
+    efa_enabled: Flag = False
+    """Lets EFA-capable clients bypass TCP. Set at creation only; larger size steps apply."""
+    zone_id: str | None = None
+    """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
+    on_demand: Flag = False
+    """Adds a storage class ``fsx``, whose claims each get a file system of their own (from 1200 GiB, hundreds of
+    dollars a month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may
+    have (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you
+    switch this off again: without the permission, the driver leaves the file systems behind."""
+    import_path: str | None = None
+    """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
+    protect: Flag | None = None
+    """Pulumi refuses to delete or replace it while true. Unset: on in production."""
+
+
+def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
+    """Return the problems of the file system. Paths are relative to the section."""
+    found = _size_problems(file_system)
+    found += _durability_problems(file_system, production)
+    found += _option_problems(file_system)
+    if file_system.deployment_type == "SCRATCH_2" and production:
+        reason = "it loses its data when one server fails, and this is production"
+        found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2"))
+    if production and file_system.protect is False:
+        reason = "it is off in production: a changed input could replace the file system and its data"
+        found.append(Problem("protect", reason, severity=Severity.ACKNOWLEDGE, rule="R39", value=False, good=True))
+    return found
+
+
+def write_megabytes_per_second(file_system: FileSystemConfig) -> float:
+    """What it writes in the long run, MB/s."""
+    return round(
+        lustre.write_megabytes_per_second(
+            file_system.storage_capacity_gib, file_system.deployment_type, file_system.throughput_per_tib
+        ),
+        1,
+    )
+
+
+def size_step_gib(file_system: FileSystemConfig) -> int:
+    """The step of sizes above the smallest, GiB."""
+    if file_system.efa_enabled:
+        return EFA_STEP_GIB.get(file_system.throughput_per_tib, 4_800)
+    return 2_400
+
+
+def _size_problems(file_system: FileSystemConfig) -> list[Problem]:
+    size, step = file_system.storage_capacity_gib, size_step_gib(file_system)
+    if size > 0 and (size % step == 0 or (size == 1200 and not file_system.efa_enabled)):
+        return []
+    steps = tuple(step * count for count in range(1, 5))
+    sizes = steps if file_system.efa_enabled else (1200, *steps)
+    below = max(size // step * step, sizes[0])
+    good = nearest_number(size, (*sizes, below, below + step))
+    kind = f"EFA-enabled at {file_system.throughput_per_tib} MB/s/TiB" if file_system.efa_enabled else "SSD"
+    allowed = (*(str(each) for each in sizes), f"and so on in steps of {step}")
+    reason = f"it is not a size that FSx offers ({kind}), GiB"
+    return [Problem("storage_capacity_gib", reason, value=size, allowed=allowed, good=good)]
+
+
+def _durability_problems(file_system: FileSystemConfig, production: bool) -> list[Problem]:
+    durability, path = file_system.durability, "durability"
+    scratch = file_system.deployment_type == "SCRATCH_2"
+    match durability:
+        case BackupDurability():
+            if scratch:
+                reason = "SCRATCH_2 takes no backups"
+                fix = "say that its data may be lost, or link it to a bucket with type s3"
+                return [Problem("durability.type", reason, fix, value="backup", allowed=("s3", "none"), good="none")]
+            return []
+        case NoDurability() if production or not scratch:
+            reason = (
+                "nothing would be kept, and this is production"
+                if production
+                else "PERSISTENT_2 is for data that is kept"
+            )
+            fix = "" if production else "or set `deployment_type` to SCRATCH_2"
+            return [Problem("durability.type", reason, fix, value="none", allowed=("backup", "s3"), good="backup")]
+        case S3Durability():
+            return under(path, _s3_problems(durability))
+    return []
+
+
+def _s3_problems(durability: S3Durability) -> list[Problem]:
+    found = formats.bucket("bucket", durability.bucket) if isinstance(durability.bucket, str) else []
+    found += formats.bucket_key("bucket_key_arn", durability.bucket_key_arn, "bucket", durability.bucket)
+    found += formats.one_line("prefix", durability.prefix)
+    if durability.prefix.startswith("/"):
+        good = durability.prefix.lstrip("/") or None
+        fix = "" if good else "leave it out"
+        found.append(
+            Problem("prefix", "it starts with a slash, and keys do not", fix, value=durability.prefix, good=good)
+        )
+    path = durability.file_system_path
+    found += formats.one_line("file_system_path", path)
+    if not path.startswith("/") or "//" in path:
+        good = re.sub("//+", "/", f"/{path.strip('/')}")
+        found.append(
+            Problem("file_system_path", "it is not an absolute directory of the file system", value=path, good=good)
+        )
+    return found
+
+
+def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
+    scratch = file_system.deployment_type == "SCRATCH_2"
+    found = []
+    if file_system.import_path is not None:
+        reason = "PERSISTENT_2 takes no import path"
+        fix = f"remove it: {_S3_INSTEAD}"
+        found.append(Problem("import_path", reason, fix, value=file_system.import_path))
+    throughput = file_system.throughput_per_tib
+    if scratch and throughput != _THROUGHPUT:
+        reason = "only PERSISTENT_2 takes a throughput"
+        found.append(Problem("throughput_per_tib", reason, "remove it", value=throughput))
+    iops = file_system.metadata_iops
+    if iops is not None and scratch:
+        found.append(
+            Problem("metadata_iops", "only PERSISTENT_2 has provisioned metadata IOPS", "remove it", value=iops)
+        )
+    if file_system.efa_enabled and scratch:
+        found.append(Problem("efa_enabled", "only PERSISTENT_2 supports EFA clients", value=True, good=False))
+    return found

@@ -1,0 +1,1 @@
+"""IAM policies of controllers, and the admission policies and rights of teams."""

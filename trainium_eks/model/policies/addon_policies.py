@@ -1,0 +1,80 @@
+"""What the controllers of EKS add-ons may do in AWS, where no policy that AWS maintains says it."""
+
+from collections.abc import Mapping
+
+from trainium_eks.model.catalogue import regions
+
+Statement = Mapping[str, object]
+"""One statement of a policy document, in IAM's own spelling (``Effect``, ``Action``, ``Resource``, ``Condition``)."""
+
+KEY_USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
+"""What it takes to write and read encrypted data (KMS developer guide, key users)."""
+
+
+def ebs_statements(key_arn: str, region: str) -> list[Statement]:
+    """The key, which AWS' own policy for the driver leaves out."""
+    return _storage_key(key_arn, region, "ec2")
+
+
+def fsx_statements(_key_arn: str, _region: str) -> list[Statement]:
+    """Reading: volumes of an existing file system need no more."""
+    return [
+        {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"},
+        {
+            "Effect": "Allow",
+            "Action": ["ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups"],
+            "Resource": "*",
+        },
+    ]
+
+
+def fsx_on_demand_statements(key_arn: str, region: str) -> list[Statement]:
+    """File systems of claims: make and grow them; delete and change only those that the driver made.
+
+    AWS' own choice is AmazonFSxFullAccess, which could delete the stack's file system. The driver tags all that it
+    makes with ``CSIVolumeName`` (aws-fsx-csi-driver, pkg/cloud).
+    """
+    partition = regions.partition(region)
+    file_systems = f"arn:{partition}:fsx:{region}:*:file-system/*"
+    made_by_driver = {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
+    fsx_role = f"arn:{partition}:iam::*:role/aws-service-role/fsx.amazonaws.com/*"
+    return [
+        {
+            "Effect": "Allow",
+            "Action": ["fsx:CreateFileSystem", "fsx:TagResource"],
+            "Resource": file_systems,
+            "Condition": {"Null": {"aws:RequestTag/CSIVolumeName": "false"}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
+            "Resource": file_systems,
+            "Condition": made_by_driver,
+        },
+        {
+            "Effect": "Allow",
+            "Action": "iam:CreateServiceLinkedRole",
+            "Resource": fsx_role,
+            "Condition": {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
+        },
+        *_storage_key(key_arn, region, "fsx"),
+    ]
+
+
+def _storage_key(key_arn: str, region: str, service: str) -> list[Statement]:
+    """Use of the key for volumes, only through the service that holds them."""
+    through = {"kms:ViaService": f"{service}.{region}.{regions.dns_suffix(region)}"}
+    return [
+        {
+            "Effect": "Allow",
+            "Action": list(KEY_USE_ACTIONS),
+            "Resource": key_arn,
+            "Condition": {"StringEquals": through},
+        },
+        {
+            "Effect": "Allow",
+            "Action": ["kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant"],
+            "Resource": key_arn,
+            "Condition": {"StringEquals": through, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+        },
+    ]

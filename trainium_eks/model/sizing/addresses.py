@@ -1,0 +1,145 @@
+"""The address plan of a VPC, and how many addresses a node group takes from its subnet."""
+
+import ipaddress
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from trainium_eks.model.catalogue.instances import InstanceType, address_pods
+
+WARM_IP_TARGET = 2
+"""Free pod addresses that the VPC CNI keeps on a node beside those in use. Its default, a whole spare interface, takes
+50 on trn1."""
+
+MINIMUM_IP_TARGET = 12
+"""Pod addresses that the VPC CNI takes when a node starts, in one call: just above the pods expected on an accelerator
+node, so that none of them waits for EC2 (amazon-vpc-cni-k8s, docs/eni-and-ip-target.md)."""
+
+EXPECTED_PODS = 10
+"""Pods with an address on an accelerator node: storage drivers, device plugin, metrics, GPU health, and a few pods of a
+job. Agents on the host network take none."""
+
+EXPECTED_CPU_PODS = 20
+"""Pods with an address on a CPU node: DNS, drivers' controllers, the scheduler, monitoring, staging."""
+
+RESERVED_BY_AWS = 5
+"""Addresses of every subnet that AWS keeps: the first four and the last."""
+
+CONTROL_PLANE_ADDRESSES = 16
+"""Addresses that each control-plane subnet should have free: 6 to work, 16 so that version upgrades work too."""
+
+LONGEST_PREFIX = 28
+"""AWS' smallest VPC and subnet."""
+
+SHORTEST_PREFIX = 16
+"""AWS' largest VPC and subnet."""
+
+
+@dataclass(frozen=True)
+class SubnetPlan:
+    """One public and one private subnet for each zone; zone id to CIDR block, in the order of the zones."""
+
+    public: Mapping[str, str]
+    private: Mapping[str, str]
+
+
+def plan(cidr_block: str, zone_ids: Sequence[str]) -> SubnetPlan:
+    """Divides a VPC: half or more of it to the private subnets, which hold the nodes, what is left to the public ones.
+
+    The range is cut into equal slots, one a zone and at least one more. Each zone's private subnet is a slot; the last
+    slot holds the public ones. A /16 and two zones give two private /18 and two public /20.
+
+    Args:
+        cidr_block: the VPC's range, /16 to /28.
+        zone_ids: distinct zone ids; adding one at the end may move the others, as a VPC's size is fixed.
+
+    Raises:
+        ValueError: when the range is none, is out of AWS' bounds, or is too small for subnets of /28 in every zone.
+    """
+    network = ipaddress.IPv4Network(cidr_block)
+    if not SHORTEST_PREFIX <= network.prefixlen <= LONGEST_PREFIX:
+        raise ValueError(f"a VPC is /{SHORTEST_PREFIX} to /{LONGEST_PREFIX}, not /{network.prefixlen}")
+    if not zone_ids or len(set(zone_ids)) != len(zone_ids):
+        raise ValueError("zone ids must be distinct, and at least one")
+    slot_bits = max(1, math.ceil(math.log2(len(zone_ids) + 1)))
+    # Twice as many public slots as zones need at two zones: a quarter of a private subnet each, so that a
+    # network never spends on load balancers what nodes need.
+    public_bits = max(2, math.ceil(math.log2(len(zone_ids))))
+    if network.prefixlen + slot_bits + public_bits > LONGEST_PREFIX:
+        largest = LONGEST_PREFIX - slot_bits - public_bits
+        raise ValueError(f"{cidr_block} is too small for {len(zone_ids)} zones: it must be /{largest} or larger")
+    slots = list(network.subnets(prefixlen_diff=slot_bits))
+    public = list(slots[-1].subnets(prefixlen_diff=public_bits))
+    return SubnetPlan(
+        public=MappingProxyType({zone: str(public[index]) for index, zone in enumerate(zone_ids)}),
+        private=MappingProxyType({zone: str(slots[index]) for index, zone in enumerate(zone_ids)}),
+    )
+
+
+def usable(cidr_block: str) -> int:
+    """How many addresses of a subnet can be given out.
+
+    Raises:
+        ValueError: when the text is no IPv4 range.
+    """
+    return max(0, ipaddress.IPv4Network(cidr_block).num_addresses - RESERVED_BY_AWS)
+
+
+def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
+    """How many of a node's network interfaces hold an address.
+
+    Args:
+        instance: the node's type.
+        interface_layout: ``catalogue`` (what the type says), ``efa-only``, ``ena`` or ``efa``.
+
+    Raises:
+        ValueError: for another layout.
+    """
+    layout = instance.interface_layout if interface_layout == "catalogue" else interface_layout
+    if layout not in ("efa-only", "ena", "efa", "none"):
+        raise ValueError(f"unknown interface layout {interface_layout!r}")
+    if layout != "efa" or not instance.has_efa:
+        return 1
+    # Cards before the first with EFA carry a plain interface with an address of its own.
+    return instance.first_efa_card + instance.efa_interfaces
+
+
+def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogue") -> int:
+    """Addresses that ``nodes`` nodes take from their subnet before training pods need more.
+
+    A node takes one for each interface that holds one, and what the VPC CNI keeps for the pods expected on it (the
+    same constants configure the add-on).
+
+    Args:
+        instance: the group's type.
+        nodes: its largest size.
+        interface_layout: as for :func:`address_interfaces`.
+    """
+    pods = EXPECTED_CPU_PODS if instance.family == "cpu" else EXPECTED_PODS
+    return nodes * (address_interfaces(instance, interface_layout) + pod_addresses(pods))
+
+
+def pod_addresses(pods: int) -> int:
+    """Addresses that the VPC CNI takes for the pods of one node, those it keeps free included.
+
+    Args:
+        pods: how many of them have an address of their own.
+    """
+    return max(MINIMUM_IP_TARGET, pods + WARM_IP_TARGET)
+
+
+def max_pods(instance: InstanceType, interface_layout: str = "catalogue") -> int:
+    """Most pods that a node's addresses hold, with the interfaces laid out so.
+
+    The VPC CNI adds interfaces to card 0 alone. In layout ``ena`` an ``efa-only`` interface takes one of the card's
+    places: on types with two (trn2, p5, p5e) none is left to add, and the first one's addresses are all there are.
+
+    Args:
+        instance: the node's type.
+        interface_layout: as for :func:`address_interfaces`.
+    """
+    layout = instance.interface_layout if interface_layout == "catalogue" else interface_layout
+    taken = int(layout == "ena" and instance.has_efa and not instance.first_efa_card)
+    held = address_pods(instance.interfaces_per_card - taken, instance.ipv4_per_interface)
+    return min(instance.max_pods, held)

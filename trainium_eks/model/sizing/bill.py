@@ -1,0 +1,234 @@
+"""What an environment costs while it runs: lines that the config and the recorded program both are priced with.
+
+List prices of :mod:`trainium_eks.model.catalogue.prices` and of the catalogue. What is billed by use (traffic,
+requests, stored data) is named and not guessed; what has no known price is named and never counted as nothing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainium_eks.model.catalogue import prices, versions
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.model.config import observability, stack_config
+from trainium_eks.model.config.node_groups import ROOT_THROUGHPUT_MIBPS, root_volume_gib
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.config.storage import FileSystemConfig
+
+BY_USE = (
+    "NAT and cross-zone traffic",
+    "logs",
+    "stored images, objects and backups",
+    "volumes that workloads claim",
+    "samples in Amazon Managed Prometheus",
+    "users of Amazon Managed Grafana",
+)
+"""What no line counts, because it is billed by use."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One priced thing."""
+
+    what: str
+    """``trn1.32xlarge``, ``NAT gateway``."""
+    quantity: float
+    """How many there are at first."""
+    maximum: float
+    """How many there are when every group is at its largest."""
+    unit_hourly_usd: float | None
+    """Price of one for an hour, or None where no price is known."""
+    note: str = ""
+    """What a reader must know about the price; empty when it is plain."""
+
+    @property
+    def hourly_usd(self) -> float | None:
+        """Price of all for an hour; none of something costs nothing even where its price is unknown."""
+        return _times(self.quantity, self.unit_hourly_usd)
+
+    @property
+    def maximum_hourly_usd(self) -> float | None:
+        """The same at the largest sizes."""
+        return _times(self.maximum, self.unit_hourly_usd)
+
+
+@dataclass(frozen=True)
+class Bill:
+    """The lines of one environment."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def hourly_usd(self) -> float:
+        """Sum of the lines whose price is known."""
+        return sum(line.hourly_usd or 0.0 for line in self.lines)
+
+    @property
+    def maximum_hourly_usd(self) -> float:
+        """The same with every group at its largest."""
+        return sum(line.maximum_hourly_usd or 0.0 for line in self.lines)
+
+    @property
+    def monthly_usd(self) -> float:
+        """For 730 hours."""
+        return self.hourly_usd * prices.HOURS_PER_MONTH
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What has no known price, each once."""
+        return unknown(self.lines)
+
+
+def unknown(lines: Iterable[Line]) -> tuple[str, ...]:
+    """What has no known price among the lines, each once; lines whose maximum is 0 are skipped."""
+    return tuple(dict.fromkeys(line.what for line in lines if line.unit_hourly_usd is None and line.maximum))
+
+
+def of_config(config: StackConfig) -> Bill:
+    """What the environment of a valid config costs.
+
+    Raises:
+        UnknownInstanceType: for a type that the config's own judges would have refused.
+    """
+    catalogue = stack_config.catalogue(config)
+    zones = len(stack_config.zone_ids(config))
+    cluster = config.cluster
+    lines = [control_plane(cluster.kubernetes_version, cluster.support_type), encryption_keys(1)]
+    if config.existing_network is None:
+        gateways = zones if config.network.nat_gateways == "per-zone" else 1
+        lines += [nat_gateways(gateways), public_addresses(gateways)]
+        lines.append(interface_endpoints(len(config.network.interface_endpoints) * zones))
+    for nodes, copies in ((cluster.system_nodes, zones), (cluster.cpu_nodes, 1)):
+        sizes = (nodes.desired_size * copies, nodes.max_size * copies)
+        lines += node_group(nodes.instance_type, *sizes, nodes.root_volume_gib, catalogue)
+    for group in config.node_groups:
+        gib = root_volume_gib(group, catalogue.find(group.instance_type))
+        sizes = (group.desired_size, group.max_size)
+        lines += node_group(group.instance_type, *sizes, gib, catalogue, capacity=group.capacity.type)
+    if config.file_system is not None:
+        lines += _file_system_of(config.file_system)
+    lines += [claimed_volume(gib) for gib in observability.claimed_gib(config.observability)]
+    return Bill(tuple(line for line in lines if line.maximum))
+
+
+def control_plane(kubernetes_version: str, support_type: str) -> Line:
+    """An EKS control plane. A version past its standard support costs the extended price; with ``EXTENDED`` the note
+    says from when it will."""
+    support = versions.KUBERNETES_STANDARD_SUPPORT.get(kubernetes_version)
+    ends = str(support.standard_end) if support else ""
+    extended = support is not None and not support.is_standard
+    price = prices.EKS_EXTENDED_HOURLY if extended else prices.EKS_CLUSTER_HOURLY
+    note = f"Kubernetes {kubernetes_version} has been in extended support since {ends}" if extended else ""
+    if support_type == "EXTENDED" and ends and not extended:
+        note = f"${prices.EKS_EXTENDED_HOURLY:.2f} an hour from {ends}, when standard support ends"
+    return Line("EKS control plane", 1, 1, price, note)
+
+
+def encryption_keys(count: int) -> Line:
+    """Customer keys."""
+    return Line("KMS key", count, count, _hourly(prices.KMS_KEY_MONTH))
+
+
+def nat_gateways(count: int) -> Line:
+    """NAT gateways, without their addresses and traffic."""
+    return Line("NAT gateway", count, count, prices.NAT_GATEWAY_HOURLY)
+
+
+def public_addresses(count: int) -> Line:
+    """Public IPv4 addresses."""
+    return Line("public IPv4 address", count, count, prices.PUBLIC_IPV4_HOURLY)
+
+
+def interface_endpoints(count: int) -> Line:
+    """Interface endpoints, one for each service and zone."""
+    return Line("interface endpoint", count, count, prices.INTERFACE_ENDPOINT_HOURLY)
+
+
+def node_group(
+    instance_type: str,
+    nodes: int,
+    maximum: int,
+    root_gib: int,
+    catalogue: Catalogue = CATALOGUE,
+    *,
+    capacity: str = "on-demand",
+    root_throughput_mibps: int = ROOT_THROUGHPUT_MIBPS,
+    root_iops: int = prices.GP3_FREE_IOPS,
+) -> tuple[Line, ...]:
+    """The instances of a group and their root volumes.
+
+    Args:
+        instance_type: EC2 type.
+        nodes: nodes at first.
+        maximum: most nodes.
+        root_gib: size of each root volume, GiB.
+        catalogue: where the type's price stands.
+        capacity: ``on-demand``, ``spot``, ``reservation`` or ``capacity-block``; see :data:`CAPACITY_NOTES`.
+        root_throughput_mibps: throughput of each root volume, MiB/s.
+        root_iops: IOPS of each root volume.
+    """
+    price = catalogue.price(instance_type) if instance_type in catalogue else None
+    volume = _hourly(prices.gp3_monthly_usd(root_gib, root_throughput_mibps, root_iops))
+    return (
+        Line(instance_type, nodes, maximum, price.hourly_usd if price else None, CAPACITY_NOTES.get(capacity, "")),
+        Line(f"{root_gib} GiB root volume", nodes, maximum, volume),
+    )
+
+
+CAPACITY_NOTES = {
+    "spot": "at the On-Demand price; Spot is usually cheaper",
+    "reservation": "On-Demand price; a Capacity Reservation is billed whether its nodes run or not",
+    "capacity-block": "On-Demand price for comparison; a Capacity Block is paid in advance, at its own price",
+}
+"""How to read the price of instances that EC2 does not offer as plain On-Demand."""
+
+
+def claimed_volume(gib: int) -> Line:
+    """A volume of the default storage class that a chart claims."""
+    return Line(f"{gib} GiB claimed volume", 1, 1, _hourly(prices.gp3_monthly_usd(gib)))
+
+
+def file_system(
+    storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int, metadata_iops: int | None = None
+) -> tuple[Line, ...]:
+    """A Lustre file system.
+
+    Args:
+        storage_capacity_gib: its size, GiB.
+        deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
+        throughput_per_tib: MB/s for each TiB; of no account for SCRATCH_2.
+        metadata_iops: provisioned metadata IOPS; None when automatic.
+    """
+    shown = f" {throughput_per_tib} MB/s/TiB" if deployment_type == "PERSISTENT_2" else ""
+    try:
+        price = _hourly(prices.lustre_monthly_usd(storage_capacity_gib, deployment_type, throughput_per_tib))
+    except ValueError:
+        return (Line(f"{storage_capacity_gib} GiB Lustre {deployment_type}{shown}", 1, 1, None),)
+    lines = [Line(f"{storage_capacity_gib} GiB Lustre {deployment_type}{shown}", 1, 1, price)]
+    extra = (metadata_iops or 0) - _included_metadata_iops(storage_capacity_gib)
+    if extra > 0:
+        lines.append(Line("metadata IOPS", extra, extra, _hourly(prices.FSX_METADATA_IOPS_MONTH)))
+    return tuple(lines)
+
+
+def _file_system_of(config: FileSystemConfig) -> tuple[Line, ...]:
+    return file_system(
+        config.storage_capacity_gib, config.deployment_type, config.throughput_per_tib, config.metadata_iops
+    )
+
+
+def _included_metadata_iops(storage_capacity_gib: int) -> int:
+    """What automatic mode gives for the capacity, free of charge (FSx, metadata performance of PERSISTENT_2)."""
+    if storage_capacity_gib >= 48000:
+        return storage_capacity_gib // 24000 * 12000
+    return next(
+        iops for size, iops in ((12000, 12000), (4800, 6000), (2400, 3000), (0, 1500)) if storage_capacity_gib >= size
+    )
+
+
+def _hourly(monthly_usd: float) -> float:
+    return monthly_usd / prices.HOURS_PER_MONTH
+
+
+def _times(quantity: float, unit: float | None) -> float | None:
+    if not quantity:
+        return 0.0
+    return None if unit is None else quantity * unit

@@ -1,0 +1,1 @@
+"""The base of all config models, the checks that sections share, and problems with their fixes."""

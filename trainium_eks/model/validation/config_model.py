@@ -1,0 +1,337 @@
+"""The base of every args and config model, and how a shape error becomes a :class:`Problem`.
+
+Models check shape only (names, types, required or not). Whether a value makes sense is judged by the
+``problems`` functions beside them, because those can see more than one field and can say what to do.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_origin, runtime_checkable
+
+import pydantic
+from pydantic.alias_generators import to_camel
+
+from trainium_eks.model.validation.problems import Problem, Value, join, join_key, nearest, snake
+
+S = TypeVar("S", bound="Shape")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@runtime_checkable
+class Later(Protocol[T_co]):
+    """A value that is known only when other resources exist: Pulumi's ``Output``, which this package does not import.
+
+    Never truth-test, compare, hash or print one. Judges look at plain values alone.
+    """
+
+    def apply(self, func: Callable[[T_co], Any], /) -> Any:
+        """What ``func`` makes of the value, once it is known."""
+        ...
+
+
+LaterText = str | Later[str]
+"""Text that is a value and no structure: nothing is named after it, and no resource more or less comes of it."""
+
+
+class Shape(pydantic.BaseModel):
+    """Plain, frozen data. A misspelt name is refused; 3.0 is 3; 2.5 and true are not whole numbers.
+
+    Names are ``snake_case`` in Python and ``camelCase`` in config files; both are accepted.
+    """
+
+    model_config = pydantic.ConfigDict(
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+    not_here: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that people expect here and that the model does not have, each with what to do instead."""
+    later_in: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields that must be known at once, each with the field that takes an Output in its place, and how."""
+
+    _judged: bool = pydantic.PrivateAttr(default=False)
+    """Whether a judge has found nothing to refuse in it: it is frozen, so it need not be judged again."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's; a copy with other values is to be judged anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied._judged = self._judged and not update
+        return copied
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise ValueError("it must be a whole number")
+    return value
+
+
+def _amount(value: object) -> object:
+    text = isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?", value)
+    if isinstance(value, bool) or not (text or isinstance(value, int | float)):
+        raise ValueError("it must be a number")
+    return value
+
+
+def _word(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
+Whole = Annotated[int, pydantic.BeforeValidator(_whole)]
+"""An integer. Other languages and YAML send 3 as 3.0, which is accepted; 2.5, true and "3" are not."""
+
+Amount = Annotated[float, pydantic.BeforeValidator(_amount)]
+"""A number, whole or not. ``pulumi config set --path`` stores 2.5 as text, which is accepted."""
+
+Flag = Annotated[bool, pydantic.Field(strict=True)]
+"""true or false, and not a word that looks like it."""
+
+Word = Annotated[str, pydantic.BeforeValidator(_word)]
+"""Text that may look like a number (a tag's value, an account id): ``pulumi config set --path`` stores digits as a
+number and ``true`` as a boolean, whatever was meant."""
+
+
+def judged(data: S) -> S:
+    """The same data, marked as judged: whoever made it has judged all that it says, or what it is made of."""
+    data._judged = True
+    return data
+
+
+def is_judged(data: Shape) -> bool:
+    """Whether it was marked by :func:`judged`."""
+    return data._judged
+
+
+class ShapeError(ValueError):
+    """The data does not have the model's shape. ``problems`` has one entry for each fault."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        said = ("; ".join(filter(None, (problem.reason, problem.fix))) for problem in self.problems)
+        super().__init__(
+            "; ".join(f"{problem.path}: {text}" for problem, text in zip(self.problems, said, strict=True))
+        )
+
+
+def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
+    """``data`` as an instance of ``spec``.
+
+    Raises:
+        ShapeError: with every fault, each under ``path``.
+    """
+    if isinstance(data, spec):
+        return data
+    if not isinstance(data, Mapping):
+        fields = tuple(f"`{field}`" for field in sorted(spec.model_fields))
+        reason = f"it must be an object with the fields of {spec.__name__}, not {_kind(data)}"
+        raise ShapeError([Problem(path, reason, "write names with values", allowed=fields)])
+    try:
+        return spec.model_validate(data)
+    except pydantic.ValidationError as error:
+        raise ShapeError(_problems(spec, error, path)) from None
+
+
+def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> list[Problem]:
+    found: dict[str, Problem] = {}
+    for fault in error.errors(include_url=False):
+        where, owner = _walk(spec, fault["loc"], path)
+        context = fault.get("ctx", {})
+        match fault["type"]:
+            case "extra_forbidden":
+                problem = _unknown_name(where, owner, str(fault["loc"][-1]))
+            case "missing":
+                problem = _missing(where, owner, str(fault["loc"][-1]))
+            case "literal_error":
+                problem = _not_among(where, fault.get("input"), str(context.get("expected", "")))
+            case "union_tag_invalid":
+                problem = _not_among(join(where, "type"), context.get("tag"), str(context.get("expected_tags", "")))
+            case "union_tag_not_found":
+                field = next(step for step in reversed(fault["loc"]) if isinstance(step, str))
+                problem = _no_tag(where, fault.get("input"), _tags(owner, field))
+            case _ if isinstance(fault.get("input"), Later):
+                problem = _too_late(where, owner)
+            case kind:
+                problem = _wrong_type(where, kind, str(fault["msg"]), fault.get("input"))
+        # A union reports one fault for each of its arms: the first is the plain value's, which people mean.
+        found.setdefault(problem.path, problem)
+    return list(found.values())
+
+
+def _too_late(path: str, owner: type[Shape] | None) -> Problem:
+    reason = "it is an Output, known only during an update; it decides what is built, so it must be known before"
+    field = re.split(r"[.\[]", path)[-1 if path[-1:] != "]" else -2]
+    instead = owner.later_in.get(field) if owner else None
+    return Problem(path, reason, instead or "give the value itself, or take it from the stack's config")
+
+
+def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
+    if owner is None:
+        return Problem(path, "it is an unknown name", "remove it")
+    tag = _tag(owner)
+    home = f" with `type` {tag}" if tag else ""
+    takes = tuple(f"`{field}`" for field in sorted(owner.model_fields))
+    instead = owner.not_here.get(_snake(name))
+    if instead:
+        return Problem(path, "it is an unknown name", instead, allowed=takes)
+    if _snake(name, owner) in owner.model_fields:
+        return Problem(path, "it is given twice, in two spellings", "keep one of them")
+    guess = nearest(_snake(name), owner.model_fields)
+    return Problem(
+        path, f"it is an unknown name{home}", f"did you mean `{guess}`?" if guess else "remove it", allowed=takes
+    )
+
+
+def _missing(path: str, owner: type[Shape] | None, name: str) -> Problem:
+    field = owner.model_fields.get(_snake(name, owner)) if owner else None
+    about = _first_sentence(field.description) if field and field.description else ""
+    reason = f"it is required and missing ({about})" if about else "it is required and missing"
+    placeholder = f"<{_snake(name).replace('_', ' ')}>"
+    many = field is not None and getattr(field.annotation, "__origin__", None) is tuple
+    return Problem(path, reason, good=(placeholder,) if many else placeholder)
+
+
+def _not_among(path: str, value: object, expected: str) -> Problem:
+    allowed = tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
+    good = nearest(value, allowed) if isinstance(value, str) else None
+    return Problem(
+        path, f"it must be one of the allowed words, not {_kind(value)}", allowed=allowed, good=good or allowed[0]
+    )
+
+
+def _no_tag(path: str, value: object, tags: tuple[str, ...]) -> Problem:
+    if not isinstance(value, Mapping):
+        reason = f"it must be an object with `type`, not {_kind(value)}"
+        return Problem(path, reason, f"write it as {{type: {tags[0]}}}", allowed=tags)
+    reason = "it is required and missing: it says which fields follow"
+    return Problem(join(path, "type"), reason, allowed=tags, good=next(iter(tags), None))
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "finite_number": "a whole number",
+    "tuple_type": "a list",
+    "dict_type": "an object (names with values)",
+    "mapping_type": "an object (names with values)",
+    "model_type": "an object (names with values)",
+    "model_attributes_type": "an object (names with values)",
+}
+
+_WORDS_FOR_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
+    expected = _EXPECTED.get(kind)
+    message = message.removeprefix("Value error, ")
+    reason = f"it must be {expected}" if expected else f"{message[0].lower()}{message[1:]}"
+    good: Value = None
+    fix = ""
+    if kind == "string_type" and isinstance(value, int | float):
+        fix = f'write it in quotes: "{str(value).lower()}"'
+    elif isinstance(value, str) and value.lower() in _WORDS_FOR_FLAGS and expected == "true or false":
+        good = _WORDS_FOR_FLAGS[value.lower()]
+    elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value) and "whole number" in reason:
+        good = int(value)
+    elif isinstance(value, float) and "whole number" in reason and abs(value) < 1e15:
+        good = round(value)
+    elif expected == "a list" and isinstance(value, str) and value:
+        fix = f"write it as a list: [{value}]"
+    if good is None and not fix:
+        fix = f"write {expected}" if expected else "write it so"
+    return Problem(path, f"{reason}, not {_kind(value)}", fix, good=good)
+
+
+def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str, type[Shape] | None]:
+    """The path of a pydantic location in Python spelling, and the model that holds its last step.
+
+    Pydantic's locations also name the arm of a union that was tried (``str``, ``is-instance[Output]``, a
+    discriminator's value): those steps say nothing to a reader and are left out.
+    """
+    owners: tuple[type[Shape], ...] = (spec,)
+    holder: type[Shape] | None = spec
+    keyed = False  # whether the next step is a key of a mapping to models
+    for step in loc:
+        if isinstance(step, int):
+            path = join(path, step)
+            continue
+        tagged = [owner for owner in owners if len(owners) > 1 and _tag(owner) == step]
+        if tagged:
+            owners = tuple(tagged)
+            holder = owners[0]
+            continue
+        if keyed:
+            path, keyed = join_key(path, step), False
+            continue
+        holder = owners[0] if owners else None
+        own = next((_snake(step, owner) for owner in owners if _snake(step, owner) in owner.model_fields), None)
+        if own is not None and holder is not None:
+            path = join(path, own)
+            annotation = holder.model_fields[own].annotation
+            owners = tuple(_models_in(annotation))
+            keyed = bool(owners) and get_origin(annotation) is dict
+        elif not _is_union_arm(step):
+            # A name that no model has, or a mapping's own key: shown as it was written.
+            path = join_key(path, step) if not owners else join(path, _snake(step))
+            owners = ()
+    return path, holder
+
+
+def _is_union_arm(step: str) -> bool:
+    return "[" in step or step in {"str", "int", "bool", "float"} or step.startswith("function-")
+
+
+def _tag(model: type[Shape]) -> str | None:
+    """The value of ``type`` that selects a model in a tagged union."""
+    field = model.model_fields.get("type")
+    return field.default if field is not None and isinstance(field.default, str) else None
+
+
+def _tags(owner: type[Shape] | None, name: str) -> tuple[str, ...]:
+    """The values of ``type`` that a tagged union's field takes."""
+    field = owner.model_fields.get(_snake(name, owner)) if owner else None
+    models = _models_in(field.annotation) if field else ()
+    return tuple(tag for model in models if (tag := _tag(model)))
+
+
+def _models_in(annotation: Any) -> Iterator[type[Shape]]:
+    """Every Shape that a field's type mentions: ``tuple[NodeGroup, ...]``, ``Storage | None``, a tagged union."""
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from _models_in(part)
+
+
+def _snake(name: str, owner: type[Shape] | None = None) -> str:
+    """A field's Python name from either spelling; its owner knows those that no rule gives (``hugepages2Mi``)."""
+    by_alias = {field.alias: own for own, field in owner.model_fields.items()} if owner else {}
+    return by_alias.get(name) or snake(name).lstrip("_")
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"[.;:](?:\s|$)", " ".join(text.replace("``", "").split()))[0]
+
+
+def _kind(value: object) -> str:
+    """The value as it may be shown: never the content of an object, which may hold an Output or a secret."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return f"a {type(value).__name__}"

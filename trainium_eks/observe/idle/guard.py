@@ -1,0 +1,271 @@
+"""The idle guard: one look at the cluster, and what follows from it. Runs in a pod that has Python and nothing else.
+
+It reads nodes, pods and Volcano's PodGroups with the pod's own service account, and writes on nodes: since when they
+are idle (:data:`SINCE`), and whether pods may come (``spec.unschedulable``). Instances to end are written to a file,
+one a line; a container with the AWS CLI ends them, and lowers the Auto Scaling group's size with each.
+"""
+
+import json
+import os
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.observe.idle.decision import Limits, Node, Step, steps
+
+GROUP_LABEL = "eks.amazonaws.com/nodegroup"
+"""That of :mod:`trainium_eks.operate.verify.cluster`, which the pod does not have; a test holds them equal."""
+SINCE = "trainium-eks/idle-since"
+"""Annotation of a node: since when it is idle, as ``2026-11-22T11:46:09Z``. It is there while the node is idle."""
+WARNED = "trainium-eks/idle-warned"
+"""Annotation of a node that was warned of in this idleness."""
+HELD = "trainium-eks/idle-held"
+"""Annotation of a node that the guard cordoned; a node that a person cordoned is left alone."""
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SETTLE_SECONDS = 5.0
+"""Between holding a node and looking again whether a pod came before that."""
+
+_POD_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+_WAITING = ("", "Pending", "Inqueue", "Unknown")
+"""Phases of a PodGroup that has not all its pods running (yet, or since it lost one)."""
+
+
+class Api:
+    """The cluster's API server, as far as the guard needs it."""
+
+    def __init__(self, server: str, token: str, authority: str) -> None:
+        self._server = server
+        self._token = token
+        self._context = ssl.create_default_context(cafile=authority)
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """All objects at a path, in pages; none where the cluster does not serve the kind.
+
+        Raises:
+            OSError: the API server refuses, or does not answer.
+        """
+        found: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            query = urllib.parse.urlencode({"limit": 500, **({"continue": token} if token else {})})
+            try:
+                page = self._ask("GET", f"{path}?{query}")
+            except urllib.error.HTTPError as error:
+                if error.code == 404:
+                    return []
+                raise
+            found += page["items"]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                return found
+
+    def patch(self, path: str, change: Mapping[str, Any]) -> None:
+        """Merges a change into an object."""
+        self._ask("PATCH", path, change, "application/merge-patch+json")
+
+    def create(self, path: str, made: Mapping[str, Any]) -> None:
+        """Makes an object."""
+        self._ask("POST", path, made, "application/json")
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> dict[str, Any]:
+        request = urllib.request.Request(
+            f"{self._server}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token}", **({"Content-Type": kind} if kind else {})},
+        )
+        with urllib.request.urlopen(request, timeout=30, context=self._context) as answer:
+            return dict(json.load(answer))
+
+
+def main(settings: Mapping[str, Any], api: Api, to_remove: Path) -> None:
+    """One look, and a second one where nodes are to go: what is still idle then, held since the first, is removed.
+
+    Args:
+        settings: ``groups`` (EKS name to ``minimum``, ``devices`` and ``removes``, false for warnings alone),
+            ``warnSeconds``, ``removeSeconds`` or null.
+        api: as the guard's service account.
+        to_remove: file for the instances to end, one a line.
+    """
+    due = {step.node.name for step in look(settings, api) if step.action in ("hold", "remove")}
+    if not due:
+        return
+    time.sleep(SETTLE_SECONDS)
+    gone = [step for step in look(settings, api) if step.action == "remove" and step.node.name in due]
+    for step in gone:
+        _say(f"{step.node.name} ({step.node.instance}) is removed: {_for(step)}")
+    to_remove.write_text("".join(f"{step.node.instance}\n" for step in gone), encoding="utf-8")
+
+
+def look(settings: Mapping[str, Any], api: Api) -> list[Step]:
+    """Reads the cluster once and does what is due to its nodes, but for removing them."""
+    groups = settings["groups"]
+    nodes = [each for each in api.items("/api/v1/nodes") if _group(each) in groups]
+    pods = [each for each in api.items("/api/v1/pods") if not _is_over(each)]
+    found = steps(
+        time.time(),
+        read(nodes, pods),
+        waiting=waiting(groups, nodes, pods, api.items(_POD_GROUPS)),
+        minimum={name: group["minimum"] if group["removes"] else len(nodes) for name, group in groups.items()},
+        limits=Limits(settings["warnSeconds"], settings["removeSeconds"]),
+    )
+    for step in found:
+        _do(api, step)
+    return found
+
+
+def read(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Nodes as the decision has them.
+
+    Args:
+        nodes: of guarded groups, as the API server has them.
+        pods: of all namespaces that are not over.
+    """
+    working = {pod["spec"].get("nodeName") for pod in pods if not _belongs_to_node(pod)}
+    found = []
+    for node in nodes:
+        metadata, notes = node["metadata"], node["metadata"].get("annotations") or {}
+        since = notes.get(SINCE)
+        found.append(
+            Node(
+                metadata["name"],
+                _group(node),
+                busy=metadata["name"] in working,
+                idle_since=datetime.fromisoformat(since).timestamp() if since else None,
+                warned=WARNED in notes,
+                held=HELD in notes,
+                instance=str(node["spec"].get("providerID", "")).rpartition("/")[2],
+            )
+        )
+    return found
+
+
+def waiting(
+    groups: Mapping[str, Any],
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]],
+    pod_groups: Iterable[Mapping[str, Any]],
+) -> set[str]:
+    """Groups whose nodes a pending gang, or a pending pod, could use.
+
+    A gang that has no pods yet counts for every group with the devices it asks for; for every group where it names no
+    devices, as the PodGroups of plain TorchX's jobs, where devices are limits alone (Volcano reads the requests of the
+    job's template).
+    """
+    unbound = [pod for pod in pods if not pod["spec"].get("nodeName")]
+    placed = {(pod["metadata"]["namespace"], _gang(pod)) for pod in unbound}
+    asked = [
+        (set(each["spec"].get("minResources") or {}), dict[str, str]())
+        for each in pod_groups
+        if (each.get("status") or {}).get("phase", "") in _WAITING
+        and (each["metadata"]["namespace"], each["metadata"]["name"]) not in placed
+    ]
+    asked += [(_resources(pod), pod["spec"].get("nodeSelector") or {}) for pod in unbound if _has_devices(pod)]
+    labels = [(_group(node), node["metadata"].get("labels") or {}) for node in nodes]
+    return {
+        group
+        for resources, selector in asked
+        for group, has in labels
+        if _asks(resources, groups[group]["devices"]) and selector.items() <= has.items()
+    }
+
+
+def _asks(resources: Iterable[str], devices: Iterable[str]) -> bool:
+    """Whether any device is among them. A PodGroup names them as a quota does: ``requests.aws.amazon.com/neuron``."""
+    named = {each.removeprefix("requests.") for each in resources}
+    return not named.isdisjoint(devices) or not any("/" in each for each in named)
+
+
+def _has_devices(pod: Mapping[str, Any]) -> bool:
+    """Extended resources are those with a domain."""
+    return any("/" in each for each in _resources(pod))
+
+
+def _resources(pod: Mapping[str, Any]) -> set[str]:
+    return {
+        resource
+        for container in pod["spec"]["containers"]
+        for kind in ("requests", "limits")
+        for resource in (container.get("resources") or {}).get(kind) or ()
+    }
+
+
+def _gang(pod: Mapping[str, Any]) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get("scheduling.k8s.io/group-name", ""))
+
+
+def _group(node: Mapping[str, Any]) -> str:
+    return str((node["metadata"].get("labels") or {}).get(GROUP_LABEL, ""))
+
+
+def _is_over(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _belongs_to_node(pod: Mapping[str, Any]) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
+
+
+def _do(api: Api, step: Step) -> None:
+    """What concerns the node's object. Removing is another container's."""
+    path = f"/api/v1/nodes/{step.node.name}"
+    if step.action == "mark":
+        api.patch(path, _notes({SINCE: _text(time.time())}))
+    elif step.action == "clear":
+        api.patch(path, _notes({SINCE: None, WARNED: None}))
+    elif step.action == "hold":
+        api.patch(path, {**_notes({HELD: "true"}), "spec": {"unschedulable": True}})
+    elif step.action == "release":
+        api.patch(path, {**_notes({HELD: None}), "spec": {"unschedulable": None}})
+    elif step.action == "warn":
+        _say(f"warning: {step.node.name} of {step.node.group} is {_for(step)}")
+        api.create("/api/v1/namespaces/default/events", _event(step))
+        api.patch(path, _notes({WARNED: "true"}))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _for(step: Step) -> str:
+    return f"idle for {step.idle_seconds / 60:.0f} minutes"
+
+
+def _notes(notes: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"annotations": dict(notes)}}
+
+
+def _event(step: Step) -> dict[str, Any]:
+    """Of a node, which has no namespace: ``default`` is where Kubernetes keeps those, by the node's name as its UID."""
+    name, now = step.node.name, _text(time.time())
+    return {
+        "metadata": {"generateName": f"{name}.", "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": name, "uid": name},
+        "reason": "IdleAccelerator",
+        "message": f"{step.node.group}: {_for(step)}",
+        "type": "Warning",
+        "source": {"component": "idle-guard"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+def _text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+if __name__ == "__main__":
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    token = (ACCOUNT / "token").read_text(encoding="utf-8")
+    main(json.loads(os.environ["SETTINGS"]), Api(server, token, str(ACCOUNT / "ca.crt")), Path(sys.argv[1]))

@@ -1,0 +1,235 @@
+"""Writing what a file system has and its S3 bucket lacks, before the file system is deleted.
+
+FSx deletes a linked file system without a backup. An export task copies what was changed since the last export; while
+automatic export is on, FSx takes no such task, so it is switched off first (FSx API, DeleteFileSystem). A task in
+progress makes FSx refuse the deletion, so the export is waited for.
+"""
+
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.aws import job_lookups
+from trainium_eks.operate.cleanup.state import StackState
+
+ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+
+UNDER_WAY = ("PENDING", "EXECUTING", "CANCELING")
+"""States of a task that has not ended."""
+
+LOOK_SECONDS = 15.0
+
+REPORTS = ".fsx-export-reports"
+"""Folder in the bucket for the lists of files that could not be exported."""
+
+Json = Mapping[str, Any]
+Say = Callable[[str], None]
+
+
+class NotExported(Exception):  # noqa: N818 - reads as what it is where it is caught
+    """Something may be in the file system alone; the text says what, and what to do."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an export may take."""
+
+    seconds: float
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def linked(state: StackState) -> tuple[str, ...]:
+    """The file systems of a stack that are linked to a bucket."""
+    found = (str(each.inputs.get("fileSystemId") or each.outputs.get("fileSystemId") or "") for each in
+             state.of_type(ASSOCIATION))  # fmt: skip
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+class Export:
+    """The export of one file system."""
+
+    def __init__(self, fsx: Any, region: str, file_system: str, say: Say, patience: Patience) -> None:
+        self._fsx = fsx
+        self._region = region
+        self._file_system = file_system
+        self._say = say
+        self._patience = patience
+        self._deadline = patience.now() + patience.seconds
+        self._switched_off: list[Json] = []
+
+    def run(self) -> None:
+        """Exports, and returns when the bucket has everything.
+
+        Automatic export stays off afterwards, until the link is deleted: :meth:`resume` tells how it goes on again.
+
+        Raises:
+            NotExported: files failed, or the time is over; in the first case automatic export is on again.
+            AwsError: AWS refused; automatic export is on again.
+        """
+        associations = self._associations()
+        if not associations:
+            self._say(f"{self._file_system} is linked to no bucket any more: there is nothing to export.")
+            return
+        try:
+            self._switch_off(associations)
+            self._await("its link to be ready", self._is_available)
+            self._await("the task that runs on it to end", lambda: not self._running())
+            self._finish(self._start(str(associations[0]["DataRepositoryPath"])))
+        except _TimeOver as over:
+            raise NotExported(
+                f"{over} did not happen within {self._patience.seconds / 60:g} minutes; nothing was destroyed. "
+                "The export goes on in AWS.\n"
+                "  Run it again, which waits for it, with more time (--export-minutes=600) or without it (--no-export)."
+                f"\n{self.resume()}"
+            ) from None
+        except KeyboardInterrupt:
+            self._say(
+                f"\nStopped waiting; nothing was destroyed, and an export that has begun goes on.\n{self.resume()}"
+            )
+            raise
+        except (NotExported, job_lookups.AwsError):
+            self._switch_on()
+            raise
+
+    def resume(self) -> str:
+        """How automatic export is switched on again by hand; empty when nothing was switched off."""
+        commands = [
+            shlex.join(
+                [
+                    *("aws", "fsx", "update-data-repository-association", "--region", self._region),
+                    *("--association-id", each["AssociationId"]),
+                    *("--s3", f"AutoExportPolicy={{Events=[{','.join(_events(each))}]}}"),
+                ]
+            )
+            for each in self._switched_off
+        ]
+        if not commands:
+            return ""
+        return "\n    ".join([f"  Automatic export of {self._file_system} is off. To switch it on again:", *commands])
+
+    def _associations(self) -> list[Json]:
+        with job_lookups.saying(f"look at the links of {self._file_system}"):
+            listed = self._all(self._fsx.describe_data_repository_associations, "Associations")
+        found = [each for each in listed if each["Lifecycle"] != "DELETING"]
+        for each in found:
+            if each["Lifecycle"] in ("FAILED", "MISCONFIGURED"):
+                reason = each.get("FailureDetails", {}).get("Message", "FSx does not say why")
+                link = f"the link of {self._file_system} to {each['DataRepositoryPath']}"
+                raise NotExported(
+                    f"{link} is {each['Lifecycle']}: {reason}\n"
+                    "  Mend it (FSx guide, troubleshooting a misconfigured data repository), or lose what the bucket "
+                    "lacks with --no-export."
+                )
+        return found
+
+    def _switch_off(self, associations: list[Json]) -> None:
+        for each in associations:
+            if _events(each):
+                self._set(each, ())
+                self._switched_off.append(each)
+
+    def _switch_on(self) -> None:
+        for each in self._switched_off:
+            self._set(each, _events(each))
+        if self._switched_off:
+            self._say(f"Automatic export of {self._file_system} is on again.")
+        self._switched_off = []
+
+    def _set(self, association: Json, events: tuple[str, ...]) -> None:
+        """Sets what is exported by itself; what is imported stays."""
+        kept = {"AutoImportPolicy": policy} if (policy := association.get("S3", {}).get("AutoImportPolicy")) else {}
+        with job_lookups.saying(f"change the automatic export of {self._file_system}"):
+            self._fsx.update_data_repository_association(
+                AssociationId=association["AssociationId"],
+                S3={**kept, "AutoExportPolicy": {"Events": list(events)}},
+            )
+
+    def _is_available(self) -> bool:
+        return all(each["Lifecycle"] == "AVAILABLE" for each in self._associations())
+
+    def _running(self) -> bool:
+        with job_lookups.saying(f"look at the tasks of {self._file_system}"):
+            tasks = self._all(self._fsx.describe_data_repository_tasks, "DataRepositoryTasks")
+        return any(each["Lifecycle"] in UNDER_WAY for each in tasks)
+
+    def _all(self, ask: Callable[..., Json], key: str) -> list[Json]:
+        """All pages of the file system's own; botocore has no paginator for them."""
+        ours = [{"Name": "file-system-id", "Values": [self._file_system]}]
+        found: list[Json] = []
+        token = ""
+        while True:
+            page = ask(Filters=ours, **({"NextToken": token} if token else {}))
+            found += page[key]
+            token = page.get("NextToken", "")
+            if not token:
+                return found
+
+    def _start(self, repository: str) -> str:
+        """Starts the export of everything; the task's id."""
+        report = {
+            "Enabled": True,
+            "Format": "REPORT_CSV_20191124",
+            "Scope": "FAILED_FILES_ONLY",
+            "Path": f"{repository.rstrip('/')}/{REPORTS}",
+        }
+        with job_lookups.saying(f"export {self._file_system}"):
+            answer = self._fsx.create_data_repository_task(
+                Type="EXPORT_TO_REPOSITORY", FileSystemId=self._file_system, Report=report
+            )
+        return str(answer["DataRepositoryTask"]["TaskId"])
+
+    def _finish(self, task: str) -> None:
+        """Until the task has ended well."""
+        ended: list[Json] = []
+        told = ""
+
+        def is_over() -> bool:
+            nonlocal told
+            with job_lookups.saying(f"look at the export {task}"):
+                [found] = self._fsx.describe_data_repository_tasks(TaskIds=[task])["DataRepositoryTasks"]
+            status = found.get("Status") or {}
+            done, total = status.get("SucceededCount", 0), status.get("TotalCount", 0)
+            progress = f"Exporting {self._file_system}: {done:,} of {total:,} changed files."
+            if progress != told:
+                self._say(progress)
+                told = progress
+            if found["Lifecycle"] in UNDER_WAY:
+                return False
+            ended.append(found)
+            return True
+
+        self._await("the end of its export", is_over)
+        _judge(ended[0], self._file_system)
+        self._say(f"{self._file_system} is exported: its bucket has everything.")
+
+    def _await(self, what: str, holds: Callable[[], bool]) -> None:
+        while not holds():
+            if self._patience.now() > self._deadline:
+                raise _TimeOver(f"{self._file_system}: {what}")
+            self._patience.sleep(LOOK_SECONDS)
+
+
+class _TimeOver(Exception):  # noqa: N818 - what happened
+    """What was awaited did not happen in time."""
+
+
+def _events(association: Json) -> tuple[str, ...]:
+    return tuple(association.get("S3", {}).get("AutoExportPolicy", {}).get("Events", ()))
+
+
+def _judge(task: Json, file_system: str) -> None:
+    """That a task which has ended wrote every file."""
+    failed = (task.get("Status") or {}).get("FailedCount", 0)
+    if task["Lifecycle"] == "SUCCEEDED" and not failed:
+        return
+    reason = task.get("FailureDetails", {}).get("Message", "")
+    where = (task.get("Report") or {}).get("Path", "")
+    listed = f" They are listed in {where}/task-{task['TaskId']}/failures.csv." if failed and where else ""
+    what = f"{failed:,} files were not written" if failed else f"it is {task['Lifecycle']}"
+    raise NotExported(
+        f"the export of {file_system}: {what}{f': {reason}' if reason else ''}.{listed}\n"
+        "  Nothing was destroyed. Mend that and run it again, or lose what the bucket lacks with --no-export."
+    )

@@ -1,0 +1,77 @@
+"""By what a thing in AWS is known to be a stack's: its tags, its name, its cluster, its VPC."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from trainium_eks.operate.preflight.tags import cluster_of
+
+PARTS = (
+    *("autoscaler", "budget", "cluster", "fsx", "gpu", "grafana", "idle", "images", "karpenter", "key", "logs"),
+    *("metrics", "network", "neuron", "volcano", "volumes"),
+)
+"""How names go on after ``trn-<stack>-``, by the components of a stack. Without them `trn-dev-` would also begin the
+names of a stack `dev-2`."""
+
+_FOLDERS = ("/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "/trainium-eks/", "alias/", "eks-cluster-sg-")
+"""What services put before a name."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What marks a stack's things, or one cluster's."""
+
+    stack: str = ""
+    """Empty when only a cluster is known."""
+    cluster: str = ""
+    """Empty when all clusters of the stack are meant."""
+    vpcs: frozenset[str] = frozenset()
+    """VPCs that the stack made."""
+
+    @property
+    def prefix(self) -> str:
+        """How names begin."""
+        return f"trn-{self.stack}-" if self.stack else self.cluster
+
+    def within(self, vpcs: Iterable[str]) -> "Marks":
+        """The same, with the VPCs that the stack made."""
+        return replace(self, vpcs=frozenset(vpcs))
+
+    def is_cluster(self, name: str) -> bool:
+        """Whether a cluster of this name is the one, or the stack's. Pulumi ends names with seven digits."""
+        if self.cluster:
+            return name == self.cluster
+        return re.fullmatch(rf"trn-{re.escape(self.stack)}-cluster-eks-[0-9a-f]{{7}}", name) is not None
+
+    def why(self, name: str, tags: Mapping[str, str], vpc: str = "") -> str:
+        """Why a thing is the stack's; empty when it is not.
+
+        Args:
+            name: its own name; empty when only a tag names it.
+            tags: its tags.
+            vpc: the VPC that it is in.
+        """
+        if cluster := cluster_of(tags):
+            return f"of the cluster {cluster}" if self.is_cluster(cluster) else ""
+        if self.cluster:
+            inside = next((each for each in (name, tags.get("Name", "")) if self._of_cluster(each)), "")
+            return f"named like the cluster {self.cluster}" if inside else ""
+        own, managed = tags.get("Environment"), tags.get("ManagedBy") == "pulumi"
+        named = any(_bare(each).startswith(self.prefix) for each in (name, tags.get("Name", "")))
+        if own and managed:
+            return f"tagged Environment={own}" if named and own == self.stack else ""
+        if vpc and vpc in self.vpcs:
+            return f"in the stack's VPC {vpc}"
+        return f"named {self.prefix}…" if named and self._known_part(name or tags.get("Name", "")) else ""
+
+    def _of_cluster(self, name: str) -> bool:
+        bare = _bare(name)
+        return bare == self.cluster or bare.startswith((f"{self.cluster}/", f"{self.cluster}-"))
+
+    def _known_part(self, name: str) -> bool:
+        rest = _bare(name).removeprefix(self.prefix)
+        return rest.partition("-")[0].partition("/")[0] in PARTS
+
+
+def _bare(name: str) -> str:
+    return next((name.removeprefix(each) for each in _FOLDERS if name.startswith(each)), name)

@@ -1,0 +1,188 @@
+"""Where instances come from: zones that offer a type, Capacity Reservations, Capacity Blocks, placement groups."""
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from trainium_eks.aws.account import Account, Refused
+from trainium_eks.model.validation.problems import config_path, config_set, join
+from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
+from trainium_eks.operate.preflight.needs import Group, Needs
+
+Clock = Callable[[], datetime.datetime]
+
+_COMING = ("scheduled", "payment-pending", "pending", "assessing", "delayed")
+"""States of a reservation that will be there, and is not yet."""
+
+
+def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
+    """A question for each type and its zones, each reservation, each existing placement group."""
+    looked = _Looked(account, now)
+    for type_ in dict.fromkeys(group.instance_type for group in needs.groups if group.instance_type):
+        groups = [group for group in needs.groups if group.instance_type == type_]
+        yield Question(f"capacity/{type_}", f"{type_} in its zones", partial(looked.offered, type_, groups))
+    for group in needs.groups:
+        if group.reservation:
+            yield Question(
+                f"capacity/{group.reservation}", f"{group.reservation} of {group.name}", partial(looked.reserved, group)
+            )
+    for name in sorted(needs.placement_groups):
+        yield Question(f"capacity/{name}", f"placement group {name}", partial(looked.placement, name))
+
+
+class _Looked:
+    """Looks at EC2's capacity."""
+
+    def __init__(self, account: Account, now: Clock) -> None:
+        self._account = account
+        self._now = now
+
+    def offered(self, type_: str, groups: list[Group]) -> Verdict:
+        """Whether every zone of the groups offers the type to this account."""
+        by_id = all(zone.rpartition("-")[2].startswith("az") for group in groups for zone in group.zones)
+        offers = self._account.pages(
+            "ec2",
+            "describe_instance_type_offerings",
+            "InstanceTypeOfferings",
+            LocationType="availability-zone-id" if by_id else "availability-zone",
+            Filters=[{"Name": "instance-type", "Values": [type_]}],
+        )
+        zones = sorted(each["Location"] for each in offers)
+        wanted = dict.fromkeys(zone for group in groups for zone in group.zones)
+        lacking = [zone for zone in wanted if zone not in zones]
+        if not lacking:
+            return passed(f"offered in {', '.join(wanted)}")
+        where = f"not offered in {', '.join(lacking)}"
+        if not zones:
+            return failed(f"{where}, nor anywhere in {self._account.region}", "take another region or another type")
+        return failed(f"{where}; offered in {', '.join(zones)}", _move(groups, lacking, zones))
+
+    def reserved(self, group: Group) -> Verdict:
+        """Whether a reservation is there when the group starts, for its type, in its zone, for its size."""
+        try:
+            answer = self._account.call(
+                "ec2", "describe_capacity_reservations", CapacityReservationIds=[group.reservation]
+            )["CapacityReservations"]
+        except Refused as error:
+            if "NotFound" not in error.code and "Malformed" not in error.code:
+                raise
+            answer = []
+        if not answer:
+            remedy = f"set {_key(group, 'capacity.id')} to one of `aws ec2 describe-capacity-reservations`"
+            return failed(f"this account has no such reservation in {self._account.region}", remedy)
+        found = answer[0]
+        return (
+            self._of_another_kind(group, found)
+            or self._elsewhere(group, found)
+            or self._at_another_time(group, found)
+            or self._too_small(group, found)
+            or passed(_told(found))
+        )
+
+    def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+        block = found.get("ReservationType") == "capacity-block"
+        if block != (group.buying == "capacity-block") and not group.karpenters:  # which takes either
+            kind, good = ("a Capacity Block", "capacity-block") if block else ("a Capacity Reservation", "reservation")
+            return failed(f"it is {kind}", _set(group, "capacity.type", good))
+        has = found.get("InstanceType", "")
+        if has != group.instance_type:
+            return failed(f"it is of {has}, the group of {group.instance_type}", _set(group, "instance_type", has))
+        return None
+
+    def _elsewhere(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+        zones = (found.get("AvailabilityZoneId", ""), found.get("AvailabilityZone", ""))
+        if group.zones and not set(zones) & set(group.zones):
+            return failed(
+                f"it is in {zones[0]}, the group in {', '.join(group.zones)}", _set(group, "capacity.zone_id", zones[0])
+            )
+        placed = str(found.get("PlacementGroupArn", "")).rpartition("placement-group/")[2]
+        if placed == group.placement_group:
+            return None
+        if not placed:
+            # EC2 then answers InsufficientInstanceCapacity, although the reservation is free
+            # (terraform-aws-modules/terraform-aws-eks, issue 3730).
+            detail = f"it was made without a placement group, and the group names {group.placement_group}"
+            return failed(
+                detail, f"remove {_key(group, 'capacity.placement_group')} and {_key(group, 'placement_group')}"
+            )
+        detail = f"it was made in the placement group {placed}"
+        if group.karpenters:
+            return failed(detail, f"set {_key(group, 'capacity.id')} to one that was made without a placement group")
+        return failed(detail, _set(group, "capacity.placement_group", placed))
+
+    def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+        state, begins, ends = found.get("State", ""), found.get("StartDate"), found.get("EndDate")
+        now = self._now()
+        if (ends is not None and ends <= now) or state in ("expired", "cancelled", "failed", "payment-failed"):
+            told = f"it ended {_date(ends)}" if ends is not None and ends <= now else f"it is {state}"
+            return failed(told, f"reserve anew and set {_key(group, 'capacity.id')}, or remove the group")
+        if state in _COMING or (begins is not None and begins > now):
+            told = f"it starts {_date(begins)} ({_until(begins, now)})" if begins else f"it is {state}"
+            if group.desired:
+                return failed(f"{told}: no node can start before", _set(group, "desired_size", 0) + " until then")
+            return passed(f"{told}; no node is asked for before")
+        return None
+
+    def _too_small(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+        total, free = found.get("TotalInstanceCount", 0), found.get("AvailableInstanceCount", 0)
+        told = _told(found)
+        if group.desired > total:
+            return failed(f"{told}; {group.desired} are asked for", _set(group, "desired_size", total))
+        if group.maximum > total:
+            return warned(f"{told}; the group may grow to {group.maximum}", _set(group, "max_size", max(total, 1)))
+        if group.desired > free:
+            detail = f"{told}; {group.desired} are asked for. What is in use may be this group's own"
+            return warned(detail, "if it is not, free it, or ask for fewer nodes")
+        return None
+
+    def placement(self, name: str) -> Verdict:
+        """Whether an existing placement group is there, and a cluster one."""
+        try:
+            answer = self._account.call("ec2", "describe_placement_groups", GroupNames=[name])["PlacementGroups"]
+        except Refused as error:
+            if error.code != "InvalidPlacementGroup.Unknown":
+                raise
+            remedy = f"aws ec2 create-placement-group --group-name {name} --strategy cluster"
+            return failed(f"there is none in {self._account.region}", remedy)
+        strategy = answer[0].get("Strategy", "")
+        if strategy != "cluster":
+            return warned(
+                f"its strategy is {strategy}", "EFA nodes belong close together: take one of strategy cluster"
+            )
+        return passed("a cluster placement group")
+
+
+def _move(groups: list[Group], lacking: list[str], zones: list[str]) -> str:
+    moved = next(group for group in groups if set(group.zones) & set(lacking))
+    if moved.path.startswith("node_groups") or (moved.karpenters and moved.path):
+        return _set(moved, "zone_id", zones[0])
+    return "put these zones into network.zoneIds, or take another type"
+
+
+def _key(group: Group, field: str) -> str:
+    named = group.field(field)
+    return config_path(join(group.path, named)) if group.path else f"{group.name}'s {config_path(named)}"
+
+
+def _set(group: Group, field: str, value: str | int) -> str:
+    if not group.path or group.field(field) == "capacity_reservation_ids":
+        return f"set {_key(group, field)} to {value}"
+    return config_set(join(group.path, group.field(field)), value)
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    told = f"{found.get('AvailableInstanceCount', 0)} of {found.get('TotalInstanceCount', 0)} instances free"
+    return f"{told} until {_date(found['EndDate'])}" if found.get("EndDate") else told
+
+
+def _date(when: datetime.datetime) -> str:
+    return f"{when.astimezone(datetime.UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def _until(when: datetime.datetime, now: datetime.datetime) -> str:
+    """How long until then: ``in 9 days``."""
+    hours = int((when - now).total_seconds() // 3600)
+    if hours < 48:
+        return f"in {max(hours, 1)} {'hour' if hours <= 1 else 'hours'}"
+    return f"in {hours // 24} days"

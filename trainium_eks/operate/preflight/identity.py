@@ -1,0 +1,216 @@
+"""Who deploys, where, and with which rights."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.model.catalogue import regions
+from trainium_eks.operate.preflight import deploy_rights
+from trainium_eks.operate.preflight.deploy_rights import Place, Request
+from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
+from trainium_eks.operate.preflight.needs import Needs
+
+AT_ONCE = 8
+"""Simulations at a time; each takes IAM about a second."""
+
+_ALLOWS_ALL = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+"""A policy beside which a boundary alone decides."""
+
+_MOST_SHOWN = 6
+"""Missing actions that one line names."""
+
+SERVICE_ROLES: Mapping[str, str] = {
+    "eks.amazonaws.com": "AWSServiceRoleForAmazonEKS",
+    "eks-nodegroup.amazonaws.com": "AWSServiceRoleForAmazonEKSNodegroup",
+    "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
+    "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
+    "fsx.amazonaws.com": "AWSServiceRoleForAmazonFSx",
+}
+"""Service to the role that it has in each account that uses it (the services' own user guides)."""
+
+
+def questions(needs: Needs, account: Account) -> Iterator[Question]:
+    """Account, region, access entries, rights, service-linked roles."""
+    looked = _Looked(needs, account)
+    yield Question("account/id", "account", looked.account)
+    yield Question("account/region", "region", looked.region)
+    if needs.kubernetes:
+        yield Question("account/deployer", "the deployer's access entry", looked.deployer)
+    yield Question("account/rights", "the deployer's rights", looked.rights)
+    if needs.permissions_boundary and (needs.buckets or needs.keys):
+        yield Question("account/boundary", "what the roles' boundary leaves them", looked.boundary)
+    for service in needs.linked_services:
+        role = SERVICE_ROLES[service]
+        yield Question(f"account/{role}", f"role {role}", partial(looked.service_role, service))
+
+
+class _Looked:
+    """Looks at the caller."""
+
+    def __init__(self, needs: Needs, account: Account) -> None:
+        self._needs = needs
+        self._account = account
+
+    def account(self) -> Verdict:
+        """Whether the credentials are of an account that the config allows."""
+        caller = self._account.caller()
+        allowed = self._needs.accounts
+        if not allowed:
+            return passed(f"{caller.account}, as {caller.arn} (allowedAccountIds allows any)")
+        if caller.account not in allowed:
+            detail = f"the credentials are of {caller.account}, the config allows {', '.join(allowed)}"
+            return failed(
+                detail, f"log in to {allowed[0]} (AWS_PROFILE=…), or add {caller.account} to allowedAccountIds"
+            )
+        return passed(f"{caller.account}, as {caller.arn}")
+
+    def region(self) -> Verdict:
+        """Whether the account has the region switched on."""
+        region = self._account.region
+        # A region that is off answers nothing, so another one of the partition is asked.
+        home = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(
+            self._account.partition, region
+        )
+        try:
+            answer = self._account.call("ec2", "describe_regions", region=home, RegionNames=[region], AllRegions=True)[
+                "Regions"
+            ]
+        except Refused as error:
+            if error.code != "InvalidParameterValue":
+                raise
+            answer = []
+        status = answer[0].get("OptInStatus", "") if answer else ""
+        if not answer:
+            return failed(f"AWS knows no region {region}", "correct `region` in the config")
+        if status == "not-opted-in":
+            remedy = f"aws account enable-region --region-name {region} (takes minutes to hours)"
+            return failed(f"{region} is not enabled in this account", remedy)
+        return passed(f"{region} is enabled")
+
+    def deployer(self) -> Verdict:
+        """Whether EKS will take an access entry twice: whoever makes the cluster has one already."""
+        caller = self._account.caller()
+        for arn, resource in self._needs.admins.items():
+            if _is_same(arn, caller.account, caller.role, caller.arn):
+                where = "cluster.adminPrincipals or a namespace's principals"
+                detail = f"{arn} deploys, and {resource} gives it a second access entry: EKS refuses that"
+                return failed(detail, f"remove it from {where}: the deployer is an administrator already")
+        return passed("the deployer is in no other access entry")
+
+    def service_role(self, service: str) -> Verdict:
+        """Whether the service's own role is there; AWS makes it at the first use."""
+        role = SERVICE_ROLES[service]
+        try:
+            self._account.call("iam", "get_role", RoleName=role)
+        except Refused as error:
+            if error.code != "NoSuchEntity":
+                raise
+            detail = "not there: AWS makes it at the first use, if the deployer may call iam:CreateServiceLinkedRole"
+            return warned(detail, f"aws iam create-service-linked-role --aws-service-name {service}")
+        return passed("there")
+
+    def rights(self) -> Verdict:
+        """Whether IAM would let the deployer do all that the program's types ask for."""
+        caller = self._account.caller()
+        place = Place(caller.account, self._account.region, self._account.partition, self._needs.permissions_boundary)
+        if caller.arn.endswith(":root"):
+            raise NotChecked("IAM does not simulate the root user: deploy with a role")
+        asked = deploy_rights.needed(self._needs.graph, place)
+        missing = self._refused(self._principal(), asked)
+        actions = len({request.action for request in asked})
+        if not missing:
+            return passed(f"all {actions} actions that the stack's types ask for are allowed")
+        shown = ", ".join(missing[:_MOST_SHOWN])
+        more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
+        remedy = "give the deployer the policies docs/deploy-role-*.json (docs/deploying.md, step 2)"
+        if not place.boundary and "iam:CreateRole" in missing:
+            remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
+        return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
+
+    def boundary(self) -> Verdict:
+        """Return whether roles within the boundary may use the buckets and keys that others made."""
+        arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
+        version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        found = iam("get_policy_version", PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+        document = found if isinstance(found, str) else json.dumps(found)
+        partition, region = self._account.partition, self._account.region
+        asked = [
+            (f"arn:{partition}:s3:::{bucket.name}/x", ("s3:GetObject", "s3:PutObject"), "")
+            for bucket in self._needs.buckets
+        ]
+        asked += [(key, ("kms:Decrypt", "kms:GenerateDataKey"), service) for key, service in self._needs.keys.items()]
+        missing = []
+        for resource, actions, service in asked:
+            through = f"{service}.{region}.{regions.dns_suffix(region)}"
+            context = {"ContextKeyName": "kms:ViaService", "ContextKeyValues": [through], "ContextKeyType": "string"}
+            results = self._account.pages(
+                "iam",
+                "simulate_custom_policy",
+                "EvaluationResults",
+                PolicyInputList=[_ALLOWS_ALL],
+                PermissionsBoundaryPolicyInputList=[document],
+                ActionNames=list(actions),
+                ResourceArns=[resource],
+                ContextEntries=[context] if service else [],
+            )
+            missing += [
+                f"{each['EvalActionName']} on {resource}" for each in results if each["EvalDecision"] != "allowed"
+            ]
+        if not missing:
+            return passed("every bucket and key that the config names")
+        remedy = (
+            "put their names in place of DATA_BUCKET, DATA_KEY_ARN and TOPIC_KEY_ARN of docs/role-boundary.json, and "
+            f"aws iam create-policy-version --policy-arn {arn} --set-as-default --policy-document file://boundary.json"
+        )
+        return failed(f"{arn} denies {', '.join(missing)}", remedy)
+
+    def _principal(self) -> str:
+        """ARN that IAM simulates: the user's, or that of the role, whose path a session does not tell."""
+        caller = self._account.caller()
+        if not caller.role:
+            return caller.arn
+        try:
+            return str(self._account.call("iam", "get_role", RoleName=caller.role)["Role"]["Arn"])
+        except (NotChecked, Refused):
+            return f"arn:{self._account.partition}:iam::{caller.account}:role/{caller.role}"
+
+    def _refused(self, principal: str, asked: Iterable[Request]) -> list[str]:
+        """The actions that IAM would deny on some resource, each once."""
+        together: dict[str, list[Request]] = {}
+        for request in asked:
+            together.setdefault(f"{request.resource} {sorted(request.context.items())}", []).append(request)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = pool.map(partial(self._simulate, principal), together.values())
+            denied = Counter(action for answer in answers for action in answer)
+        return sorted(denied)
+
+    def _simulate(self, principal: str, requests: Sequence[Request]) -> list[str]:
+        first = requests[0]
+        results: list[Mapping[str, Any]] = self._account.pages(
+            "iam",
+            "simulate_principal_policy",
+            "EvaluationResults",
+            PolicySourceArn=principal,
+            ActionNames=sorted({request.action for request in requests}),
+            ResourceArns=[first.resource],
+            ContextEntries=[
+                {
+                    "ContextKeyName": key,
+                    "ContextKeyValues": [value] if isinstance(value, str) else list(value),
+                    "ContextKeyType": "string" if isinstance(value, str) else "stringList",
+                }
+                for key, value in first.context.items()
+            ],
+        )
+        return [each["EvalActionName"] for each in results if each["EvalDecision"] != "allowed"]
+
+
+def _is_same(arn: str, account: str, role: str, caller: str) -> bool:
+    """Whether an access entry's ARN is the caller's: a session does not tell the path of its role."""
+    if not role:
+        return arn == caller
+    return f"::{account}:role/" in arn and arn.rpartition("/")[2] == role

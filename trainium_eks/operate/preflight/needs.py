@@ -1,0 +1,337 @@
+"""What a recorded program needs of an AWS account, read from its resources."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.validation.config_model import ShapeError, read
+from trainium_eks.model.validation.problems import join
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.rules._autoscaled import Pool, node_pools
+from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
+from trainium_eks.plan.rules._facts import ADDON, ASSOCIATION, CLUSTER, FILE_SYSTEM, VPC, NodeGroup, interfaces
+from trainium_eks.plan.rules._read import at, items, leaves, mapping, number, text
+from trainium_eks.plan.rules._view import View
+
+SIMULATED = re.compile(r"\bsim-[0-9a-f]{8}|(?<!\d)0{12}(?!\d)")
+"""What recording makes up: the end of a generated name, and the account."""
+
+PRIVATE_IMAGE = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^\s\"'@:]+[:@][^\s\"']+")
+"""An image of a private ECR registry, with its tag or digest."""
+
+BUYING = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
+
+
+_POOL_FIELDS = {
+    "capacity.id": "capacity_reservation_ids",
+    "capacity.zone_id": "zone_id",
+    "desired_size": "max_nodes",
+    "max_size": "max_nodes",
+}
+"""Field of a node group to that of a pool of Karpenter with the same meaning."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes of one kind: a managed node group, or a pool of Karpenter."""
+
+    name: str
+    """As the config calls it: ``trn1-32xl-ng1``, ``system``."""
+    path: str
+    """Where its size stands in the config, as Python spells it: ``node_groups[0]``; empty where it cannot be seen."""
+    instance_type: str
+    """``trn1.32xlarge``; empty where it cannot be seen."""
+    instance: InstanceType | None
+    """What the catalogue knows of the type."""
+    zones: tuple[str, ...]
+    """Zone ids (zone names, where the program gives those)."""
+    desired: int
+    maximum: int
+    buying: str
+    """``on-demand``, ``spot``, ``reservation`` or ``capacity-block``."""
+    reservation: str
+    """Id of its Capacity Reservation or Block; empty without one."""
+    placement_group: str
+    """Name of an existing placement group; empty for none, and for one that the stack makes."""
+    ami_type: str
+    release: str
+    """AMI release, ``1.35.6-20260818``."""
+    root_gib: int
+    """Size of each root volume, GiB."""
+    interfaces: int
+    """Network interfaces of a node."""
+    karpenters: bool = False
+    """Whether Karpenter starts the nodes, one by one, and none on an ``up``."""
+
+    def field(self, name: str) -> str:
+        """Return the name of a config field, which is a node group's, as the group's own section calls it."""
+        return _POOL_FIELDS.get(name, name) if self.karpenters else name
+
+    @property
+    def vcpus(self) -> int:
+        """vCPUs of one node, as EC2's quotas count them; 0 for a type that the catalogue does not know."""
+        return self.instance.vcpus if self.instance else 0
+
+    @property
+    def quota(self) -> str:
+        """Code of the EC2 quota that its launches count against; empty for Capacity Blocks, which count against none
+        (EC2 user guide, Capacity Blocks), and where none is known."""
+        if self.instance is None or self.buying == "capacity-block":
+            return ""
+        return self.instance.quota_spot if self.buying == "spot" else self.instance.quota_on_demand
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """A Lustre file system."""
+
+    deployment_type: str
+    """``PERSISTENT_2``, ``SCRATCH_2``."""
+    storage_gib: int
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """An existing bucket."""
+
+    name: str
+    use: str
+    """``the file system's link``, ``namespace research``."""
+    path: str
+    """Where it stands in the config."""
+    key: str = ""
+    """ARN of its KMS key by the config; empty for none."""
+
+    @property
+    def key_path(self) -> str:
+        """Where its key stands in the config."""
+        return f"{self.path}_key_arn"
+
+
+class Needs:
+    """What one environment needs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.stack = graph.stack
+        self._view = View(graph)
+
+    @cached_property
+    def config(self) -> StackConfig | None:
+        """The environment's config; None for another program's."""
+        try:
+            return read(StackConfig, dict(self.graph.config))
+        except ShapeError:
+            return None
+
+    @cached_property
+    def region(self) -> str:
+        """The region that the program's provider names; empty without one."""
+        named = (text(each.inputs.get("region")) for each in self.graph.of_type("pulumi:providers:aws"))
+        return next(filter(None, named), "") or text(self.graph.config.get("region"))
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The only accounts that it may be built in; empty for any."""
+        return tuple(str(each).zfill(12) for each in items(self.graph.config.get("allowedAccountIds")))
+
+    @cached_property
+    def cluster_name(self) -> str:
+        """Name of the cluster, or what every name that Pulumi may make up for it begins with (it ends in a dash)."""
+        names = [plane.name for plane in self._view.control_planes]
+        return SIMULATED.sub("", names[0]) if names else ""
+
+    @cached_property
+    def kubernetes(self) -> str:
+        """Minor version of the control plane; empty without one."""
+        found = (text(plane.read("version", "version")[1]) for plane in self._view.control_planes)
+        return next(filter(None, found), "")
+
+    @cached_property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """From where the API of each cluster is reached."""
+        return tuple(endpoints(self._view))
+
+    @cached_property
+    def addons(self) -> Mapping[str, str]:
+        """EKS add-on to its pinned version (empty for EKS' default)."""
+        each = self._view.of(ADDON)
+        return {text(a.inputs.get("addonName")): text(a.inputs.get("addonVersion")) for a in each}
+
+    @cached_property
+    def admins(self) -> Mapping[str, str]:
+        """ARN that gets an access entry to the name of the resource that makes it."""
+        entries = self._view.of("aws:eks/accessEntry:AccessEntry")
+        return {text(each.inputs.get("principalArn")): each.name for each in entries}
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Every managed node group, and every pool of Karpenter, once for each of its reservations."""
+        pools = (group for pool in node_pools(self._view) for group in self._pool(pool))
+        return (*(self._group(group) for group in self._view.node_groups), *pools)
+
+    @property
+    def vpcs(self) -> int:
+        """VPCs that it makes."""
+        return len(self._view.of(VPC))
+
+    @property
+    def elastic_ips(self) -> int:
+        """Elastic IP addresses that it takes."""
+        return len(self._view.of("aws:ec2/eip:Eip"))
+
+    @cached_property
+    def file_systems(self) -> tuple[FileSystem, ...]:
+        """Lustre file systems that it makes."""
+        return tuple(
+            FileSystem(text(each.inputs.get("deploymentType")), _whole(each.inputs.get("storageCapacity")))
+            for each in self._view.of(FILE_SYSTEM)
+        )
+
+    @cached_property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Existing buckets that it uses, each once."""
+        return tuple({bucket.name: bucket for bucket in self._buckets()}.values())
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """ARN of each KMS key that others made to the service by which the stack's roles use it."""
+        topic = text(at(self.graph.config, "observability.metrics.alerts.topicKeyArn"))
+        found = {each.key: "s3" for each in self.buckets if each.key}
+        return {**found, **({topic: "sns"} if topic else {})}
+
+    @cached_property
+    def repositories(self) -> tuple[str, ...]:
+        """Names of the ECR repositories that it makes."""
+        return self._fixed("aws:ecr/repository:Repository", "name")
+
+    @cached_property
+    def log_groups(self) -> tuple[str, ...]:
+        """Names of log groups that are fixed; those that Pulumi ends in characters of its own cannot be taken."""
+        return self._fixed("aws:cloudwatch/logGroup:LogGroup", "name")
+
+    @cached_property
+    def placement_groups(self) -> frozenset[str]:
+        """Existing placement groups that it launches into."""
+        return frozenset(group.placement_group for group in self.groups if group.placement_group)
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """Images of private ECR registries that its Kubernetes objects and charts name."""
+        found: dict[str, None] = {}
+        for resource in self.graph.resources:
+            if resource.type.startswith("kubernetes:"):
+                for _, value in leaves(resource.inputs):
+                    for image in PRIVATE_IMAGE.finditer(text(value)):
+                        found.setdefault(image[0])
+        return tuple(image for image in found if not SIMULATED.search(image))
+
+    @cached_property
+    def linked_services(self) -> tuple[str, ...]:
+        """Services that need a role of their own in the account."""
+        uses = {
+            "eks.amazonaws.com": self._view.of(CLUSTER),
+            "eks-nodegroup.amazonaws.com": self._view.node_groups,
+            "autoscaling.amazonaws.com": self._view.node_groups,
+            "spot.amazonaws.com": [group for group in self.groups if group.buying == "spot"],
+            "fsx.amazonaws.com": self._view.of(FILE_SYSTEM),
+        }
+        return tuple(service for service, needed in uses.items() if needed)
+
+    @property
+    def permissions_boundary(self) -> str:
+        """ARN of the policy that bounds its roles; empty without one."""
+        return text(self.graph.config.get("permissionsBoundary"))
+
+    def _group(self, group: NodeGroup) -> Group:
+        inputs, settings = group.resource.inputs, group.settings
+        name = text(mapping(inputs.get("labels")).get(POOL_LABEL)) or group.resource.name
+        placement = text(at(settings, "placement.groupName"))
+        disks = (at(each, "ebs.volumeSize") for each in items(settings.get("blockDeviceMappings")))
+        reservation = text(group.reservation)
+        buying = BUYING.get(text(inputs.get("capacityType")), "reservation" if reservation else "on-demand")
+        return Group(
+            name=name,
+            path=self._path(name),
+            instance_type=group.type_name,
+            instance=group.instance,
+            zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, items(inputs.get("subnetIds")))))),
+            desired=_whole(at(inputs, "scalingConfig.desiredSize")),
+            maximum=_whole(at(inputs, "scalingConfig.maxSize")),
+            buying=buying,
+            reservation=reservation,
+            placement_group="" if self._made_here(placement) else placement,
+            ami_type=text(inputs.get("amiType")),
+            release=text(inputs.get("releaseVersion")),
+            root_gib=sum(_whole(size) for size in disks) or _whole(inputs.get("diskSize")),
+            interfaces=len(interfaces(group)) or 1,
+        )
+
+    def _pool(self, pool: Pool) -> Iterator[Group]:
+        """A pool at its limit; of several types the smallest stands for all, whose CPUs the limit counts."""
+        types = sorted((each for each in pool.types if each in self._view.catalogue), key=self._vcpus)
+        inputs = pool.node_class.inputs if pool.node_class is not None else {}
+        spec = mapping(inputs.get("spec"))
+        terms = [text(at(each, "id")) for each in items(spec.get("capacityReservationSelectorTerms"))]
+        disks = (text(at(each, "ebs.volumeSize")).removesuffix("Gi") for each in items(spec.get("blockDeviceMappings")))
+        subnets = (at(each, "id") for each in items(spec.get("subnetSelectorTerms")))
+        name = text(at(pool.resource.inputs, "metadata.name"))
+        for reservation in filter(None, terms) if any(terms) else ("",):
+            yield Group(
+                name=name,
+                path=self._pool_path(name),
+                instance_type=types[0] if types else "",
+                instance=self._view.catalogue[types[0]] if types else None,
+                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, subnets)))),
+                desired=0,
+                maximum=pool.maximum if reservation == (terms or [""])[0] else 0,
+                buying="reservation" if reservation else "on-demand",
+                reservation=reservation,
+                placement_group="",
+                ami_type="",
+                release="",
+                root_gib=sum(int(size) for size in disks if size.isdigit()),
+                interfaces=len(items(spec.get("networkInterfaces"))) or 1,
+                karpenters=True,
+            )
+
+    def _vcpus(self, type_: str) -> int:
+        return self._view.catalogue[type_].vcpus
+
+    def _pool_path(self, name: str) -> str:
+        section = "autoscaling.karpenter"
+        own = [text(at(each, "name")) for each in items(at(self.graph.config, f"{section}.acceleratorPools"))]
+        return f"{section}.accelerator_pools[{own.index(name)}]" if name in own else ""
+
+    def _path(self, name: str) -> str:
+        own = [text(at(each, "name")) for each in items(self.graph.config.get("nodeGroups"))]
+        if name in own:
+            return join("node_groups", own.index(name))
+        return {"system": "cluster.system_nodes", "cpu": "cluster.cpu_nodes"}.get(name, "")
+
+    def _made_here(self, placement: str) -> bool:
+        return not placement or self._view.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
+
+    def _buckets(self) -> Iterator[Bucket]:
+        for link in self._view.of(ASSOCIATION):
+            name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").split("/")[0]
+            if name and not SIMULATED.search(name):
+                key = text(at(self.graph.config, "fileSystem.durability.bucketKeyArn"))
+                yield Bucket(name, "the file system's link", "file_system.durability.bucket", key)
+        for index, namespace in enumerate(items(self.graph.config.get("namespaces"))):
+            name = text(at(namespace, "dataBucket"))
+            if name:
+                key = text(at(namespace, "dataBucketKeyArn"))
+                yield Bucket(name, f"namespace {text(at(namespace, 'name'))}", f"namespaces[{index}].data_bucket", key)
+
+    def _fixed(self, type_: str, key: str) -> tuple[str, ...]:
+        names = (text(each.inputs.get(key)) for each in self._view.of(type_))
+        return tuple(name for name in names if name and not SIMULATED.search(name))
+
+
+def _whole(value: object) -> int:
+    return int(number(value) or 0)

@@ -1,0 +1,160 @@
+"""What is in the account already: of this stack, which is counted as needed, and of others, which takes its place."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.aws.account import Account, Refused
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.operate.preflight.needs import Needs
+from trainium_eks.operate.preflight.tags import cluster_of, tags_of
+
+_RUNNING = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+_STANDARD = frozenset("acdhimrtz")
+"""First letters of the families that share one quota."""
+_OWN_QUOTA = frozenset({"trn", "inf", "hpc", "mac", "dl", "p", "g", "gr", "vt", "f", "x", "u"})
+"""Families (the letters before the first digit) that have a quota of their own, or none."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An EC2 instance that runs."""
+
+    type: str
+    vcpus: int
+    spot: bool
+    in_block: bool
+    """Whether it runs in a Capacity Block, which counts against no quota."""
+    ours: bool
+
+
+class Present:
+    """The account as it is. Each fact is read once, by whichever question asks first."""
+
+    def __init__(self, needs: Needs, account: Account) -> None:
+        self._needs = needs
+        self._account = account
+
+    def clusters(self) -> tuple[str, ...]:
+        """Names of the clusters that this stack has, or has left behind.
+
+        Raises:
+            NotChecked, Refused: as of the account.
+        """
+
+        def read() -> tuple[str, ...]:
+            wanted = self._needs.cluster_name
+            names = self._account.pages("eks", "list_clusters", "clusters")
+            return tuple(name for name in names if wanted and _is_ours(name, wanted))
+
+        return self._account.once("clusters", read)
+
+    def cluster(self) -> Mapping[str, Any] | None:
+        """The stack's running cluster, as EKS describes it; None before the first ``up``."""
+
+        def read() -> Mapping[str, Any] | None:
+            for name in self.clusters():
+                try:
+                    found: Mapping[str, Any] = self._account.call("eks", "describe_cluster", name=name)["cluster"]
+                except Refused:
+                    continue
+                if self.owns(found.get("tags", {})):
+                    return found
+            return None
+
+        return self._account.once("cluster", read)
+
+    def owns(self, tags: Mapping[str, str]) -> bool:
+        """Whether something carries this stack's tags."""
+        return tags.get("ManagedBy") == "pulumi" and tags.get("Environment") == self._needs.stack
+
+    def instances(self) -> list[Instance]:
+        """What runs, or is about to."""
+
+        def read() -> list[Instance]:
+            clusters = self.clusters()
+            found = self._account.pages("ec2", "describe_instances", "Reservations", Filters=[_RUNNING])
+            return [_instance(each, clusters) for group in found for each in group.get("Instances", ())]
+
+        return self._account.once("instances", read)
+
+    def reserved_vcpus(self, quota: str, prefixes: frozenset[str]) -> int:
+        """vCPUs of On-Demand Capacity Reservations that hold no instance: they count against the quota, too.
+
+        Args:
+            quota: code of an On-Demand quota.
+            prefixes: ids of reservations to leave out, because the stack's own nodes go there.
+        """
+
+        def read() -> list[Mapping[str, Any]]:
+            return self._account.pages(
+                "ec2",
+                "describe_capacity_reservations",
+                "CapacityReservations",
+                Filters=[{"Name": "state", "Values": ["active"]}],
+            )
+
+        idle = self._account.once("reservations", read)
+        return sum(
+            each.get("AvailableInstanceCount", 0) * _vcpus(each.get("InstanceType", ""), {})
+            for each in idle
+            if each.get("ReservationType", "default") == "default"
+            and each["CapacityReservationId"] not in prefixes
+            and on_demand_quota(each.get("InstanceType", "")) == quota
+        )
+
+
+def on_demand_quota(instance_type: str) -> str:
+    """Code of the quota that an On-Demand instance counts against, where this library asks for that quota; else empty.
+
+    Other types than the catalogue's share their quotas: EC2 counts by families.
+    """
+    known = CATALOGUE.get(instance_type)
+    if known is not None:
+        return known.quota_on_demand
+    family = re.match(r"[a-z]*", instance_type)
+    letters = family[0] if family else ""
+    alike = next((each for name, each in CATALOGUE.items() if re.match(r"[a-z]*", name)[0] == letters), None)  # type: ignore[index]
+    if alike is not None:
+        return alike.quota_on_demand
+    if letters in _OWN_QUOTA or letters[:1] not in _STANDARD:
+        return ""
+    return next(each.quota_on_demand for each in CATALOGUE.values() if each.family == "cpu")
+
+
+def spot_quota(instance_type: str) -> str:
+    """The same for Spot requests."""
+    known = CATALOGUE.get(instance_type)
+    if known is not None:
+        return known.quota_spot
+    generation = instance_type.split(".")[0]
+    alike = next((each for name, each in CATALOGUE.items() if name.split(".")[0] == generation), None)
+    if alike is not None:
+        return alike.quota_spot
+    standard = next(each for each in CATALOGUE.values() if each.family == "cpu")
+    return standard.quota_spot if on_demand_quota(instance_type) == standard.quota_on_demand else ""
+
+
+def _is_ours(name: str, wanted: str) -> bool:
+    """Whether a cluster's name is the stack's: the fixed one, or a generated one, which ends in 7 characters."""
+    return re.fullmatch(f"{re.escape(wanted)}[0-9a-f]{{7}}", name) is not None if wanted[-1] == "-" else name == wanted
+
+
+def _instance(each: Mapping[str, Any], clusters: tuple[str, ...]) -> Instance:
+    tags = tags_of(each.get("Tags", ()))
+    way = each.get("InstanceLifecycle", "")
+    return Instance(
+        type=each.get("InstanceType", ""),
+        vcpus=_vcpus(each.get("InstanceType", ""), each.get("CpuOptions", {})),
+        spot=way == "spot",
+        in_block=way == "capacity-block",
+        # A node of Karpenter's has no tag of a managed group.
+        ours=cluster_of(tags) in clusters,
+    )
+
+
+def _vcpus(instance_type: str, options: Mapping[str, Any]) -> int:
+    """Those of the type; of one that is not in the catalogue, what the instance says."""
+    known = CATALOGUE.get(instance_type)
+    return known.vcpus if known else options.get("CoreCount", 0) * options.get("ThreadsPerCore", 1)

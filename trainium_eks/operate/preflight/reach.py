@@ -1,0 +1,80 @@
+"""Whether this machine reaches the Kubernetes API, which `up` needs for every object in the cluster."""
+
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Iterator
+
+from trainium_eks.aws.account import NotChecked
+from trainium_eks.model.validation.problems import config_path
+from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
+from trainium_eks.operate.preflight.needs import Needs
+from trainium_eks.operate.preflight.present import Present
+from trainium_eks.plan.rules._endpoint import HTTPS, Endpoint
+
+PATIENCE_SECONDS = 5.0
+
+_OTHER_MACHINE = "run this on a machine in the VPC or in a peer's range (docs/deploying.md, Production from nothing)"
+
+Connect = Callable[[str], str]
+"""Connects to a host on port 443, and returns why that failed; empty when it did not."""
+
+
+def questions(needs: Needs, present: Present, connect: "Connect | None" = None) -> Iterator[Question]:
+    """A question for each cluster."""
+    for endpoint in needs.endpoints:
+        looked = _Looked(endpoint, present, connect or _connect)
+        yield Question("network/api", "the Kubernetes API from here", looked.api)
+
+
+class _Looked:
+    """Looks at the way to the API."""
+
+    def __init__(self, endpoint: Endpoint, present: Present, connect: Connect) -> None:
+        self._endpoint = endpoint
+        self._present = present
+        self._connect = connect
+
+    def api(self) -> Verdict:
+        """Connect to a running cluster; before there is one, look whether this machine's address is let in."""
+        running = self._present.cluster()
+        if running is None or not running.get("endpoint"):
+            return self._before()
+        if os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
+            raise NotChecked("a proxy is between here and the API (HTTPS_PROXY)")
+        host = str(running["endpoint"]).removeprefix("https://")
+        why = self._connect(host)
+        if not why:
+            return passed(f"{host} takes connections")
+        remedy = _OTHER_MACHINE
+        if self._endpoint.public:
+            remedy = f"add this machine's public address to {config_path('cluster.endpoint.public_access_cidrs')}"
+        return failed(f"{host}: {why}; `up` would stop at the first Kubernetes object", remedy)
+
+    def _before(self) -> Verdict:
+        if self._endpoint.public:
+            return passed(f"once it is there, from {', '.join(self._endpoint.public)}")
+        for text in self._endpoint.private:
+            here = _address_towards(text)
+            if here is not None and here in ipaddress.ip_network(text):
+                return passed(f"once it is there: {here}, this machine's address, is in {text}")
+        ranges = ", ".join(self._endpoint.private) or "no range"
+        return warned(f"no address of this machine is in {ranges}, which alone will reach the API", _OTHER_MACHINE)
+
+
+def _address_towards(text: str) -> "ipaddress.IPv4Address | None":
+    """Return the address by which this machine would send to a range; no packet is sent."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            datagrams.connect((str(ipaddress.IPv4Network(text)[1]), HTTPS))
+            return ipaddress.IPv4Address(datagrams.getsockname()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _connect(host: str) -> str:
+    try:
+        socket.create_connection((host, HTTPS), PATIENCE_SECONDS).close()
+    except OSError as error:
+        return str(error) or type(error).__name__
+    return ""

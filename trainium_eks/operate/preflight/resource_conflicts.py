@@ -1,0 +1,228 @@
+"""What the stack uses and does not make, and names that it takes: subnets, buckets, images, repositories, clusters."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.job_lookups import ECR_URL
+from trainium_eks.model.config import cross
+from trainium_eks.model.config import stack_config as configs
+from trainium_eks.model.config.network import ExistingSubnet, subnets
+from trainium_eks.model.validation.problems import config_path, config_set
+from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
+from trainium_eks.operate.preflight.needs import Bucket, Needs
+from trainium_eks.operate.preflight.present import Present
+
+CLUSTER_SUBNET_ADDRESSES = 16
+"""Free addresses that EKS wants in a control plane's subnets before it upgrades (EKS user guide, network requirements:
+at least 6, 16 recommended)."""
+
+
+def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
+    """Adopted subnets, existing buckets, private images, names."""
+    looked = _Looked(needs, account, present)
+    adopted = needs.config.existing_network if needs.config else None
+    if adopted is not None:
+        for path, subnet in subnets(adopted).items():
+            private = path.startswith("private")
+            ask = partial(looked.subnet, f"existing_network.{path}", subnet, private=private)
+            yield Question(f"network/{subnet.id}", f"subnet {subnet.id}", ask)
+    for bucket in needs.buckets:
+        yield Question(f"storage/{bucket.name}", f"bucket {bucket.name}", partial(looked.bucket, bucket))
+        yield Question(f"storage/{bucket.name}/key", f"key of bucket {bucket.name}", partial(looked.bucket_key, bucket))
+    for key in needs.keys:
+        yield Question(f"keys/{key}", f"key {key.rpartition('/')[2]}", partial(looked.key, key))
+    for image in needs.images:
+        yield Question(f"images/{image}", f"image {image}", partial(looked.image, image))
+    if needs.cluster_name:
+        yield Question(
+            "names/cluster", f"cluster {needs.cluster_name}{'…' * needs.cluster_name.endswith('-')}", looked.cluster
+        )
+    for name in needs.repositories:
+        yield Question(f"names/{name}", f"image repository {name}", partial(looked.repository, name))
+    for name in needs.log_groups:
+        yield Question(f"names/{name}", f"log group {name}", partial(looked.log_group, name))
+
+
+_REGION = "x-amz-bucket-region"
+
+
+class _Looked:
+    """Looks at things that are there, or should not be."""
+
+    def __init__(self, needs: Needs, account: Account, present: Present) -> None:
+        self._needs = needs
+        self._account = account
+        self._present = present
+
+    def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Verdict:
+        """Whether an adopted subnet is the one that the config describes, with room for the nodes."""
+        try:
+            found = self._account.call("ec2", "describe_subnets", SubnetIds=[subnet.id])["Subnets"][0]
+        except Refused as error:
+            if not error.code.startswith("InvalidSubnetI"):
+                raise
+            return failed(f"there is none in {self._account.region}", "aws ec2 describe-subnets shows those there are")
+        config = self._needs.config
+        vpc = config.existing_network.vpc_id if config and config.existing_network else ""
+        for field, has, wanted in (
+            ("vpc", found["VpcId"], vpc),
+            ("zone_id", found.get("AvailabilityZoneId", ""), subnet.zone_id),
+            ("cidr_block", found["CidrBlock"], subnet.cidr_block),
+        ):
+            if has != wanted:
+                what = {"vpc": "VPC", "zone_id": "zone", "cidr_block": "range"}[field]
+                key = "existing_network.vpc_id" if field == "vpc" else f"{path}.{field}"
+                return failed(f"its {what} is {has}, not {wanted}", config_set(key, has))
+        free = found["AvailableIpAddressCount"]
+        return self._room(subnet, free) if private else passed(f"{free:,} addresses free")
+
+    def _room(self, subnet: ExistingSubnet, free: int) -> Verdict:
+        """Whether the free addresses hold what is planned in the zone. A running stack has its own already."""
+        config = self._needs.config
+        assert config is not None
+        demand = cross.address_demand(config, configs.catalogue(config), configs.zone_ids(config), subnet.zone_id)
+        total = sum(demand.values())
+        if self._present.cluster() is not None:
+            if free >= CLUSTER_SUBNET_ADDRESSES:
+                return passed(f"{free:,} addresses free, beside what this stack has")
+            detail = f"{free} addresses free; EKS wants {CLUSTER_SUBNET_ADDRESSES} of them to upgrade a control plane"
+            return warned(detail, "free some, or move groups to another subnet")
+        if free >= total:
+            return passed(f"{free:,} addresses free, {total:,} needed with every group at its largest")
+        parts = ", ".join(f"{count:,} {what}" for what, count in demand.items() if count)
+        return failed(
+            f"{free:,} addresses free, {total:,} needed: {parts}",
+            "free addresses, adopt a larger subnet, or lower maxSize",
+        )
+
+    def bucket(self, bucket: Bucket) -> Verdict:
+        """Whether an existing bucket is there, in the stack's region."""
+        here, key = self._account.region, config_path(bucket.path)
+        try:
+            answer = self._account.call("s3", "head_bucket", Bucket=bucket.name)
+            region = answer.get("BucketRegion") or answer["ResponseMetadata"]["HTTPHeaders"].get(_REGION, "")
+        except NotChecked as error:
+            region = error.headers.get(_REGION, "")
+            if not region:
+                raise
+        except Refused as error:
+            if error.code not in ("404", "NoSuchBucket"):
+                raise
+            return failed("there is no such bucket", f"aws s3 mb s3://{bucket.name} --region {here}, or correct {key}")
+        if region and region != here:
+            detail = f"bucket {bucket.name} is in {region}, {bucket.use} in {here}"
+            return failed(detail, f"set {key} to a bucket of {here}")
+        return passed(f"in {region or here}, for {bucket.use}")
+
+    def bucket_key(self, bucket: Bucket) -> Verdict:
+        """Return whether the config names the key that encrypts an existing bucket: without it, jobs get 403."""
+        named, found = config_path(bucket.key_path), self._default_key(bucket.name)
+        if found == bucket.key:
+            return passed(f"{found}, as in {named}" if found else "no key of its own")
+        if not found:
+            return warned(
+                f"no key of its own, and {named} is {bucket.key}", f"remove {named}, if no object has that key"
+            )
+        detail = f"new objects are encrypted with {found}: jobs would get 403 (AccessDenied) for them"
+        return failed(detail, config_set(bucket.key_path, found))
+
+    def _default_key(self, bucket: str) -> str:
+        """Return the ARN of the customer's key that a bucket encrypts with; empty for S3's own key."""
+        try:
+            answer = self._account.call("s3", "get_bucket_encryption", Bucket=bucket)
+        except Refused as error:
+            if error.code in ("404", "NoSuchBucket", "ServerSideEncryptionConfigurationNotFoundError"):
+                return ""
+            raise
+        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
+            key = str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
+            if ":key/" in key:
+                return key
+            if key:  # an alias, or the id alone
+                metadata = self._account.call("kms", "describe_key", KeyId=key)["KeyMetadata"]
+                return "" if metadata.get("KeyManager") == "AWS" else str(metadata["Arn"])
+        return ""
+
+    def key(self, arn: str) -> Verdict:
+        """Return whether a key that others made can encrypt and decrypt."""
+        try:
+            key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
+        except Refused as error:
+            if error.code != "NotFoundException":
+                raise
+            return failed("there is no such key", "aws kms list-keys shows those there are")
+        state, usage = key.get("KeyState", "Enabled"), key.get("KeyUsage", "ENCRYPT_DECRYPT")
+        if state != "Enabled":
+            return failed(f"it is {state}", f"aws kms enable-key --key-id {arn}, or name another key")
+        if usage != "ENCRYPT_DECRYPT" or key.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
+            return failed(f"it is for {usage}, {key.get('KeySpec')}", "name a symmetric key for encryption")
+        return passed("enabled")
+
+    def image(self, image: str) -> Verdict:
+        """Whether a private image is in its registry."""
+        base, at, digest = image.partition("@")
+        tag = "" if at else base.rpartition(":")[2]
+        place = ECR_URL.match(base)
+        assert place is not None
+        try:
+            self._account.call(
+                "ecr",
+                "describe_images",
+                region=place["region"],
+                registryId=place["registry"],
+                repositoryName=place["name"],
+                imageIds=[{"imageDigest": digest} if at else {"imageTag": tag}],
+            )
+        except Refused as error:
+            if error.code not in ("ImageNotFoundException", "RepositoryNotFoundException"):
+                raise
+            return failed("not in its registry: pods would stay in ImagePullBackOff", "push it, or correct its tag")
+        return passed("in its registry")
+
+    def cluster(self) -> Verdict:
+        """Whether the name is free, or the cluster this stack's own."""
+        names = self._present.clusters()
+        own = self._present.cluster()
+        others = [name for name in names if own is None or name != own["name"]]
+        if others:
+            command = f"pulumi stack export --stack {self._needs.stack} | grep {others[0]}"
+            detail = f"{', '.join(others)} is there, and may be left of an interrupted run: it costs 0.10 USD an hour"
+            if not self._needs.cluster_name.endswith("-"):
+                return failed(
+                    f"{others[0]} is another stack's: EKS refuses a second of its name", "choose another name"
+                )
+            return warned(detail, f"if the state does not know it ({command}), import or delete it")
+        return passed(f"{own['name']} is this stack's" if own else "free")
+
+    def repository(self, name: str) -> Verdict:
+        """Whether ECR will take the repository's name."""
+        try:
+            found = self._account.call("ecr", "describe_repositories", repositoryNames=[name])["repositories"][0]
+        except Refused as error:
+            if error.code != "RepositoryNotFoundException":
+                raise
+            return passed("free")
+        tags = self._account.call("ecr", "list_tags_for_resource", resourceArn=found["repositoryArn"])["tags"]
+        return self._taken(
+            {each["Key"]: each.get("Value", "") for each in tags},
+            config_set("image_repository.name", f"{name}-2"),
+        )
+
+    def log_group(self, name: str) -> Verdict:
+        """Whether CloudWatch will take the log group's name."""
+        groups = self._account.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
+        found = next((each for each in groups if each["logGroupName"] == name), None)
+        if found is None:
+            return passed("free")
+        arn = found["arn"].removesuffix(":*")
+        tags = self._account.call("logs", "list_tags_for_resource", resourceArn=arn)["tags"]
+        return self._taken(tags, f"aws logs delete-log-group --log-group-name {name}, once nobody needs its logs")
+
+    def _taken(self, tags: dict[str, str], remedy: str) -> Verdict:
+        if not self._present.owns(tags):
+            return failed("taken by something that is not this stack's", remedy)
+        if self._present.cluster() is None:
+            detail = "there, with this stack's tags, but its cluster is not: left of an earlier run?"
+            return warned(detail, "if `pulumi up` says that it exists, import or delete it")
+        return passed("this stack's")

@@ -1,0 +1,125 @@
+"""All questions at once: what a stack needs, asked of the account that it is to be built in."""
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.aws.account import Account, NotChecked, Refused, WriteAttempted
+from trainium_eks.operate.preflight import capacity, identity, keys, quotas, reach, resource_conflicts, versions
+from trainium_eks.operate.preflight.finding import Finding, Outcome, Question
+from trainium_eks.operate.preflight.needs import Needs
+from trainium_eks.operate.preflight.present import Present
+from trainium_eks.plan.graph import Graph
+
+SCHEMA_VERSION = 1
+"""Version of the JSON form."""
+
+AT_ONCE = 16
+"""Questions at a time. They wait for AWS; nothing is computed."""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Every question with its answer."""
+
+    stack: str
+    region: str
+    account: str
+    """12 digits; empty where nobody could be asked."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether an ``up`` would fail, as far as could be asked."""
+        return any(each.outcome is Outcome.FAIL for each in self.findings)
+
+    def of(self, *outcomes: Outcome) -> tuple[Finding, ...]:
+        """The findings that ended so."""
+        return tuple(each for each in self.findings if each.outcome in outcomes)
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Number of findings by outcome."""
+        counted = Counter(each.outcome for each in self.findings)
+        return {outcome.value: counted[outcome] for outcome in Outcome}
+
+    def to_json(self) -> dict[str, Any]:
+        """The versioned JSON form."""
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "stack": self.stack,
+            "region": self.region,
+            "account": self.account,
+            "failed": self.failed,
+            "summary": self.summary,
+            "checks": [each.to_json() for each in self.findings],
+        }
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def look(graph: Graph, account: Account | None = None, now: Callable[[], datetime.datetime] = _now) -> Preflight:
+    """Asks everything that the program gives reason to ask. Never raises for what AWS answers, and never writes.
+
+    Args:
+        graph: a recorded program.
+        account: whom to ask; default: the credentials here, in the program's region.
+        now: the time.
+
+    Raises:
+        ValueError: the program names no region.
+    """
+    needs = Needs(graph)
+    if not needs.region:
+        raise ValueError("the program names no region: neither its provider nor `region` in its config does")
+    account = account or Account(needs.region)
+    asked = tuple(questions(needs, account, now))
+    try:
+        number = account.caller().account
+    except (NotChecked, Refused) as error:
+        # Without credentials, each question would wait for its own refusal.
+        return Preflight(needs.stack, needs.region, "", tuple(_not_checked(each, str(error)) for each in asked))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return Preflight(needs.stack, needs.region, number, tuple(pool.map(_answered, asked)))
+
+
+def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
+    """Return every question that a program gives reason to ask.
+
+    Args:
+        needs: of the program.
+        account: whom to ask.
+        now: the time.
+    """
+    present = Present(needs, account)
+    yield from identity.questions(needs, account)
+    yield from quotas.questions(needs, account, present)
+    yield from capacity.questions(needs, account, now)
+    yield from versions.questions(needs, account, present)
+    yield from reach.questions(needs, present)
+    yield from resource_conflicts.questions(needs, account, present)
+    yield from keys.questions(needs, account, present)
+
+
+def _answered(question: Question) -> Finding:
+    try:
+        verdict = question.ask()
+    except NotChecked as error:
+        return _not_checked(question, str(error))
+    except Refused as error:
+        return _not_checked(question, f"AWS answered {error}")
+    except WriteAttempted:
+        raise
+    except Exception as error:  # noqa: BLE001
+        # An answer without what AWS documents is one line of the table, and not the end of the command.
+        return _not_checked(question, f"AWS' answer was not understood ({type(error).__name__}: {error})")
+    return Finding(question.id, question.subject, verdict.outcome, verdict.detail, verdict.remedy)
+
+
+def _not_checked(question: Question, reason: str) -> Finding:
+    return Finding(question.id, question.subject, Outcome.NOT_CHECKED, reason)

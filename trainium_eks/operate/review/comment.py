@@ -1,0 +1,173 @@
+"""The comment: its parts in the order in which they are read, and never longer than the platform takes."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from trainium_eks.operate.review import sections
+from trainium_eks.operate.review.platforms import Platform, marker
+from trainium_eks.operate.review.review import Comparison, Review
+from trainium_eks.operate.review.safe_text import cut
+from trainium_eks.operate.review.scrubbing import Scrubber
+from trainium_eks.operate.review.words import Words, called, plural
+from trainium_eks.plan.differences.changes import ResourceChange
+from trainium_eks.plan.differences.diff import provider_versions
+
+_ROWS = (40, 20, 10, 5, 2, 1)
+"""Rows of each table, fewer until everything above the details fits."""
+
+_FOR_DETAILS = 4000
+"""Characters that the details get at least."""
+
+_LINE_LENGTH = 400
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "") -> str:
+    """The whole comment; the same review gives the same text.
+
+    Args:
+        review: what it says.
+        platform: where it stands.
+        scrubber: of this environment.
+        link: address of the run with the whole plan, for the details that do not fit; empty when there is none.
+
+    Raises:
+        ValueError: for names of the project or the stack that Pulumi does not take: the marker would not be found.
+    """
+    for name in (review.project, review.stack):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a project or a stack")
+    words = Words(scrubber)
+    first, footer = [marker(platform, review.project, review.stack), ""], _footer(review, words, link)
+    room = platform.most_characters - _length(first) - _length(footer)
+    for rows in _ROWS:
+        parts = _parts(review, words, rows)
+        if _length(parts) <= room - _FOR_DETAILS:
+            break
+    if not platform.folds:
+        parts = [_plain(line) for line in parts]
+        footer = [_plain(line) for line in footer]
+    details = _details(review, words, platform, room - _length(parts))
+    return "\n".join([*first, *parts, *details, *footer]).rstrip() + "\n"
+
+
+def _length(lines: list[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
+
+
+def _parts(review: Review, words: Words, rows: int) -> list[str]:
+    found = [
+        *sections.heading(review, words),
+        *sections.refusal(review, words, rows),
+        *sections.risk_table(review, words, rows),
+        *sections.cost_part(review, words),
+        *sections.time_part(review, words),
+        *sections.policy(review, words, rows),
+        *sections.preflight(review, words, rows),
+        *sections.changes_by_component(review, words, rows),
+        *sections.unknowns(review, words, rows),
+    ]
+    return [line for before, line in zip(["", *found], found, strict=False) if before or line]
+
+
+def _plain(line: str) -> str:
+    """Without the HTML that this module's own parts hold."""
+    return re.sub(r"</?(?:sub|br)>", lambda found: "; " if found[0] == "<br>" else "", line)
+
+
+def _footer(review: Review, words: Words, link: str) -> list[str]:
+    lane = "two plans, without credentials" if review.lane == "offline" else "`pulumi preview` of the account"
+    facts = [f"since {words.code(review.since)}", lane]
+    if review.commit:
+        facts.insert(0, f"commit {words.code(review.commit[:12])}")
+    graph = review.comparison.after.graph if review.comparison else None
+    versions = {**review.versions, **(provider_versions(graph) if graph else {})}
+    facts += [f"{words.said(name)} {words.said(version)}" for name, version in sorted(versions.items())]
+    if link:
+        facts.append(f"[the whole plan]({link})")
+    return ["", f"<sub>{' · '.join(facts)}</sub>"]
+
+
+# --- the details --------------------------------------------------------------------------------------------------
+
+
+def _details(review: Review, words: Words, platform: Platform, room: int) -> list[str]:
+    """Every change with its values, cut in the middle: the beginning and the end say most."""
+    compared = review.comparison
+    if compared is None or not compared.changes:
+        detail = review.refusal.detail if review.refusal else ""
+        return _folded("What the program said", platform, _fitted(detail.splitlines(), words, room)) if detail else []
+    count = len(compared.changes.items)
+    entries = list(_entries(compared))
+    lines = _fitted(entries, words, room)
+    return _folded(f"All {count} changes" if count > 1 else "The change", platform, lines)
+
+
+def _folded(title: str, platform: Platform, lines: list[str]) -> list[str]:
+    block = ["```diff", *lines, "```"]
+    if platform.folds:
+        return ["<details>", f"<summary>{title}</summary>", "", *block, "", "</details>"]
+    return [f"**{title}**", "", *block]
+
+
+_FOLD = 160
+"""Characters of what stands around the block."""
+
+Entry = str | tuple[ResourceChange, int]
+"""A line, or the place of a changed input in its change: it is written only when it is shown."""
+
+
+def _entries(compared: Comparison) -> Iterator[Entry]:
+    """Component by component; what changes its tags alone comes last, a line each."""
+    component = None
+    real = [change for change in compared.changes.items if compared.real(change.resource.urn)]
+    ordered = sorted(real, key=lambda change: (change.tags_only, change.component, change.resource.urn))
+    for change in ordered:
+        above = "tags alone" if change.tags_only else change.component
+        if above != component:
+            component = above
+            yield f"@@ {component} @@"
+        yield f"{_SIGNS[change.kind]} {called(change.resource)}"
+        if change.kind in ("update", "replace") and not change.tags_only:
+            for place in range(len(change.paths)):
+                yield change, place
+            if change.follows and change.kind == "replace":
+                yield f"      follows from {change.follows.rsplit('::', 1)[-1]}"
+    for option in compared.changes.options:
+        yield f"! option {option.option} of {option.name}: {option.before} → {option.after}"
+
+
+_SIGNS = {"create": "+ create", "delete": "- delete", "replace": "! replace", "update": "  update"}
+
+
+def _written(entry: Entry, words: Words) -> str:
+    if isinstance(entry, str):
+        return cut(words.in_block(entry), _LINE_LENGTH)
+    change, place = entry
+    path = change.paths[place]
+    sign, why = ("!", "  (replaces it)") if path.replaces else (" ", "")
+    return cut(f"{sign}     {words.in_block(words.path(change.resource, path))}{why}", _LINE_LENGTH)
+
+
+def _fitted(entries: Sequence[Entry], words: Words, room: int) -> list[str]:
+    """As many lines as fit, from both ends inwards, with a line in the middle that counts the others."""
+    left = room - _FOLD
+    head: list[str] = []
+    tail: list[str] = []
+    first, last = 0, len(entries) - 1
+    while first <= last:
+        front = len(head) <= len(tail)
+        line = _written(entries[first if front else last], words)
+        if len(line) + 1 > left:
+            break
+        left -= len(line) + 1
+        if front:
+            head.append(line)
+            first += 1
+        else:
+            tail.append(line)
+            last -= 1
+    missing = last - first + 1
+    middle = [f"# … {plural(missing, 'line')} left out …"] if missing > 0 else []
+    return [*head, *middle, *reversed(tail)]

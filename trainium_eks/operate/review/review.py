@@ -1,0 +1,250 @@
+"""Everything that a comment says, judged: the verdict and what it rests on."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Literal
+
+from trainium_eks.model.validation.problems import Problem
+from trainium_eks.operate.review.preflight import Check
+from trainium_eks.operate.review.preview import Preview
+from trainium_eks.operate.review.risks import Risk, risks
+from trainium_eks.plan import cost, rules, timeline
+from trainium_eks.plan.cost import Cost
+from trainium_eks.plan.differences import cost_difference, diff
+from trainium_eks.plan.differences.changes import Changes
+from trainium_eks.plan.differences.cost_difference import CostDifference
+from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.rules import Verdict
+from trainium_eks.plan.timeline import Timeline
+
+Lane = Literal["offline", "preview"]
+"""Two plans without credentials, or the engine's own preview of an account."""
+
+
+class Outcome(StrEnum):
+    """The verdict."""
+
+    SAFE = "SAFE"
+    """Everything that changes was understood, and nothing of it wants a look."""
+    REVIEW = "REVIEW"
+    """It can be deployed, and somebody must have looked at it."""
+    BLOCKED = "BLOCKED"
+    """It cannot be deployed as it is, or it loses data or running work and nobody has accepted that."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two programs, judged as far as it is asked for."""
+
+    graph: Graph
+    ruled: Graph | None
+    """The program whose rules are judged: where values of the first are unknown, its plan; None for none."""
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return cost.estimate(self.graph)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """How long it takes from nothing."""
+        return timeline.model(self.graph)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the rules say; none where they are not judged."""
+        return tuple(rules.judge(self.ruled)) if self.ruled is not None else ()
+
+    @cached_property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The rules that are broken and not waived."""
+        return tuple(verdict for verdict in self.verdicts if verdict.status == "fail")
+
+    @cached_property
+    def stale_waivers(self) -> tuple[str, ...]:
+        """One line for each waiver that has expired or excuses nothing; none where no rule was judged."""
+        return rules.stale_waivers(self.graph, self.verdicts) if self.verdicts else ()
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Verdict]:
+        """Verdict by its rule's id."""
+        return {verdict.id: verdict for verdict in self.verdicts}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no program to compare with: its config is invalid, or it fails."""
+
+    title: str
+    problems: tuple[Problem, ...] = ()
+    """Their paths as the config spells them."""
+    detail: str = ""
+    """The program's traceback."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The two programs and what changes."""
+
+    before: Side
+    after: Side
+    changes: Changes
+    phantom: frozenset[str] = frozenset()
+    """URNs of replacements that only seem to be."""
+    whole: bool = True
+    """Whether both programs are whole; otherwise cost, time and rules cannot be judged."""
+    certain: bool = True
+    """Whether a broken rule is held against the change: rules that follow values which ``pulumi up`` alone knows fail
+    for what they cannot see."""
+
+    @cached_property
+    def cost(self) -> CostDifference:
+        """What it costs more."""
+        return cost_difference.difference(self.before.cost, self.after.cost)
+
+    @cached_property
+    def risks(self) -> tuple[Risk, ...]:
+        """What a reviewer must see first."""
+        return risks(self.before.graph, self.after.graph, self.changes, self.phantom)
+
+    @cached_property
+    def time(self) -> Timeline | None:
+        """The modelled time of what is created or replaced; None when nothing is."""
+        made = {
+            change.resource.urn for change in self.changes.of("create", "replace") if self.real(change.resource.urn)
+        }
+        kept = tuple(each for each in self.after.graph.resources if not each.custom or each.urn in made)
+        return timeline.model(replace(self.after.graph, resources=kept)) if made else None
+
+    def real(self, urn: str) -> bool:
+        """Whether a change is more than seems."""
+        return urn not in self.phantom
+
+
+@dataclass(frozen=True)
+class Review:
+    """One environment of one pull request."""
+
+    project: str
+    stack: str
+    lane: Lane
+    since: str
+    """What it is compared with: a commit, a file, the account."""
+    comparison: Comparison | None = None
+    refusal: Refusal | None = None
+    """In place of a comparison, or beside it when the preview failed."""
+    base_failed: str = ""
+    """Why the program that it is compared with cannot be planned; empty when it can."""
+    checks: tuple[Check, ...] | None = None
+    """The preflight's; None when it did not run."""
+    losses_accepted: bool = False
+    """Whether somebody has accepted what is lost."""
+    commit: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the tools: name to version."""
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The verdict."""
+        if self.blockers:
+            return Outcome.BLOCKED
+        return Outcome.REVIEW if self.reservations else Outcome.SAFE
+
+    @cached_property
+    def blockers(self) -> tuple[str, ...]:
+        """Why it is blocked, in our words."""
+        found = []
+        if self.refusal:
+            found.append("the program cannot be planned" if self.comparison is None else "the preview failed")
+        if self.comparison:
+            risky = self.comparison.risks
+            found += _counted(sum(risk.weight == "refused" for risk in risky), "change", "cannot be deployed")
+            if not self.losses_accepted:
+                found += _counted(
+                    _losses(risky),
+                    "resource",
+                    "with data or running work is lost",
+                    "with data or running work are lost",
+                )
+            after = self.comparison.after
+            if self.comparison.certain:
+                found += _counted(len(after.failed), "rule", "is broken", "are broken")
+                found += _counted(len(after.stale_waivers), "waiver", "is stale", "are stale")
+            edges = len(after.timeline.forbidden_edges) + len(after.timeline.missing_edges)
+            found += _counted(edges, "dependency", "is wrong", "are wrong", "dependencies")
+        failed = sum(check.status == "fail" for check in self.checks or ())
+        return (*found, *_counted(failed, "preflight check", "fails", "fail"))
+
+    @cached_property
+    def reservations(self) -> tuple[str, ...]:
+        """Why somebody must look at it, in our words."""
+        found: list[str] = []
+        if self.base_failed:
+            found.append("the base cannot be planned, so everything is shown as new")
+        if self.comparison:
+            compared = self.comparison
+            found += _counted(len(compared.risks), "risk", "")
+            going = compared.changes.of("replace", "delete")
+            gone = [change for change in going if compared.real(change.resource.urn) and not change.harmless]
+            if len(gone) > _losses(compared.risks):
+                found += _counted(len(gone), "resource", "is replaced or deleted", "are replaced or deleted")
+            if not compared.certain:
+                found += _counted(len(compared.after.failed), "rule", "may be broken")
+            if compared.cost.unknown:
+                found.append("the cost is not known")
+            elif _dearer(compared):
+                found.append("it costs notably more")
+            if not compared.whole:
+                found.append("cost and rules are not judged")
+            if compared.after.graph.unjudged:
+                found += _counted(len(compared.after.graph.unjudged), "resource type", "is unknown", "are unknown")
+        warned = sum(check.status == "warn" for check in self.checks or ())
+        return (*found, *_counted(warned, "preflight check", "warns", "warn"))
+
+
+def of_plans(before: Graph, after: Graph) -> Comparison:
+    """The offline lane's comparison."""
+    return Comparison(Side(before, before), Side(after, after), diff.compare(before, after))
+
+
+def of_preview(preview: Preview, plan: Graph | None = None) -> Comparison:
+    """The engine's comparison.
+
+    Args:
+        preview: of the account.
+        plan: the same program as the offline lane records it, where every value is made up and none unknown: rules
+            are judged on it when it is given.
+    """
+    # Rules are about whole environments: of a part they would miss what was not shown.
+    before = Side(preview.before, preview.before if preview.whole else None)
+    after = Side(preview.after, plan or (preview.after if preview.whole else None))
+    certain = plan is not None or not any(UNKNOWN in json.dumps(each.inputs) for each in preview.after.resources)
+    return Comparison(before, after, preview.changes, preview.phantom, preview.whole, certain)
+
+
+DEARER_USD, DEARER_SHARE = 1.0, 0.1
+"""Dollars an hour, and the share of the whole, from which a rise of the cost wants a look."""
+
+
+def _dearer(compared: Comparison) -> bool:
+    before = compared.before.cost
+    steps = (
+        (compared.cost.hourly_usd, before.hourly_usd),
+        (compared.cost.maximum_hourly_usd, before.maximum_hourly_usd),
+    )
+    return any(rise is not None and rise >= max(DEARER_USD, DEARER_SHARE * whole) for rise, whole in steps)
+
+
+def _losses(found: Iterable[Risk]) -> int:
+    return sum(risk.weight == "loss" for risk in found)
+
+
+def _counted(count: int, what: str, one: str, many: str = "", plural: str = "") -> list[str]:
+    """``2 rules are broken``; nothing for none."""
+    if not count:
+        return []
+    words = f"{count} {what} {one}" if count == 1 else f"{count} {plural or what + 's'} {many or one}"
+    return [words.strip()]

@@ -1,0 +1,72 @@
+"""LocalReport: what the local cloud says that it did not install, or only simulates."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
+
+
+class ReportError(Exception):
+    """The report is there and cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class LocalReport:
+    """The part of the local cloud's report that verification asks for."""
+
+    not_installed: Mapping[str, str] = field(default_factory=dict)
+    """Name of a release or kustomization to why this machine cannot have it."""
+    simulated: tuple[str, ...] = ()
+    """Packages whose answers are made up (``aws``)."""
+    real_volcano: bool = False
+    """Whether Volcano's own processes were started on this machine."""
+    running: frozenset[str] = frozenset()
+    """The stack's processes that run on this machine now (``vc-scheduler``)."""
+
+    def missing(self, *names: str) -> str:
+        """Why something is not on this machine; empty when it is.
+
+        Args:
+            names: what it may be called: chart, release, or how a kustomization's name in the program ends.
+        """
+        for known, reason in self.not_installed.items():
+            if any(known == name or known.endswith(f"-{name}") for name in names):
+                return reason
+        return ""
+
+    @staticmethod
+    def load(path: Path, running: Collection[str] = ()) -> "LocalReport":
+        """The report in a file.
+
+        Args:
+            path: the file.
+            running: names of the stack's processes that run now.
+
+        Raises:
+            ReportError: when it cannot be read, or is none.
+        """
+        try:
+            report = LocalReport.parse(parse_json(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ReportError(f"cannot read {path}: {error.strerror}") from None
+        except MISSHAPEN as error:
+            raise ReportError(f"{path} is not the report of a local cloud: {error!r}") from None
+        return replace(report, running=frozenset(running))
+
+    @staticmethod
+    def parse(data: Mapping[str, Any]) -> "LocalReport":
+        """The report from plain data.
+
+        Raises:
+            ValueError: for another schema version.
+            KeyError: for a field that is missing.
+        """
+        if data["schemaVersion"] != 1 or data["local"] is not True:
+            raise ValueError(f"schemaVersion {data['schemaVersion']!r}, local {data['local']!r}")
+        return LocalReport(
+            not_installed={str(each["name"]): str(each["reason"]) for each in data["notInstalled"]},
+            simulated=tuple(str(each) for each in data["simulated"]),
+            real_volcano=bool(data["realVolcano"]),
+        )

@@ -1,0 +1,270 @@
+"""Nodes: the server's version and theirs, how many of each group are Ready, where they are, and what they offer."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from trainium_eks.model.catalogue import addon_records, versions
+from trainium_eks.model.catalogue.instances import EFA_RESOURCE, INSTANCE_TYPE_LABEL, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.verify.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
+from trainium_eks.operate.verify.examined import Examined
+
+ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
+
+
+def server(examined: Examined) -> Iterator[Check]:
+    """The API server answers, and with a version that this project has add-ons for; nodes are not too far from it."""
+    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
+    version = examined.cluster.version
+    major, own = minor(version)
+    if f"{major}.{own}" in known:
+        yield passed("server/version", "API server", f"answers, {version}")
+    else:
+        detail = f"answers, {version}; add-ons are pinned for {', '.join(known)} only"
+        remedy = "set cluster.kubernetesVersion to one of these, or update trainium-eks"
+        yield failed("server/version", "API server", detail, remedy)
+    yield _kubelets(examined, major, own)
+
+
+def _kubelets(examined: Examined, major: int, own: int) -> Check:
+    subject = "kubelet versions"
+    nodes = examined.cluster.of("Node")
+    if not nodes:
+        return not_applicable("server/kubelets", subject, "there is no node")
+    faults, found = [], set()
+    for node in nodes:
+        version = str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
+        found.add(version)
+        try:
+            its_major, its_minor = minor(version)
+        except ValueError:
+            faults.append(f"{name_of(node)} says {version!r}")
+            continue
+        if its_major != major or not own - versions.OLDEST_NODES_BEHIND <= its_minor <= own:
+            faults.append(f"{name_of(node)} runs {version}")
+    shown = ", ".join(sorted(found))
+    if not faults:
+        return passed("server/kubelets", subject, shown)
+    rule = "not newer than the server, at most 3 minor versions older"
+    detail = f"{_of(len(faults), len(nodes))} unsupported (supported: {rule})"
+    remedy = f"upgrade the node groups to the cluster's version: {examined.deploy}"
+    return failed("server/kubelets", subject, detail, remedy, faults)
+
+
+def counts(examined: Examined) -> Iterator[Check]:
+    """As many Ready nodes in each accelerator group as the stack says, and every other node Ready."""
+    for group in examined.outputs.node_groups:
+        yield _count(examined, group)
+    yield _others(examined)
+
+
+def _count(examined: Examined, group: NodeGroupOutput) -> Check:
+    id_ = f"nodes/{group.name}"
+    nodes = examined.cluster.nodes_of(group.eks_name)
+    ready = sum(map(_usable, nodes))
+    bounds = f"{group.min_size} to {group.max_size}"
+    wants = bounds if group.desired_size is None else f"{group.desired_size} ({bounds})"
+    detail = f"{ready} of {len(nodes)} Ready, wants {wants}"
+    faults = [f"{name_of(node)}: {_trouble(node)}" for node in nodes if not _usable(node)]
+    if faults:
+        return failed(id_, group.name, detail, _remedy_of(next(node for node in nodes if not _usable(node))), faults)
+    few = group.min_size if group.desired_size is None else group.desired_size
+    many = group.max_size if group.desired_size is None else group.desired_size
+    if len(nodes) < few:
+        return failed(id_, group.name, detail, _few(examined, group))
+    if len(nodes) > many:
+        remedy = (
+            f"somebody scaled it outside the stack: {examined.restore} sets it back; a group with an autoscaler "
+            "needs sizeManagedElsewhere: true"
+        )
+        return failed(id_, group.name, detail, remedy)
+    if not nodes:
+        return not_applicable(id_, group.name, f"rests at zero nodes, as the stack says ({bounds})")
+    return passed(id_, group.name, detail)
+
+
+def _few(examined: Examined, group: NodeGroupOutput) -> str:
+    if examined.local is not None:
+        return f"{examined.deploy} makes them"
+    outputs = examined.outputs
+    return (
+        f"see why nodes do not join: aws eks describe-nodegroup --region {outputs.region} "
+        f"--cluster-name {outputs.cluster_name} --nodegroup-name {group.eks_name} --query nodegroup.health"
+    )
+
+
+def _others(examined: Examined) -> Check:
+    """System and CPU nodes, whose sizes the outputs do not tell: at least one, and all of them Ready."""
+    id_, subject = "nodes/others", "system and other nodes"
+    own = {group.eks_name for group in examined.outputs.node_groups}
+    nodes = [node for node in examined.cluster.of("Node") if labels_of(node).get(GROUP_LABEL) not in own]
+    if not nodes:
+        remedy = f"DNS and controllers run there: {examined.deploy} makes the system node group"
+        return failed(id_, subject, "there is none", remedy)
+    wrong = [node for node in nodes if not _usable(node)]
+    detail = f"{len(nodes) - len(wrong)} of {len(nodes)} Ready"
+    if wrong:
+        faults = [f"{name_of(node)}: {_trouble(node)}" for node in wrong]
+        return failed(id_, subject, detail, _remedy_of(wrong[0]), faults)
+    return passed(id_, subject, detail)
+
+
+def _usable(node: Object) -> bool:
+    return is_ready(node) and not node.get("spec", {}).get("unschedulable")
+
+
+def _trouble(node: Object) -> str:
+    if is_ready(node):
+        return "cordoned"
+    ready = condition(node, "Ready")
+    words = ready.get("message") or ready.get("reason") or "it has not reported yet"
+    return f"not Ready: {words}"
+
+
+def _remedy_of(node: Object) -> str:
+    name = name_of(node)
+    if is_ready(node):
+        return f"kubectl uncordon {name}, once whoever cordoned it agrees"
+    return f"kubectl describe node {name}; a node that was never Ready usually lacks its network plugin (aws-node)"
+
+
+def places(examined: Examined) -> Iterator[Check]:
+    """Nodes of each group are of its instance type, in its zone, and carry the labels that pods select."""
+    for group in examined.outputs.node_groups:
+        id_, subject = f"nodes/{group.name}/labels", f"{group.name} labels"
+        wants = {INSTANCE_TYPE_LABEL: group.instance_type, ZONE_ID_LABEL: group.zone_id, **group.labels}
+        nodes = examined.cluster.nodes_of(group.eks_name)
+        if not nodes:
+            yield not_applicable(id_, subject, "no node")
+            continue
+        faults = [
+            f"{name_of(node)}: {label} is {labels_of(node).get(label, 'missing')}, wants {value}"
+            for node in nodes
+            for label, value in wants.items()
+            if labels_of(node).get(label) != value
+        ]
+        if not faults:
+            yield passed(id_, subject, f"{group.instance_type} in {group.zone_id}")
+            continue
+        remedy = f"pods select nodes by these: {examined.deploy}, then replace nodes that stay wrong"
+        yield failed(id_, subject, f"{len(faults)} differ", remedy, faults)
+
+
+def devices(examined: Examined) -> Iterator[Check]:
+    """Every Ready accelerator node offers as many devices and EFA interfaces as its type has."""
+    for group in examined.outputs.node_groups:
+        for resource, wants in group.resources.items():
+            yield _device(examined, group, resource, wants)
+
+
+def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: int) -> Check:
+    id_, subject = f"devices/{group.name}/{resource}", f"{group.name} {resource}"
+    nodes = examined.cluster.nodes_of(group.eks_name)
+    ready = [node for node in nodes if is_ready(node)]
+    if not ready:
+        return not_applicable(id_, subject, "no Ready node" if nodes else "no node")
+    wrong = [node for node in ready if _amount(node, "allocatable", resource) != wants]
+    if not wrong:
+        return passed(id_, subject, f"{wants} on {'each of ' if len(ready) > 1 else ''}{_nodes(len(ready))}")
+    faults = [f"{name_of(node)}: {resource} has {_shown(node, resource)}, wants {wants}" for node in wrong]
+    detail = f"{_of(len(wrong), len(ready))} not as wanted ({wants} each)"
+    return failed(id_, subject, detail, _device_remedy(examined, wrong, resource, wants), faults)
+
+
+def _device_remedy(examined: Examined, wrong: Sequence[Object], resource: str, wants: int) -> str:
+    """One remedy for each cause that was met, told for the first node that has it."""
+    if examined.local is not None:
+        return f"the nodes are simulated, and somebody changed them: {examined.deploy} sets them back"
+    causes: dict[Callable[[Object, str], str], Object] = {}
+    for node in wrong:
+        causes.setdefault(_cause(node, resource, wants), node)
+    return "; ".join(cause(node, resource) for cause, node in causes.items())
+
+
+def _amount(node: Object, field: str, resource: str) -> int | None:
+    value = node.get("status", {}).get(field, {}).get(resource)
+    amount = quantity(value)
+    return None if amount is None else int(amount)
+
+
+def _shown(node: Object, resource: str) -> str:
+    has, whole = _amount(node, "allocatable", resource), _amount(node, "capacity", resource)
+    if has is None:
+        return "none"
+    return f"{has} of {whole}" if whole is not None and whole != has else str(has)
+
+
+def _cause(node: Object, resource: str, wants: int) -> Callable[[Object, str], str]:
+    """What explains the count: who should have said it never did, the node has another number, or some are ill."""
+    has, whole = _amount(node, "allocatable", resource), _amount(node, "capacity", resource)
+    if not whole:
+        return _never_registered
+    if whole != wants:
+        return _other_hardware
+    return _all_gone if not has else _some_ill
+
+
+def _never_registered(node: Object, resource: str) -> str:
+    what = _PLUGINS.get(resource, "device plugin")
+    return (
+        f"the {what} has not registered on {name_of(node)}: kubectl -n kube-system get pods -o wide "
+        f"--field-selector spec.nodeName={name_of(node)}, then its log; {_MISSING.get(resource, 'see its AMI')}"
+    )
+
+
+def _all_gone(node: Object, resource: str) -> str:
+    what = _PLUGINS.get(resource, "device plugin")
+    return (
+        f"the {what} on {name_of(node)} has stopped, or reports every device as unhealthy: kubectl -n kube-system get "
+        f"pods -o wide --field-selector spec.nodeName={name_of(node)}, then its log"
+    )
+
+
+def _some_ill(node: Object, resource: str) -> str:
+    what = _PLUGINS.get(resource, "device plugin")
+    instance = _instance_id(node)
+    return (
+        f"the {what} reports unhealthy devices on {name_of(node)}; replace the machine: kubectl drain "
+        f"{name_of(node)} --ignore-daemonsets --delete-emptydir-data, then aws ec2 terminate-instances "
+        f"--instance-ids {instance}"
+    )
+
+
+def _other_hardware(node: Object, resource: str) -> str:
+    if resource == EFA_RESOURCE:
+        query = "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'"
+        return (
+            "the group's launch template has other EFA interfaces: aws ec2 describe-instances --instance-ids "
+            f"{_instance_id(node)} --query {query}; pulumi up mends the template and replaces the nodes"
+        )
+    return (
+        f"{name_of(node)} has other devices than its type: {_TOOLS.get(resource, 'its tools')} on "
+        "the node; a wrong type, a driver too old for it (releaseVersion), or a broken device: replace the node"
+    )
+
+
+_PLUGINS: Mapping[str, str] = {
+    NEURON_RESOURCE: "Neuron device plugin",
+    NVIDIA_RESOURCE: "NVIDIA device plugin",
+    EFA_RESOURCE: "EFA device plugin",
+}
+_MISSING: Mapping[str, str] = {
+    NEURON_RESOURCE: "without /dev/neuron* the AMI lacks the driver (the group's amiType is AL2023_x86_64_NEURON)",
+    NVIDIA_RESOURCE: "where nvidia-smi fails the AMI lacks the driver (the group's amiType is AL2023_x86_64_NVIDIA)",
+    EFA_RESOURCE: "without /dev/infiniband/uverbs* the launch template has no EFA interface",
+}
+_TOOLS: Mapping[str, str] = {NEURON_RESOURCE: "neuron-ls", NVIDIA_RESOURCE: "nvidia-smi -L"}
+
+
+def _instance_id(node: Object) -> str:
+    """From ``aws:///us-west-2d/i-0abc``."""
+    return str(node.get("spec", {}).get("providerID", "")).rsplit("/", 1)[-1] or "<instance id>"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _of(some: int, count: int) -> str:
+    return f"{some} of {_nodes(count)}"

@@ -1,0 +1,181 @@
+"""Scheduling: namespaces and their queues, and the Volcano that schedules by them."""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
+from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
+from trainium_eks.operate.verify.cluster import Object, is_ready, name_of
+from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.local_report import LocalReport
+
+VOLCANO = "volcano"
+"""Name of Volcano's chart and of its release."""
+
+CONTROLLERS = "vc-controller-manager"
+WEBHOOKS = "vc-webhook-manager"
+
+WEBHOOK_PREFIX = "volcano-admission-service-"
+WEBHOOK_CONFIGURATIONS: Mapping[str, tuple[str, ...]] = {
+    "MutatingWebhookConfiguration": ("jobs-mutate", "queues-mutate"),
+    "ValidatingWebhookConfiguration": (
+        "cronjobs-validate",
+        "hypernodes-validate",
+        "jobs-validate",
+        "podgroups-validate",
+        "queues-validate",
+    ),
+}
+"""What chart 1.15 makes of its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
+
+
+def namespaces(examined: Examined) -> Iterator[Check]:
+    """Each team's namespace is there, with the service account of its jobs."""
+    outputs, cluster = examined.outputs, examined.cluster
+    if not outputs.namespaces:
+        yield not_applicable("namespaces/all", "namespaces", "the stack has none")
+    for each in outputs.namespaces:
+        id_ = f"namespaces/{each.name}"
+        found = cluster.find("Namespace", each.name)
+        phase = found.get("status", {}).get("phase") if found else None
+        if phase != "Active":
+            detail = f"is {phase}, not Active" if found else "does not exist"
+            remedy = (
+                f"kubectl describe namespace {each.name} says what holds it" if found else f"{examined.deploy} makes it"
+            )
+            yield failed(id_, each.name, detail, remedy)
+        elif cluster.find("ServiceAccount", each.service_account, each.name) is None:
+            yield failed(
+                id_, each.name, f"has no service account {each.service_account}", f"{examined.deploy} makes it"
+            )
+        else:
+            yield passed(id_, each.name, f"Active, service account {each.service_account}")
+
+
+def queues(examined: Examined) -> Iterator[Check]:
+    """Each queue is there with its capability, and Open."""
+    outputs, cluster, local = examined.outputs, examined.cluster, examined.local
+    if not outputs.queues:
+        yield not_applicable("queues/all", "queues", "the stack has none")
+    missing = "the cluster knows no queues" if "Queue" in cluster.unserved else "does not exist"
+    for name, capability in outputs.queues.items():
+        queue = cluster.find("Queue", name)
+        if queue is None:
+            reason = without_volcano(local)
+            if reason and "Queue" in cluster.unserved:
+                yield not_installed(f"queues/{name}", name, reason)
+                yield not_installed(f"queues/{name}/state", f"{name} state", reason)
+            else:
+                yield failed(f"queues/{name}", name, missing, f"{examined.deploy} makes it")
+                yield not_applicable(f"queues/{name}/state", f"{name} state", "no queue")
+            continue
+        yield _capability(examined, name, capability, queue)
+        yield _state(examined, name, queue)
+    yield _guarantees(examined)
+
+
+def _capability(examined: Examined, name: str, wants: Mapping[str, int], queue: Object) -> Check:
+    has = queue.get("spec", {}).get("capability") or {}
+    faults = []
+    for resource in sorted({*has, *wants}):
+        if resource not in has:
+            faults.append(f"{resource} has no bound, wants {wants[resource]}")
+        elif resource not in wants:
+            faults.append(f"{resource} has {has[resource]}, wants no bound")
+        elif quantity(has[resource]) != wants[resource]:
+            faults.append(f"{resource} has {has[resource]}, wants {wants[resource]}")
+    if faults:
+        remedy = f"kubectl get queue {name} -o yaml; {examined.restore} sets it back"
+        return failed(f"queues/{name}", name, "its capability is not the stack's", remedy, faults)
+    shown = ", ".join(f"{amount} {resource}" for resource, amount in wants.items())
+    return passed(f"queues/{name}", name, shown or "exists, without bounds")
+
+
+def _guarantees(examined: Examined) -> Check:
+    """The Ready nodes have what the queues are guaranteed: Volcano keeps it from all others even when they do not."""
+    id_, subject = "queues/guarantees", "guarantees"
+    wanted: dict[str, Decimal] = {}
+    for queue in examined.cluster.of("Queue") if "Queue" not in examined.cluster.unserved else ():
+        spec = queue.get("spec", {})
+        # A queue below another shares in its guarantee; those at the top are below Volcano's root.
+        if spec.get("parent", "root") in ("", "root"):
+            for resource, amount in ((spec.get("guarantee") or {}).get("resource") or {}).items():
+                wanted[resource] = wanted.get(resource, Decimal(0)) + (quantity(amount) or 0)
+    if not wanted:
+        return not_applicable(id_, subject, "no queue has one")
+    present = dict.fromkeys(wanted, Decimal(0))
+    for node in filter(is_ready, examined.cluster.of("Node")):
+        for resource in wanted:
+            present[resource] += quantity(node.get("status", {}).get("allocatable", {}).get(resource)) or 0
+    faults = [
+        f"{resource}: {amount:f} guaranteed, the Ready nodes have {present[resource]:f}"
+        for resource, amount in wanted.items()
+        if amount > present[resource]
+    ]
+    if faults:
+        remedy = "let more nodes stay (`desiredSize` of a group), or guarantee less"
+        return failed(id_, subject, "more than the nodes have: jobs of other queues wait", remedy, faults)
+    shown = ", ".join(f"{amount:f} of {present[resource]:f} {resource}" for resource, amount in wanted.items())
+    return passed(id_, subject, shown)
+
+
+def _state(examined: Examined, name: str, queue: Object) -> Check:
+    id_, subject = f"queues/{name}/state", f"{name} state"
+    state = queue.get("status", {}).get("state", "")
+    if state == "Open":
+        return passed(id_, subject, "Open")
+    # Volcano's controllers write the state: where they do not run, an empty one says nothing about the queue.
+    reason = without_volcano(examined.local) or simulated_volcano(examined.local, CONTROLLERS, "nobody opens queues")
+    if not state and reason:
+        return not_installed(id_, subject, reason)
+    if not state:
+        remedy = logs_of(examined, CONTROLLERS, "volcano-controllers")
+        return failed(id_, subject, "none: the controllers have not seen it", remedy)
+    remedy = f"somebody closed it: vcctl queue operate --name {name} --action open, or {examined.restore}"
+    return failed(id_, subject, f"is {state}, and takes no jobs", remedy)
+
+
+def webhooks(examined: Examined) -> Iterator[Check]:
+    """The API server asks Volcano's webhooks about jobs and queues, and trusts their certificate."""
+    id_, subject = "volcano/webhooks", "webhooks"
+    wanted = [(kind, f"{WEBHOOK_PREFIX}{each}") for kind, names in WEBHOOK_CONFIGURATIONS.items() for each in names]
+    found = {(kind, name_of(each)): each for kind in WEBHOOK_CONFIGURATIONS for each in examined.cluster.of(kind)}
+    faults = [f"{name}: missing" for kind, name in wanted if (kind, name) not in found]
+    # The webhook manager writes its authority into them when it starts; until then every call fails.
+    faults += [
+        f"{name}: no certificate authority"
+        for kind, name in wanted
+        if (kind, name) in found and not _is_trusted(found[kind, name])
+    ]
+    reason = without_volcano(examined.local) or simulated_volcano(examined.local, WEBHOOKS, "its webhooks are left out")
+    if not faults:
+        yield passed(id_, subject, f"{len(wanted)} configurations, all with a certificate authority")
+    elif reason:
+        yield not_installed(id_, subject, reason)
+    else:
+        remedy = f"{logs_of(examined, WEBHOOKS, 'volcano-admission')}; missing ones come with {examined.restore}"
+        yield failed(id_, subject, f"{len(faults)} of {len(wanted)} configurations do not work", remedy, faults)
+
+
+def _is_trusted(configuration: Object) -> bool:
+    return all(each["clientConfig"].get("caBundle") for each in configuration.get("webhooks") or ())
+
+
+def without_volcano(local: LocalReport | None) -> str:
+    """Why Volcano's chart is not on this machine; empty when it is, or on AWS."""
+    return local.missing(VOLCANO) if local is not None else ""
+
+
+def simulated_volcano(local: LocalReport | None, binary: str, so: str) -> str:
+    """Why one of Volcano's processes does not run on this machine; empty when it does, or on AWS."""
+    if local is None or local.real_volcano:
+        return ""
+    return f"{binary} is not on PATH, so {so}"
+
+
+def logs_of(examined: Examined, binary: str, deployment: str) -> str:
+    """The command that shows what one of Volcano's processes says."""
+    if examined.local is not None:
+        return f"trn local logs {binary}"
+    return f"kubectl -n {VOLCANO_NAMESPACE} logs deploy/{deployment}"

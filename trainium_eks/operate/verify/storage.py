@@ -1,0 +1,114 @@
+"""Storage: each team's claim is bound to the stack's file system, and the storage classes exist."""
+
+from collections.abc import Iterator
+
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue.lustre import DRIVER, STORAGE_CLASS
+from trainium_eks.model.outputs import SharedVolumeOutput
+from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.operate.verify.examined import Examined
+
+DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+GIB = 1024**3
+
+
+def checks(examined: Examined) -> Iterator[Check]:
+    """Claims and storage classes."""
+    outputs = examined.outputs
+    volume = outputs.shared_volume
+    if volume is None:
+        reason = "the stack has no file system"
+        yield not_applicable("storage/claims", "shared volume", reason)
+        yield not_applicable(f"storage/class/{STORAGE_CLASS}", f"storage class {STORAGE_CLASS}", reason)
+    else:
+        for namespace in outputs.namespaces:
+            yield _claim(namespace.name, namespace.claim, volume, examined)
+        if not outputs.namespaces:
+            yield not_applicable("storage/claims", "shared volume", "the stack has no namespace that claims it")
+        yield _class(examined)
+    yield _default_class(examined)
+
+
+def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: Examined) -> Check:
+    id_, subject = f"storage/claim/{namespace}", f"{namespace}/{claim_name or 'claim'}"
+    if not claim_name:
+        return failed(id_, subject, "the outputs name no claim, though the stack has a file system", examined.deploy)
+    claim = examined.cluster.find("PersistentVolumeClaim", claim_name, namespace)
+    if claim is None:
+        return failed(id_, subject, "does not exist", f"{examined.deploy} makes it again")
+    phase = claim.get("status", {}).get("phase", "unknown")
+    if phase != "Bound":
+        remedy = f"kubectl -n {namespace} describe pvc {claim_name}"
+        return failed(
+            id_, subject, f"is {phase}, not Bound", f"{remedy}; a Lost one must be deleted, then {examined.deploy}"
+        )
+    name = claim.get("spec", {}).get("volumeName", "")
+    persistent = examined.cluster.find("PersistentVolume", name)
+    if persistent is None:
+        return failed(
+            id_,
+            subject,
+            f"is bound to {name}, which does not exist",
+            f"delete the claim; {examined.deploy} makes both again",
+        )
+    faults = list(_volume_faults(persistent, volume, namespace))
+    if faults:
+        remedy = f"it was made for something else: kubectl get pv {name} -o yaml; {examined.restore} sets it back"
+        return failed(id_, subject, f"is bound to {name}, not as the stack says", remedy, faults)
+    return passed(id_, subject, f"Bound, {volume.file_system_id}, {volume.capacity_gib} GiB")
+
+
+def _volume_faults(persistent: Object, volume: SharedVolumeOutput, namespace: str) -> Iterator[str]:
+    spec = persistent["spec"]
+    csi = spec.get("csi") or {}
+    attributes = csi.get("volumeAttributes") or {}
+    # The handle is the file system's id, and behind it the namespace that tells static volumes of one apart.
+    found = {
+        "driver": (csi.get("driver", "none"), DRIVER),
+        "file system": (str(csi.get("volumeHandle", "none")).split("::", 1)[0], volume.file_system_id),
+        "DNS name": (attributes.get("dnsname", "none"), volume.dns_name),
+        # The whole file system there would show a team every other team's data.
+        "mounted directory": (
+            attributes.get("mountname", "none"),
+            lustre.fileset(volume.mount_name, lustre.team_directory(volume.root, namespace)),
+        ),
+    }
+    for what, (has, wants) in found.items():
+        if has != wants:
+            yield f"{name_of(persistent)}: {what} is {has}, wants {wants}"
+    size = (spec.get("capacity") or {}).get("storage", "0")
+    if quantity(size) != volume.capacity_gib * GIB:
+        yield f"{name_of(persistent)}: capacity is {size}, wants {volume.capacity_gib}Gi"
+
+
+def _class(examined: Examined) -> Check:
+    id_, subject = f"storage/class/{STORAGE_CLASS}", f"storage class {STORAGE_CLASS}"
+    found = examined.cluster.find("StorageClass", STORAGE_CLASS)
+    if found is None:
+        return not_applicable(id_, subject, "not there: no claim makes a file system (`fileSystem.onDemand`)")
+    if found.get("provisioner") != DRIVER:
+        detail = f"its provisioner is {found.get('provisioner')}, not {DRIVER}"
+        return failed(id_, subject, detail, f"kubectl delete storageclass {STORAGE_CLASS}, then {examined.deploy}")
+    return passed(id_, subject, DRIVER)
+
+
+def _default_class(examined: Examined) -> Check:
+    id_, subject = "storage/class/default", "default class"
+    marked = [
+        name_of(each)
+        for each in examined.cluster.of("StorageClass")
+        if (each["metadata"].get("annotations") or {}).get(DEFAULT_ANNOTATION) == "true"
+    ]
+    if len(marked) == 1:
+        return passed(id_, subject, marked[0])
+    if not marked:
+        return failed(
+            id_,
+            subject,
+            "no class is the default: a claim without a class waits for ever",
+            f"{examined.deploy} makes it again",
+        )
+    remedy = f"leave one: kubectl annotate storageclass {marked[-1]} {DEFAULT_ANNOTATION}-"
+    return failed(id_, subject, f"{', '.join(marked)} all are: the newest wins", remedy)

@@ -1,0 +1,95 @@
+"""Verification: every check of a cluster against its stack's outputs, as one versioned model."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.operate.verify import nodes, scheduling, storage, topology, workloads
+from trainium_eks.operate.verify.check import Check, CheckStatus, failed
+from trainium_eks.operate.verify.cluster import Unread
+from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.local_report import LocalReport
+
+SCHEMA_VERSION = 1
+"""Of the JSON form; changes when a field is removed or changes meaning."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What one look at a cluster found."""
+
+    stack: str
+    """The stack; empty when only its outputs are known, from a file."""
+    cluster: str
+    """Name of the cluster."""
+    server: str
+    """URL of its API server."""
+    local: LocalReport | None
+    """What the local cloud leaves out; None for a cluster on AWS."""
+    checks: tuple[Check, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is not as the stack says."""
+        return any(check.status is CheckStatus.FAIL for check in self.checks)
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many checks ended in which way."""
+        found = Counter(check.status for check in self.checks)
+        return {
+            "pass": found[CheckStatus.PASS],
+            "fail": found[CheckStatus.FAIL],
+            "notInstalled": found[CheckStatus.NOT_INSTALLED],
+            "notApplicable": found[CheckStatus.NOT_APPLICABLE],
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The versioned JSON form."""
+        return {
+            "schemaVersion": SCHEMA_VERSION,
+            "stack": self.stack or None,
+            "cluster": self.cluster,
+            "local": self.local is not None,
+            "server": self.server,
+            "simulated": list(self.local.simulated) if self.local is not None else [],
+            "checks": [check.to_json() for check in self.checks],
+            "summary": self.summary,
+        }
+
+
+SECTIONS: Sequence[tuple[str, str, Callable[[Examined], Iterable[Check]]]] = (
+    ("server", "versions", nodes.server),
+    ("nodes", "nodes", nodes.counts),
+    ("nodes", "labels", nodes.places),
+    ("devices", "devices", nodes.devices),
+    ("plugins", "plugins and add-ons", workloads.plugins),
+    ("storage", "storage", storage.checks),
+    ("volcano", "processes", workloads.volcano),
+    ("volcano", "webhooks", scheduling.webhooks),
+    ("topology", "HyperNodes", topology.hypernodes),
+    ("namespaces", "namespaces", scheduling.namespaces),
+    ("queues", "queues", scheduling.queues),
+)
+"""First part of the ids, what it is about, and who judges, in the order in which a cluster comes up: what fails first
+is the cause of what fails later."""
+
+
+def verify(examined: Examined) -> tuple[Check, ...]:
+    """All checks."""
+    return tuple(check for section, subject, judge in SECTIONS for check in _judged(section, subject, judge, examined))
+
+
+def _judged(
+    section: str, subject: str, judge: Callable[[Examined], Iterable[Check]], examined: Examined
+) -> list[Check]:
+    """What a section finds. What it could not look at fails in its place, after what was found before."""
+    found: list[Check] = []
+    try:
+        for check in judge(examined):
+            found.append(check)
+    except Unread as error:
+        remedy = f"your user needs the right to list them: kubectl auth can-i list {error.kind.lower()} -A"
+        found.append(failed(f"{section}/unread", subject, str(error), remedy))
+    return found

@@ -1,0 +1,194 @@
+"""Workloads: what add-ons and charts run exists and is ready, on every node that needs it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from trainium_eks.model.catalogue import addon_records
+from trainium_eks.model.catalogue import chart_workloads as model
+from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, Workload
+from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.operate.verify import scheduling
+from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
+from trainium_eks.operate.verify.cluster import Object
+from trainium_eks.operate.verify.examined import Examined
+
+DEVICE_PLUGINS: Mapping[str, str] = {
+    "neuron-helm-chart": NEURON_RESOURCE,
+    "nvidia-device-plugin": NVIDIA_RESOURCE,
+    "aws-efa-k8s-device-plugin": EFA_RESOURCE,
+}
+"""Charts that a stack has when a group's nodes have the resource."""
+
+OPTIONAL: Mapping[str, str] = {
+    "neuron-monitor": NEURON_RESOURCE,
+    "dcgm-exporter": NVIDIA_RESOURCE,
+    "training-operator": NVIDIA_RESOURCE,
+    "kubeflow-trainer": NVIDIA_RESOURCE,
+    "efa-exporter": EFA_RESOURCE,
+}
+"""Those that the config can turn off, which the outputs do not tell: each has a namespace of its own that does."""
+
+OBSERVING = ("kube-prometheus-stack", "fluent-bit")
+"""Those that the config can turn on, whatever its groups are."""
+
+FSX_EXPORTER = "prometheus-yet-another-cloudwatch-exporter"
+"""What reads the file system's metrics, where there is a file system."""
+
+RELEASES: Mapping[str, str] = {"neuron-helm-chart": "neuron", FSX_EXPORTER: "fsx-exporter"}
+"""Name of a chart's release, where it is not the chart's."""
+
+
+PROCESSES: Mapping[str, str] = {
+    "volcano-scheduler": "vc-scheduler",
+    "volcano-controllers": "vc-controller-manager",
+    "volcano-admission": "vc-webhook-manager",
+}
+"""Deployment of Volcano's chart to the program that it runs."""
+
+_RESOURCES: Mapping[str, str] = {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "efa": EFA_RESOURCE}
+
+
+def plugins(examined: Examined) -> Iterator[Check]:
+    """EKS add-ons, device plugins, etcd for the rendezvous, and what is optional where it is installed."""
+    offered = {resource for group in examined.outputs.node_groups for resource in group.resources}
+    for addon in addon_records.installed():
+        region, name = examined.outputs.region, examined.outputs.cluster_name
+        why = f"aws eks describe-addon --region {region} --cluster-name {name} --addon-name {addon.name}"
+        for workload in addon.workloads:
+            yield _judge(examined, addon.name, workload, why)
+    for chart, resource in DEVICE_PLUGINS.items():
+        if resource in offered:
+            yield from _of_chart(examined, chart)
+    for chart, resource in OPTIONAL.items():
+        if resource in offered:
+            yield from _of_optional(examined, chart)
+    for chart in (*OBSERVING, *((FSX_EXPORTER,) if examined.outputs.shared_volume else ())):
+        yield from _of_optional(examined, chart)
+    if examined.outputs.rendezvous != "c10d":
+        yield from _of_chart(examined, ETCD_CHART)
+
+
+def volcano(examined: Examined) -> Iterator[Check]:
+    """Volcano's three processes, and the controller that keeps its HyperNodes."""
+    local = examined.local
+    for workload in model.CHARTS[scheduling.VOLCANO]:
+        id_, program = f"volcano/{workload.name}", PROCESSES[workload.name]
+        if local is None or scheduling.without_volcano(local):
+            yield _judge(examined, scheduling.VOLCANO, workload, _status_of(scheduling.VOLCANO, workload), id_=id_)
+        elif not local.real_volcano:
+            reason = scheduling.simulated_volcano(local, program, "its pods are only simulated")
+            yield not_installed(id_, workload.name, reason)
+        # A local cluster's pods are simulated even where the processes are real: these run beside it.
+        elif program in local.running:
+            yield passed(id_, workload.name, f"{program} runs on this machine")
+        else:
+            yield failed(id_, workload.name, f"{program} has ended", f"trn local logs {program}; {examined.deploy}")
+    yield _judge(
+        examined,
+        model.HYPERNODES.name,
+        model.HYPERNODES,
+        "kubectl get events -n volcano-system",
+        id_="volcano/hypernodes",
+    )
+
+
+def _of_chart(examined: Examined, chart: str) -> Iterator[Check]:
+    for workload in model.CHARTS[chart]:
+        yield _judge(examined, chart, workload, _status_of(chart, workload))
+
+
+def _of_optional(examined: Examined, chart: str) -> Iterator[Check]:
+    for workload in model.CHARTS[chart]:
+        there = examined.cluster.find("Namespace", workload.namespace) is not None
+        if there or (examined.local is not None and examined.local.missing(chart)):
+            yield _judge(examined, chart, workload, _status_of(chart, workload))
+        else:
+            reason = f"off in this stack: there is no namespace {workload.namespace}"
+            yield not_applicable(_id(chart, workload), workload.name, reason)
+
+
+def _judge(examined: Examined, owner: str, workload: Workload, why: str, *, id_: str = "") -> Check:
+    """One workload.
+
+    Args:
+        examined: where it should be.
+        owner: the add-on or chart that makes it.
+        workload: what it is.
+        why: the command that says why its owner did not make it.
+        id_: of the check, where it is not one of a plugin.
+    """
+    id_ = id_ or _id(owner, workload)
+    found = examined.cluster.find(workload.kind, workload.name, workload.namespace)
+    if found is None:
+        reason = examined.local.missing(owner, RELEASES.get(owner, owner)) if examined.local is not None else ""
+        if reason:
+            return not_installed(id_, workload.name, reason)
+        if workload.kind == "DaemonSet" and workload.nodes == "none":
+            return not_applicable(id_, workload.name, "there is no node for it")
+        remedy = f"{why}; {examined.deploy} makes it" if examined.local is None else f"{examined.deploy} makes it"
+        detail = f"{workload.kind} {workload.namespace}/{workload.name} does not exist"
+        return failed(id_, workload.name, detail, remedy)
+    if workload.kind == "DaemonSet":
+        return _daemon_set(id_, workload, found, _nodes_for(examined, workload))
+    return _replicas(id_, workload, found)
+
+
+def _nodes_for(examined: Examined, workload: Workload) -> Sequence[Object]:
+    if workload.nodes == "all":
+        return examined.cluster.of("Node")
+    return () if workload.nodes == "none" else examined.nodes_with(_RESOURCES[workload.nodes])
+
+
+def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Object]) -> Check:
+    status = found.get("status") or {}
+    desired, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
+    if _is_stale(found):
+        return failed(id_, workload.name, "its controller has not seen its latest version", _rollout(workload))
+    if not nodes and not desired:
+        return not_applicable(id_, workload.name, "there is no node for it")
+    if desired < len(nodes):
+        # The controller counts no node that the pods do not select, or whose taint they do not tolerate.
+        look = f"kubectl -n {workload.namespace} get daemonset {workload.name} -o yaml"
+        remedy = f"compare its affinity and tolerations with the nodes' labels and taints: {look}; {workload.remedy}"
+        return failed(id_, workload.name, f"is meant for {desired} of {_count(len(nodes))}", remedy)
+    if ready < desired:
+        look = f"kubectl -n {workload.namespace} get pods -o wide | grep {workload.name}"
+        detail = f"ready on {ready} of {_count(desired)}"
+        return failed(id_, workload.name, detail, f"{look}, then describe one; {workload.remedy}")
+    return passed(id_, workload.name, f"ready on {_count(ready)}")
+
+
+def _replicas(id_: str, workload: Workload, found: Object) -> Check:
+    wants = int((found.get("spec") or {}).get("replicas", 1))
+    status = found.get("status") or {}
+    has = int(status.get("availableReplicas" if workload.kind == "Deployment" else "readyReplicas", 0))
+    if _is_stale(found):
+        return failed(id_, workload.name, "its controller has not seen its latest version", _rollout(workload))
+    if not wants:
+        scale = f"kubectl -n {workload.namespace} scale {workload.kind.lower()} {workload.name} --replicas=1"
+        return failed(id_, workload.name, "is scaled to zero", f"{scale}; {workload.remedy}")
+    if has < wants:
+        look = f"kubectl -n {workload.namespace} describe {workload.kind.lower()} {workload.name}"
+        return failed(id_, workload.name, f"{has} of {wants} available", f"{look}; {workload.remedy}")
+    return passed(id_, workload.name, f"{has} of {wants} available")
+
+
+def _is_stale(found: Object) -> bool:
+    """Whether its status is about an earlier form of it."""
+    seen = (found.get("status") or {}).get("observedGeneration", 0)
+    return int(seen) < int(found["metadata"].get("generation", 0))
+
+
+def _rollout(workload: Workload) -> str:
+    return f"kubectl -n {workload.namespace} rollout status {workload.kind.lower()}/{workload.name}"
+
+
+def _status_of(chart: str, workload: Workload) -> str:
+    return f"helm -n {workload.namespace} status {RELEASES.get(chart, chart)}"
+
+
+def _id(owner: str, workload: Workload) -> str:
+    return f"plugins/{owner}/{workload.name}"
+
+
+def _count(nodes: int) -> str:
+    return f"{nodes} node{'' if nodes == 1 else 's'}"

@@ -1,0 +1,114 @@
+"""Resources under another name: the URNs that they had before, and the ids that they have already.
+
+Former URNs are what a resource's own aliases say, and those of the components around it. As the engine reckons them
+(pulumi, ``pkg/resource/deploy``): an alias without a part keeps that part, and where the name of a child begins with
+its parent's, an alias of the parent's name is one of the child's, too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
+
+SHORTEST_ID = 8
+"""Characters. Shorter texts are words."""
+
+
+def former_urns(graph: Graph, resource: Resource) -> tuple[str, ...]:
+    """Every URN under which an earlier program may have made the resource; its own is not among them.
+
+    Args:
+        graph: the program that it is in.
+        resource: one of its resources.
+    """
+    found = dict.fromkeys([*_own(resource), *_inherited(graph, resource)])
+    return tuple(urn for urn in found if urn != resource.urn)
+
+
+def _own(resource: Resource) -> Iterator[str]:
+    for alias in resource.options.aliases:
+        yield alias if alias.startswith("urn:") else _of_spec(resource, alias)
+
+
+def _of_spec(resource: Resource, alias: str) -> str:
+    """``name=old parent=urn:…`` as the recording spells an alias by its parts."""
+    parts = dict(part.partition("=")[::2] for part in alias.split(" "))
+    head, types, _ = _split(resource.urn)
+    above, own_type = types[:-1], parts.get("type", types[-1])
+    if "no-parent" in parts:
+        above = []
+    elif "parent" in parts:
+        _, above, _ = _split(parts["parent"])
+        above = [type_ for type_ in above if type_ != STACK_TYPE]
+    stack, project = head
+    head = (parts.get("stack", stack), parts.get("project", project))
+    return _joined(head, [*above, own_type], parts.get("name", resource.name))
+
+
+def _inherited(graph: Graph, resource: Resource) -> Iterator[str]:
+    parent = graph.by_urn.get(resource.parent)
+    if parent is None or parent.type == STACK_TYPE:
+        return
+    _, types, _ = _split(resource.urn)
+    for alias in former_urns(graph, parent):
+        head, above, name = _split(alias)
+        rest = resource.name.removeprefix(parent.name) if resource.name.startswith(parent.name) else None
+        yield _joined(head, [*above, types[-1]], resource.name if rest is None else f"{name}{rest}")
+
+
+def _split(urn: str) -> tuple[tuple[str, str], list[str], str]:
+    """Stack and project, the types from the outermost component inwards, and the name."""
+    _, project, types, name = urn.split("::", 3)
+    stack = urn.split("::", 1)[0].removeprefix("urn:pulumi:")
+    return (stack, project), types.split("$"), name
+
+
+def _joined(head: tuple[str, str], types: list[str], name: str) -> str:
+    return f"urn:pulumi:{head[0]}::{head[1]}::{'$'.join(types)}::{name}"
+
+
+def with_standing_ids(after: Graph, old: Mapping[str, Resource]) -> Graph:
+    """The program with the ids that its renamed resources have already. The simulation makes ids from URNs, so that a
+    resource under another name seems to have another id, and whatever is made from it another input; in the account
+    it stays what it is.
+
+    Args:
+        after: the program.
+        old: the resources of the earlier one, by the URNs that they have in this one.
+    """
+    swaps: dict[str, str] = {}
+    for resource in after.resources:
+        standing = old.get(resource.urn)
+        if standing is not None and standing.urn != resource.urn:
+            computed = {key: value for key, value in resource.outputs.items() if key not in resource.inputs}
+            swaps.update(_swaps(computed, standing.outputs))
+    if not swaps:
+        return after
+    first_longest = sorted(swaps.items(), key=lambda swap: -len(swap[0]))
+    return replace(
+        after, resources=tuple(replace(each, inputs=_swapped(each.inputs, first_longest)) for each in after.resources)
+    )
+
+
+def _swaps(now: Any, before: Any) -> Iterator[tuple[str, str]]:
+    """Each text that differs, with what stood in its place. Short ones are words, not ids."""
+    if isinstance(now, Mapping) and isinstance(before, Mapping):
+        for key in now.keys() & before.keys():
+            yield from _swaps(now[key], before[key])
+    elif isinstance(now, list) and isinstance(before, list) and len(now) == len(before):
+        for each, earlier in zip(now, before, strict=True):
+            yield from _swaps(each, earlier)
+    elif isinstance(now, str) and isinstance(before, str) and now != before and len(now) >= SHORTEST_ID:
+        yield now, before
+
+
+def _swapped(value: Any, swaps: Sequence[tuple[str, str]]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _swapped(each, swaps) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_swapped(each, swaps) for each in value]
+    if isinstance(value, str):
+        for now, before in swaps:
+            value = value.replace(now, before)
+    return value

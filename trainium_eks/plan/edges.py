@@ -1,0 +1,205 @@
+"""Edges that a design must and must not have, checked over everything a resource waits for, however indirectly.
+
+A forbidden edge makes a long step wait for another long step (file system behind the cluster) or couples what
+should fail alone. A missing one works on a lucky day: nodes that boot before the CNI, a queue before its webhook.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.order import Order
+from trainium_eks.plan.resource_types.resource_type import ResourceType
+from trainium_eks.plan.resource_types.rows import cloudwatch, eks, fsx, iam, kms, kubernetes, vpc
+from trainium_eks.plan.resource_types.rows.eks import is_accelerator_group
+from trainium_eks.plan.resource_types.rows.helm import is_volcano
+from trainium_eks.plan.resource_types.rows.vpc import is_interface_endpoint
+
+Kind = Callable[[Resource], bool]
+
+
+@dataclass(frozen=True)
+class EdgeCheck:
+    """One edge, and who breaks it."""
+
+    id: str
+    """``fsx-waits-for-cluster``."""
+    title: str
+    """As a sentence that should be true."""
+    forbidden: bool
+    """True: the edge must not exist. False: it must."""
+    applies: bool
+    """Whether the program has both ends."""
+    violations: tuple[tuple[str, str], ...] = ()
+    """``(waiting URN, URN of the other end)``."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nobody breaks it."""
+        return not self.violations
+
+
+def _type(*rows: ResourceType) -> Kind:
+    tokens = {row.token for row in rows}
+    return lambda resource: resource.type in tokens
+
+
+def _addon(name: str) -> Kind:
+    return lambda resource: resource.type == eks.ADDON.token and resource.inputs.get("addonName") == name
+
+
+def _log_group(resource: Resource) -> bool:
+    named = str(resource.inputs.get("name", ""))
+    return resource.type == cloudwatch.LOG_GROUP.token and named.startswith("/aws/eks/")
+
+
+def _ordinary_group(resource: Resource) -> bool:
+    return resource.type == eks.NODE_GROUP.token and not is_accelerator_group(resource)
+
+
+def _logs_control_plane(resource: Resource) -> bool:
+    return resource.type == eks.CLUSTER.token and bool(resource.inputs.get("enabledClusterLogTypes"))
+
+
+_CLUSTER = _type(eks.CLUSTER)
+_NODE_GROUP = _type(eks.NODE_GROUP)
+_FSX = _type(fsx.FILE_SYSTEM)
+_VPC = _type(vpc.VPC)
+_NAT = _type(vpc.NAT_GATEWAY)
+_QUEUE = _type(kubernetes.QUEUE)
+_IAM = _type(*iam.TYPES)
+
+FORBIDDEN: tuple[tuple[str, str, Kind, Kind], ...] = (
+    ("fsx-cluster", "The file system does not wait for the cluster", _FSX, _CLUSTER),
+    ("fsx-nat", "The file system does not wait for a NAT gateway", _FSX, _NAT),
+    ("accelerators-fsx", "Accelerator nodes do not wait for the file system", is_accelerator_group, _FSX),
+    ("volcano-accelerators", "Volcano does not wait for accelerator nodes", is_volcano, is_accelerator_group),
+    ("accelerators-system", "Accelerator nodes do not wait for CPU nodes", is_accelerator_group, _ordinary_group),
+    ("kms-vpc", "Encryption keys do not wait for the VPC", _type(kms.KEY), _VPC),
+)
+"""``(id, sentence, who, whom)``: nobody of the first kind may wait for one of the second."""
+
+REQUIRED: tuple[tuple[str, str, Kind, Kind], ...] = (
+    ("cluster-logs", "The cluster waits for its log group", _logs_control_plane, _log_group),
+    ("nodes-cni", "Nodes wait for the vpc-cni add-on", _NODE_GROUP, _addon("vpc-cni")),
+    ("queues-volcano", "Queues wait for Volcano's admission", _QUEUE, is_volcano),
+)
+"""``(id, sentence, who, whom)``: each of the first kind waits for at least one of the second."""
+
+
+def check_edges(graph: Graph, ordered: Order) -> tuple[EdgeCheck, ...]:
+    """Every edge, forbidden ones first. Linear in resources and edges, but for naming a violation.
+
+    A required edge applies only where its other end is in the program: a pool for a cluster that is made
+    elsewhere has no add-on to wait for.
+    """
+    reach = _Reach(graph, ordered)
+    checks = [_forbidden(reach, *rule) for rule in FORBIDDEN]
+    checks.append(_iam_before_vpc(reach))
+    checks += [_required(reach, *rule) for rule in REQUIRED]
+    checks.append(_egress(reach))
+    checks.append(_roles(reach))
+    return tuple(checks)
+
+
+class _Reach:
+    """What each resource waits for, at any distance."""
+
+    def __init__(self, graph: Graph, ordered: Order) -> None:
+        self.graph = graph
+        self._ordered = ordered
+
+    def of(self, kind: Kind) -> tuple[Resource, ...]:
+        return tuple(resource for resource in self.graph.resources if kind(resource))
+
+    def waiting_for(self, targets: Iterable[Resource]) -> dict[str, str]:
+        """Node to one of ``targets`` that it waits for (not itself), for every node that does."""
+        marked = {resource.urn for resource in targets}
+        found: dict[str, str] = {}
+        for node in self._ordered.nodes:
+            for earlier in self._ordered.before[node]:
+                if earlier in marked:
+                    found[node] = earlier
+                    break
+                if earlier in found:
+                    found[node] = found[earlier]
+        return found
+
+    def every_one_of(self, targets: Sequence[Resource]) -> Callable[[str, str], bool]:
+        """Whether a node waits for one particular target; one pass, with a bit for each target."""
+        bit = {resource.urn: 1 << index for index, resource in enumerate(targets)}
+        seen: dict[str, int] = {}
+        for node in self._ordered.nodes:
+            seen[node] = 0
+            for earlier in self._ordered.before[node]:
+                seen[node] |= seen[earlier] | bit.get(earlier, 0)
+        return lambda node, target: bool(seen[node] & bit[target])
+
+    def waited_for_by(self, sources: Iterable[Resource]) -> set[str]:
+        """Every node that one of ``sources`` waits for."""
+        needed = {resource.urn for resource in sources}
+        for node in reversed(self._ordered.nodes):
+            if node in needed:
+                needed.update(self._ordered.before[node])
+        return needed
+
+
+def _forbidden(reach: _Reach, id_: str, title: str, who: Kind, whom: Kind) -> EdgeCheck:
+    sources, targets = reach.of(who), reach.of(whom)
+    return _not_behind(reach, id_, title, sources, targets)
+
+
+def _not_behind(
+    reach: _Reach, id_: str, title: str, sources: tuple[Resource, ...], targets: tuple[Resource, ...]
+) -> EdgeCheck:
+    waits = reach.waiting_for(targets)
+    broken = tuple((source.urn, waits[source.urn]) for source in sources if source.urn in waits)
+    return EdgeCheck(id_, title, forbidden=True, applies=bool(sources and targets), violations=broken)
+
+
+def _required(reach: _Reach, id_: str, title: str, who: Kind, whom: Kind) -> EdgeCheck:
+    sources, targets = reach.of(who), reach.of(whom)
+    return _behind(reach, id_, title, sources, targets)
+
+
+def _behind(
+    reach: _Reach, id_: str, title: str, sources: tuple[Resource, ...], targets: tuple[Resource, ...]
+) -> EdgeCheck:
+    applies = bool(sources and targets)
+    waits = reach.waiting_for(targets)
+    broken = tuple((source.urn, targets[0].urn) for source in sources if applies and source.urn not in waits)
+    return EdgeCheck(id_, title, forbidden=False, applies=applies, violations=broken)
+
+
+def _iam_before_vpc(reach: _Reach) -> EdgeCheck:
+    """Only the roles that the cluster and its nodes wait for: a team's role may well come after the cluster."""
+    needed = reach.waited_for_by(reach.of(_type(eks.CLUSTER, eks.NODE_GROUP)))
+    sources = tuple(resource for resource in reach.of(_IAM) if resource.urn in needed)
+    return _not_behind(reach, "iam-vpc", "The cluster's roles do not wait for the VPC", sources, reach.of(_VPC))
+
+
+def _egress(reach: _Reach) -> EdgeCheck:
+    """Nodes wait for a way out: a NAT gateway where there is one, else an interface endpoint."""
+    targets = reach.of(_NAT) or reach.of(is_interface_endpoint)
+    return _behind(
+        reach, "nodes-egress", "Nodes wait for their way out (NAT or endpoints)", reach.of(_NODE_GROUP), targets
+    )
+
+
+def _roles(reach: _Reach) -> EdgeCheck:
+    """Nodes wait for every policy of their role: one that joins without its policies never becomes Ready."""
+    attachments = reach.of(_type(iam.ROLE_POLICY_ATTACHMENT))
+    attached: dict[str, list[Resource]] = {}
+    for attachment in attachments:
+        for role in attachment.property_dependencies.get("role", ()):
+            attached.setdefault(role, []).append(attachment)
+    waits = reach.every_one_of(attachments)
+    wanted = [
+        (group.urn, attachment.urn)
+        for group in reach.of(_NODE_GROUP)
+        for role in group.property_dependencies.get("nodeRoleArn", ())
+        for attachment in attached.get(role, ())
+    ]
+    broken = tuple((group, attachment) for group, attachment in wanted if not waits(group, attachment))
+    title = "Nodes wait for their role's policies"
+    return EdgeCheck("nodes-role", title, forbidden=False, applies=bool(wanted), violations=broken)

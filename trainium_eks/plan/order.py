@@ -1,0 +1,90 @@
+"""The order in which the engine makes a program's resources: one list, and what each waits for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
+
+ALL = "#all"
+"""Suffix of a component's second node: the component and everything in it."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A topological order over URNs, plus a node ``<urn>#all`` for each component."""
+
+    nodes: tuple[str, ...]
+    """Each after all it waits for."""
+    before: Mapping[str, tuple[str, ...]]
+    """Node to the nodes it waits for directly, sorted."""
+
+
+def order(graph: Graph) -> Order:
+    """The engine's order. Linear in resources and edges.
+
+    A resource waits for its parent's registration, for what it depends on, for its provider, and for what the
+    components above it depend on (they register late, and their children with them). Depending on a component is
+    depending on all that is in it.
+
+    Raises:
+        ValueError: for a circle, naming its resources.
+    """
+    before: dict[str, set[str]] = {resource.urn: set() for resource in graph.resources}
+    for resource in graph.resources:
+        if not resource.custom and resource.type != STACK_TYPE:
+            before[resource.urn + ALL] = {resource.urn}
+    for resource in graph.resources:
+        above = {ancestor.urn for ancestor in graph.ancestors(resource)}
+        waits = before[resource.urn]
+        for urn in _named(resource):
+            # An output of a component above is known before the component is whole.
+            waits.add(urn + ALL if urn + ALL in before and urn not in above else urn)
+        parent = graph.by_urn.get(resource.parent)
+        if parent is not None and parent.type != STACK_TYPE:
+            waits.add(parent.urn)
+            if parent.urn + ALL in before:
+                before[parent.urn + ALL].add(resource.urn + ALL if resource.urn + ALL in before else resource.urn)
+        waits.discard(resource.urn)
+        waits.intersection_update(before)
+    return _sorted({node: tuple(sorted(nodes)) for node, nodes in before.items()})
+
+
+def _named(resource: Resource) -> set[str]:
+    """Every URN that a resource names as something to wait for."""
+    named = set(resource.dependencies)
+    for urns in resource.property_dependencies.values():
+        named.update(urns)
+    if resource.provider:
+        named.add(resource.provider.split("::id=", 1)[0])
+    return named
+
+
+def _sorted(before: Mapping[str, tuple[str, ...]]) -> Order:
+    after: dict[str, list[str]] = {node: [] for node in before}
+    waiting = {node: len(nodes) for node, nodes in before.items()}
+    for node, earlier_nodes in before.items():
+        for earlier in earlier_nodes:
+            after[earlier].append(node)
+    ready = [node for node, count in sorted(waiting.items(), reverse=True) if not count]
+    nodes: list[str] = []
+    while ready:
+        node = ready.pop()
+        nodes.append(node)
+        for later in after[node]:
+            waiting[later] -= 1
+            if not waiting[later]:
+                ready.append(later)
+    if len(nodes) < len(before):
+        circle = " -> ".join(_circle({node: before[node] for node, count in waiting.items() if count}))
+        raise ValueError(f"the resources wait for each other in a circle: {circle}")
+    return Order(tuple(nodes), before)
+
+
+def _circle(stuck: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Going back from any resource that cannot start, to another such, ends in a circle."""
+    walked: dict[str, int] = {}
+    node = min(stuck)
+    while node not in walked:
+        walked[node] = len(walked)
+        node = next(earlier for earlier in stuck[node] if earlier in stuck)
+    return [*list(walked)[walked[node] :], node]

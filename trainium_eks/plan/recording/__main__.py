@@ -1,0 +1,189 @@
+"""The process that runs a program to record it: ``python -m trainium_eks.plan.recording``.
+
+Started by :mod:`trainium_eks.plan.recording.process` in the project's directory, so that the project's own packages
+win: the components of an old checkout are recorded with the modules that lie beside them. The request comes on stdin
+and the answer goes to a file, both JSON with a version; what the program prints is left alone.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from trainium_eks.plan.recording.protocol import ALIVE, Answer, Request, Status, UnknownProtocol
+from trainium_eks.plan.recording.watchdog import Standstill, Steps
+
+if TYPE_CHECKING:
+    from trainium_eks.plan.recording.backend import Backend
+
+# Beyond the program's own limit: for a program that computes without end, which only another thread can notice.
+_GRACE_SECONDS = 1.0
+
+_LOOK_SECONDS = 0.5
+
+
+def main() -> None:
+    """Reads the request, runs the program, writes the answer."""
+    # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
+    gc.disable()
+    _leave_with(os.getppid())
+    text = sys.stdin.read()
+    try:
+        request = Request.from_json(text)
+    except UnknownProtocol:
+        # Whatever else a version changes, it keeps the name of the answer's file.
+        Answer(Status.PROTOCOL).write(Path(json.loads(text)["answer"]))
+        return
+    answer_file, program = Path(request.answer), Path(request.program)
+    sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
+    _recorded(request, program).write(answer_file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads that the program left behind must not keep the answer waiting.
+    os._exit(0)
+
+
+def _recorded(request: Request, program: Path) -> Answer:
+    from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program
+
+    # From now on the program must move; importing Pulumi's SDK takes as long as the machine lets it.
+    steps = Steps()
+    _watch(Path(request.answer), program, steps, request.timeout_seconds)
+    # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
+    sys.path.insert(0, str(program.parent))
+    sys.argv = [str(program)]
+    try:
+        graph = record_program(
+            lambda: runpy.run_path(str(program), run_name="__main__"),
+            project=request.project,
+            stack=request.stack,
+            config=request.config,
+            secret_keys=request.secret_keys,
+            dry_run=request.dry_run,
+            timeout_seconds=request.timeout_seconds,
+            backend=_backend(request),
+            assumptions=request.assumptions,
+            steps=steps,
+        )
+    except RecordingTimedOut as error:
+        return Answer(Status.TIMEOUT, pending=error.pending)
+    except RecordingError as error:
+        return Answer(Status.FAILED, message=str(error))
+    except SystemExit as error:
+        return Answer(Status.FAILED, message=f"the program exited with {error.code!r}")
+    except Exception as error:  # noqa: BLE001 (whatever the program raises is its answer)
+        return _failure(error, program)
+    return Answer(Status.RECORDED, graph=graph.to_json())
+
+
+def _backend(request: Request) -> "Backend | None":
+    """The live backend that the request names, or None for the simulation."""
+    if request.live is None:
+        return None
+    module, _, function = request.live.factory.partition(":")
+    # Line by line, and each in one write: the reader shows them as they come.
+    # It was handed down to this process; what is started from here must not keep it open.
+    os.set_inheritable(request.live.events, False)
+    sink = os.fdopen(request.live.events, "w", encoding="utf-8", buffering=1)
+    lock = threading.Lock()
+
+    def emit(event: Mapping[str, Any]) -> None:
+        with lock:
+            sink.write(json.dumps(event) + "\n")
+
+    region = request.config.get("aws:region", "")
+    made: Backend = getattr(importlib.import_module(module), function)(request.live.options, region, emit)
+    return made
+
+
+def _failure(error: BaseException, program: Path) -> Answer:
+    import pulumi
+
+    from trainium_eks.model.validation.problems import Problem
+
+    chain = list(_chain(error))
+    for cause in chain:
+        problems = getattr(cause, "problems", None)
+        if isinstance(problems, tuple) and problems and all(isinstance(problem, Problem) for problem in problems):
+            component = getattr(cause, "component", "")
+            return Answer(
+                Status.INVALID,
+                problems=tuple(problem.to_json() for problem in problems),
+                component=component if isinstance(component, str) else "",
+            )
+    plain = next((cause for cause in chain if isinstance(cause, pulumi.RunError)), None)
+    if plain is not None:
+        # As under the engine: a RunError is a message for the user, and its traceback is not.
+        return Answer(Status.FAILED, message=str(plain))
+    message = "".join(traceback.format_exception_only(error)).strip()
+    return Answer(Status.FAILED, message=message, traceback=_own_frames(error, program))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def _own_frames(error: BaseException, program: Path) -> str:
+    """The traceback without what is not the program's: Pulumi's SDK, the recording, Python itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "".join(traceback.format_list([frame for frame in frames if _is_own(frame.filename, program)]))
+
+
+def _is_own(filename: str, program: Path) -> bool:
+    path, here = Path(filename), Path(__file__).resolve().parents[1]
+    if not path.is_absolute() or path.is_relative_to(here) or "site-packages" in path.parts:
+        return False
+    return path.is_relative_to(Path.cwd()) or path.is_relative_to(program.parent)
+
+
+def _leave_with(parent: int) -> None:
+    """Ends this process when the one that asked is gone, however it went: nobody would read the answer."""
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _watch(answer_file: Path, program: Path, steps: Steps, timeout_seconds: float) -> None:
+    """Ends the process when the program computes without end, and says meanwhile that the process is alive."""
+    main_thread = threading.main_thread().ident
+    standstill = Standstill(lambda: steps.count, timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
+
+    def follow() -> None:
+        while not standstill.look():
+            answer_file.with_name(ALIVE).touch()
+            time.sleep(_LOOK_SECONDS)
+        frame = sys._current_frames().get(main_thread or 0)
+        places = [place for place in _places(frame) if _is_own(place[0], program)]
+        pending = tuple(f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1])
+        Answer(Status.TIMEOUT, pending=pending).write(answer_file)
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _places(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        frame = frame.f_back
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What a plan assumes where only a cloud, or another stack, would know: the file of ``--stub``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.model.validation.parsing import parse_yaml
+
+_SECTIONS = ("lookups", "stackReferences")
+
+
+class AssumptionsError(Exception):
+    """The file cannot be used. The message says where it is wrong, and how it must be."""
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Answers for a program's look-ups, given by its user. What is not given gets a placeholder where there is one."""
+
+    lookups: Mapping[str, Any] = field(default_factory=dict)
+    """Token of a look-up, method or resource type that is read to its answer: an object, or a list of
+    ``{args: {...}, answer: {...}}``, of which the first whose ``args`` are all among those asked with counts."""
+    stack_references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of another stack (``organization/project/stack``) to its outputs."""
+
+    def of_lookup(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The answer to one question; None when none is given."""
+        given = self.lookups.get(token)
+        if not isinstance(given, list):
+            return given
+        for case in given:
+            if all(arguments.get(name) == value for name, value in (case.get("args") or {}).items()):
+                answer: Mapping[str, Any] = case["answer"]
+                return answer
+        return None
+
+
+def load(path: Path) -> Assumptions:
+    """Reads a file of this form::
+
+        lookups:
+          aws:ec2/getVpc:getVpc: {id: vpc-0123, cidrBlock: 10.0.0.0/16}
+          aws:ec2/getSubnet:getSubnet:
+            - {args: {id: subnet-1}, answer: {availabilityZoneId: usw2-az4}}
+        stackReferences:
+          acme/network/prod: {vpcId: vpc-0123}
+
+    Names of fields are those of the provider: camelCase.
+
+    Raises:
+        AssumptionsError: when it is not of this form.
+    """
+    try:
+        data = parse_yaml(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise AssumptionsError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise AssumptionsError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        raise AssumptionsError(f"{path} must be a mapping with {' and '.join(_SECTIONS)}")
+    unknown = [name for name in data if name not in _SECTIONS]
+    if unknown:
+        raise AssumptionsError(f"{path}: there is no {unknown[0]!r}; it takes {' and '.join(_SECTIONS)}")
+    sections = [data.get(name) or {} for name in _SECTIONS]
+    for name, section in zip(_SECTIONS, sections, strict=True):
+        if not isinstance(section, dict):
+            raise AssumptionsError(f"{path}: {name} must be a mapping")
+    lookups, references = sections
+    for token, answer in lookups.items():
+        _check_answer(f"{path}: lookups.{token}", answer)
+    for stack, outputs in references.items():
+        if not isinstance(outputs, dict):
+            raise AssumptionsError(f"{path}: stackReferences.{stack} must be a mapping of outputs, got {outputs!r}")
+    return Assumptions(lookups, references)
+
+
+def _check_answer(where: str, answer: object) -> None:
+    cases = answer if isinstance(answer, list) else [{"answer": answer}]
+    for case in cases:
+        if not isinstance(case, dict) or set(case) - {"args", "answer"} or not isinstance(case.get("answer"), dict):
+            raise AssumptionsError(
+                f"{where} must be an object, or a list of {{args: {{...}}, answer: {{...}}}}, got {case!r}"
+            )

@@ -1,0 +1,317 @@
+"""What ``pulumi_eks.Cluster`` builds, so that a plan shows it and its outputs can be used.
+
+The component is built by another process, which does not run while a program is recorded. What it registers with the
+options that TrainiumCluster uses was read in its source (pulumi-eks 4.4: ``cluster.ts``, ``servicerole.ts``) and seen
+on a real engine: the cluster, a Kubernetes provider, and a service role unless it is given one. Options that make it
+build more are refused.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainium_eks.plan.graph import UNKNOWN, Options, Resource
+from trainium_eks.plan.recording.backend import ACCOUNT, SimulationError
+from trainium_eks.plan.recording.wire import Reference
+
+TYPE = "eks:index:Cluster"
+"""Type token of the component."""
+
+Make = Callable[[str, str, str], str]
+"""Parent URN, type and name to URN."""
+
+Create = Callable[[Resource], tuple[str, Mapping[str, Any]]]
+"""Registers a child (whose ``urn`` is made from the rest): its URN and its state with ``id``."""
+
+
+@dataclass(frozen=True)
+class Constructed:
+    """What the component returns."""
+
+    properties: Mapping[str, Any]
+    cluster_urn: str
+
+
+# Input to the value that it must have; None stands for "not given, or false or empty".
+_REQUIRED: Mapping[str, object] = {
+    "skipDefaultNodeGroup": True,
+    "skipDefaultSecurityGroups": True,
+    "useDefaultVpcCni": True,
+    "autoMode": None,
+    "clusterSecurityGroup": None,
+    "createInstanceRole": None,
+    "createOidcProvider": None,
+    "creationRoleProvider": None,
+    "fargate": None,
+    "instanceRole": None,
+    "instanceRoles": None,
+    "accessEntries": None,
+    "roleMappings": None,
+    "storageClasses": None,
+    "userMappings": None,
+}
+
+
+def construct(
+    component: Resource, inputs: Mapping[str, Any], provider: str, make_urn: Make, create: Create
+) -> Constructed:
+    """Registers the component's children and returns its outputs.
+
+    Args:
+        component: the component as recorded.
+        inputs: its inputs, in clear.
+        provider: URN of the AWS provider it was given, or empty.
+        make_urn: see :data:`Make`.
+        create: see :data:`Create`.
+
+    Raises:
+        SimulationError: for options whose children are not known.
+    """
+    _check(inputs)
+    inherited = Options(protect=component.options.protect)
+    base = Resource(urn="", type="", name="", parent=component.urn, provider=provider, options=inherited)
+    if inputs.get("serviceRole"):
+        role, role_urns = _given_role(component, inputs)
+    else:
+        role, role_urns = _service_role(component, inputs, base, make_urn, create)
+    cluster_urn, cluster = create(_cluster(component, inputs, base, role, role_urns))
+    kubeconfig = _kubeconfig(cluster)
+    kubeconfig_json = UNKNOWN if kubeconfig == UNKNOWN else json.dumps(kubeconfig, separators=(",", ":"))
+    create(
+        replace(
+            base,
+            type="pulumi:providers:kubernetes",
+            name=f"{component.name}-eks-k8s",
+            provider="",
+            inputs={"kubeconfig": kubeconfig_json},
+            dependencies=(cluster_urn,),
+            property_dependencies={"kubeconfig": (cluster_urn,)},
+        )
+    )
+    security_group = _within(cluster.get("vpcConfig"), "clusterSecurityGroupId")
+    return Constructed(_outputs(cluster_urn, cluster, kubeconfig, kubeconfig_json, security_group, inputs), cluster_urn)
+
+
+def _check(inputs: Mapping[str, Any]) -> None:
+    wrong = []
+    for name, required in _REQUIRED.items():
+        value = inputs.get(name)
+        if (required is None and value) or (required is not None and value != required):
+            wrong.append(f"{name} must be {'left out' if required is None else str(required).lower()}")
+    for name in ("corednsAddonOptions", "kubeProxyAddonOptions"):
+        options = inputs.get(name)
+        if not isinstance(options, Mapping) or options.get("enabled") is not False:
+            wrong.append(f"{name} must be {{enabled: false}}")
+    if inputs.get("authenticationMode") != "API":
+        wrong.append("authenticationMode must be API")
+    if wrong:
+        raise SimulationError(
+            f"with these options {TYPE} builds more than is simulated; "
+            f"extend trainium_eks/plan/recording/eks_cluster.py, or: {'; '.join(wrong)}"
+        )
+
+
+def _given_role(component: Resource, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The role that the program made itself. It comes as a reference, which is its name here."""
+    name, urns = inputs["serviceRole"], component.property_dependencies.get("serviceRole", ())
+    arn = UNKNOWN if name == UNKNOWN else f"arn:aws:iam::{ACCOUNT}:role/{name}"
+    return {"id": name, "arn": arn}, tuple(sorted(urns))
+
+
+def _service_role(
+    component: Resource, inputs: Mapping[str, Any], base: Resource, make_urn: Make, create: Create
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The role that EKS assumes, with its policy: its state, and the URNs that the cluster waits for."""
+    name = f"{component.name}-eksRole"
+    parent = make_urn(component.urn, "eks:index:ServiceRole", name)
+    create(replace(base, type="eks:index:ServiceRole", name=name, custom=False, provider=""))
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Action": ["sts:AssumeRole", "sts:TagSession"],
+                "Effect": "Allow",
+                "Principal": {"Service": ["eks.amazonaws.com"]},
+            }
+        ],
+    }
+    role_inputs: dict[str, Any] = {
+        "assumeRolePolicy": json.dumps(trust, separators=(",", ":")),
+        "description": "Allows EKS to manage clusters on your behalf.",
+    }
+    if inputs.get("tags"):
+        role_inputs["tags"] = inputs["tags"]
+    role_urn, role = create(
+        replace(base, type="aws:iam/role:Role", name=f"{name}-role", parent=parent, inputs=role_inputs)
+    )
+    # The component names the attachment after this ARN in every partition.
+    policy = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
+    suffix = hashlib.sha1(policy.encode(), usedforsecurity=False).hexdigest()[:8]
+    partition = str(role["arn"]).split(":")[1] if role["arn"] != UNKNOWN else ""
+    attachment_urn, _ = create(
+        replace(
+            base,
+            type="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+            name=f"{name}-{suffix}",
+            parent=parent,
+            inputs={
+                "policyArn": f"arn:{partition}:iam::aws:policy/AmazonEKSClusterPolicy" if partition else policy,
+                "role": role["id"],
+            },
+            dependencies=(role_urn,),
+            property_dependencies={"role": (role_urn,)},
+        )
+    )
+    return role, tuple(sorted((role_urn, attachment_urn)))
+
+
+def _cluster(
+    component: Resource,
+    inputs: Mapping[str, Any],
+    base: Resource,
+    role: Mapping[str, Any],
+    role_urns: tuple[str, ...],
+) -> Resource:
+    given = {
+        "name": inputs.get("name"),
+        "version": inputs.get("version"),
+        "enabledClusterLogTypes": inputs.get("enabledClusterLogTypes"),
+        "upgradePolicy": inputs.get("upgradePolicy"),
+        "deletionProtection": inputs.get("deletionProtection"),
+        "kubernetesNetworkConfig": _network(inputs),
+        "encryptionConfig": {"provider": {"keyArn": key}, "resources": ["secrets"]}
+        if (key := inputs.get("encryptionConfigKeyArn"))
+        else None,
+    }
+    name = f"{component.name}-eksCluster"
+    vpc_config = {
+        "subnetIds": inputs.get("subnetIds")
+        or [*(inputs.get("publicSubnetIds") or ()), *(inputs.get("privateSubnetIds") or ())],
+        "endpointPrivateAccess": inputs.get("endpointPrivateAccess"),
+        "endpointPublicAccess": inputs.get("endpointPublicAccess"),
+        "publicAccessCidrs": inputs.get("publicAccessCidrs"),
+    }
+    came_from = _came_from(component, role_urns)
+    return replace(
+        base,
+        type="aws:eks/cluster:Cluster",
+        name=name,
+        inputs={
+            **{field: value for field, value in given.items() if value is not None},
+            "accessConfig": {
+                "authenticationMode": inputs["authenticationMode"],
+                "bootstrapClusterCreatorAdminPermissions": True,
+            },
+            "bootstrapSelfManagedAddons": inputs.get("bootstrapSelfManagedAddons", True),
+            "roleArn": role["arn"],
+            "tags": {"Name": name, **(inputs.get("clusterTags") or {}), **(inputs.get("tags") or {})},
+            "vpcConfig": {field: value for field, value in vpc_config.items() if value is not None},
+        },
+        dependencies=tuple(sorted({urn for urns in came_from.values() for urn in urns} | set(role_urns))),
+        property_dependencies=came_from,
+        options=replace(
+            base.options,
+            ignore_changes=("accessConfig.bootstrapClusterCreatorAdminPermissions", "bootstrapSelfManagedAddons"),
+        ),
+    )
+
+
+def _network(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    family, service_range = inputs.get("ipFamily"), inputs.get("kubernetesServiceIpAddressRange")
+    if not family and not service_range:
+        return None
+    network = {"ipFamily": family or "ipv4"}
+    return {**network, "serviceIpv4Cidr": service_range} if service_range and family != "ipv6" else network
+
+
+_CARRIED: Mapping[str, tuple[str, ...]] = {
+    "encryptionConfig": ("encryptionConfigKeyArn",),
+    "name": ("name",),
+    "tags": ("clusterTags", "tags"),
+    "version": ("version",),
+    "vpcConfig": ("privateSubnetIds", "publicAccessCidrs", "publicSubnetIds", "subnetIds"),
+}
+"""Input of the cluster to the component's inputs that it is made from."""
+
+
+def _came_from(component: Resource, role_urns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    found = {
+        field: tuple(sorted({urn for name in names for urn in component.property_dependencies.get(name, ())}))
+        for field, names in _CARRIED.items()
+    }
+    role = tuple(urn for urn in role_urns if "aws:iam/role:Role::" in urn)
+    return {field: urns for field, urns in sorted({**found, "roleArn": role}.items()) if urns}
+
+
+def _kubeconfig(cluster: Mapping[str, Any]) -> dict[str, Any] | str:
+    """The kubeconfig that pulumi-eks makes, in its own words, or unknown as a whole, as in a preview."""
+    certificate = _within(cluster.get("certificateAuthority"), "data")
+    parts = (cluster.get("name"), cluster.get("endpoint"), cluster.get("arn"), certificate)
+    if UNKNOWN in parts:
+        return UNKNOWN
+    region = str(cluster["arn"]).split(":")[3]
+    arguments = ["--region", region, "eks", "get-token", "--cluster-name", cluster["name"], "--output", "json"]
+    execution = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "aws",
+        "args": arguments,
+        "env": [
+            {
+                "name": "KUBERNETES_EXEC_INFO",
+                "value": '{"apiVersion": "client.authentication.k8s.io/v1beta1"}',
+            }
+        ],
+    }
+    server = {"server": cluster["endpoint"], "certificate-authority-data": certificate}
+    return {
+        "apiVersion": "v1",
+        "clusters": [{"cluster": server, "name": "kubernetes"}],
+        "contexts": [{"context": {"cluster": "kubernetes", "user": "aws"}, "name": "aws"}],
+        "current-context": "aws",
+        "kind": "Config",
+        "users": [{"name": "aws", "user": {"exec": execution}}],
+    }
+
+
+def _outputs(
+    cluster_urn: str,
+    cluster: Mapping[str, Any],
+    kubeconfig: dict[str, Any] | str,
+    kubeconfig_json: str,
+    security_group: str,
+    inputs: Mapping[str, Any],
+) -> dict[str, Any]:
+    reference = Reference(cluster_urn, "" if cluster["id"] == UNKNOWN else cluster["id"])
+    identities = cluster.get("identities")
+    issuer = UNKNOWN if identities in (None, UNKNOWN) else identities[0]["oidcs"][0]["issuer"]
+    core: dict[str, Any] = {
+        "cluster": reference,
+        "endpoint": cluster["endpoint"],
+        "instanceRoles": [],
+        "kubeconfig": kubeconfig,
+        "subnetIds": inputs.get("subnetIds") or inputs.get("privateSubnetIds") or [],
+        "vpcId": inputs.get("vpcId", UNKNOWN),
+    }
+    return {
+        "core": core,
+        "eksCluster": reference,
+        "instanceRoles": [],
+        "kubeconfig": kubeconfig,
+        "kubeconfigJson": kubeconfig_json,
+        "clusterSecurityGroupId": security_group,
+        "nodeSecurityGroupId": security_group,
+        "clusterIngressRuleId": "",
+        "defaultNodeGroupAsgName": "",
+        "fargateProfileId": "",
+        "fargateProfileStatus": "",
+        "oidcProviderArn": "",
+        "oidcProviderUrl": issuer,
+        "oidcIssuer": issuer.removeprefix("https://"),
+        "autoModeNodeRoleName": "",
+    }
+
+
+def _within(value: Any, field: str) -> str:
+    return str(value.get(field, UNKNOWN)) if isinstance(value, Mapping) else UNKNOWN

@@ -1,0 +1,79 @@
+"""What a program asks of a cloud or of another stack, answered without asking: by its user, or by a placeholder."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainium_eks.plan.recording import lookup_answers
+from trainium_eks.plan.recording.assumptions import Assumptions
+from trainium_eks.plan.recording.lookup_answers import Lookup
+
+
+class UnknownLookup(Exception):  # noqa: N818 (what was met)
+    """Neither the user nor the table of placeholders has an answer. The message says how to give one."""
+
+
+class Lookups:
+    """Answers for one program.
+
+    Attributes:
+        placeholders: what was answered by a placeholder, one line each.
+    """
+
+    def __init__(self, assumptions: Assumptions) -> None:
+        self._assumptions = assumptions
+        self.placeholders: set[str] = set()
+
+    def function(self, token: str, arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
+        """The answer of a function (``aws.ec2.get_vpc``).
+
+        Raises:
+            UnknownLookup: when there is none.
+        """
+        lookup = Lookup(token, arguments, region)
+        given = self._assumptions.of_lookup(token, arguments)
+        if given is not None:
+            return lookup_answers.completed(lookup, given)
+        answer = lookup_answers.placeholder(lookup)
+        if answer is None:
+            raise UnknownLookup(_how_to_give(f"the program calls {token}", token, lookup_answers.fields(token)))
+        if token not in lookup_answers.CERTAIN:
+            self.placeholders.add(f"{token}{_shown(arguments)}")
+        return answer
+
+    def method(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer of a resource's method.
+
+        Raises:
+            UnknownLookup: when the user gave none.
+        """
+        given = self._assumptions.of_lookup(token, arguments)
+        if given is None:
+            raise UnknownLookup(_how_to_give(f"the program calls the method {token}", token, ()))
+        return given
+
+    def resource(self, type_: str, name: str, identity: str) -> Mapping[str, Any]:
+        """What is known of a resource that the program reads (``Vpc.get``); the rest is unknown."""
+        given = self._assumptions.of_lookup(type_, {"id": identity})
+        if given is None:
+            self.placeholders.add(f"{type_} {name} ({identity}), read: its attributes are unknown")
+        return given or {}
+
+    def stack_outputs(self, stack: str) -> Mapping[str, Any] | None:
+        """The outputs of another stack; None when they are unknown."""
+        given = self._assumptions.stack_references.get(stack)
+        if given is None:
+            self.placeholders.add(f"stack {stack}: its outputs are unknown")
+        return given
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    plain = [f"{name}={value}" for name, value in sorted(arguments.items()) if isinstance(value, str | int | bool)]
+    return f" ({', '.join(plain)})" if plain else ""
+
+
+def _how_to_give(subject: str, token: str, fields: tuple[str, ...]) -> str:
+    shown = ", ".join(f"{name}: ..." for name in fields[:8]) or "..."
+    return (
+        f"{subject}, and no placeholder is known for its answer. Give the answer in a file, with --stub FILE:\n"
+        f"  lookups:\n    {token}: {{{shown}}}"
+    )

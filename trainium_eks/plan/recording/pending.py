@@ -1,0 +1,47 @@
+"""What a program that does not finish is waiting for."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from pulumi import Output
+
+from trainium_eks.plan.recording import sdk
+
+
+def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tuple[str, ...]:
+    """The registrations and exports that are not done, sorted.
+
+    Args:
+        loop: the program's event loop. It may be running in another thread; then the answer is a best effort.
+        in_flight: registrations that the backend is working on.
+    """
+    found = {f"{item} (being created)" for item in in_flight}
+    for task in asyncio.all_tasks(loop):
+        what = sdk.waiting(task)
+        if what is None:
+            continue
+        waits = tuple(_unresolved(what.values, ""))
+        if waits:
+            found.add(f"{what.subject} (waiting for: {', '.join(waits)})")
+        elif not (what.is_registration and what.subject in in_flight):
+            found.add(what.subject)
+    return tuple(sorted(found))
+
+
+def _unresolved(value: Any, path: str) -> Iterator[str]:
+    """Where, inside the inputs of a registration, something has no value yet."""
+    if isinstance(value, Output):
+        if not sdk.is_resolved(value):
+            yield path
+    elif isinstance(value, asyncio.Future):
+        if not value.done():
+            yield path
+    elif isinstance(value, Mapping):
+        for key in value:
+            yield from _unresolved(value[key], f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unresolved(item, f"{path}[{index}]")
+    elif sdk.is_input_object(value):
+        yield from _unresolved(vars(value), path)

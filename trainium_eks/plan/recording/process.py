@@ -1,0 +1,299 @@
+"""Records a project's own ``__main__.py``, in a process of its own."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.model.validation.problems import Problem, config_path
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.assumptions import Assumptions
+from trainium_eks.plan.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+from trainium_eks.plan.recording.protocol import ALIVE, PROTOCOL, Answer, LiveBackend, Request, Status, UnknownProtocol
+from trainium_eks.plan.recording.watchdog import Standstill
+
+__all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
+
+# The child ends itself and says what is pending; one that has said nothing for this much longer is killed.
+_GRACE_SECONDS = 30.0
+
+_LOOK_SECONDS = 1.0
+
+# No line of JSON contains this character.
+_LAST_LINE = b"\0\n"
+
+# What a shell may hold and the SDKs read as defaults (region, profile, cluster): a plan must not depend on it.
+_AMBIENT = ("AWS_", "HELM_", "KUBECONFIG", "PULUMI_", "PYTHONSAFEPATH")
+
+
+@dataclass(frozen=True)
+class Live:
+    """Who answers for the providers instead of the simulation. It is made in the program's process."""
+
+    factory: str
+    """``module:function``, called with the options, the stack's ``aws:region`` and a function that emits an event;
+    returns a :class:`~trainium_eks.plan.recording.backend.Backend`."""
+    options: Mapping[str, Any]
+    """Plain data."""
+    on_event: Callable[[Mapping[str, Any]], None]
+    """Called in a thread for each event, in their order."""
+
+
+class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
+    """The program raised, or its process died.
+
+    Attributes:
+        message: the error, without traceback.
+        traceback: the program's own frames, innermost last; empty where they say nothing.
+        output: what the program printed.
+    """
+
+    def __init__(self, message: str, traceback: str = "", output: str = "") -> None:
+        self.message = message
+        self.traceback = traceback
+        self.output = output
+        parts = [message, traceback.rstrip(), f"The program printed:\n{output.rstrip()}" if output.strip() else ""]
+        super().__init__("\n".join(part for part in parts if part))
+
+
+class ProgramTimedOut(Exception):  # noqa: N818
+    """Nothing moved in the program any more, or it computed without end.
+
+    Attributes:
+        pending: what it still waited for, or where it was; empty when its process did not answer either.
+    """
+
+    def __init__(self, timeout_seconds: float, pending: tuple[str, ...]) -> None:
+        self.pending = pending
+        listed = "\n".join(f"  {item}" for item in pending) or "  (it did not say)"
+        super().__init__(f"nothing has moved in the program for {timeout_seconds:g} s; pending:\n{listed}")
+
+
+def record(
+    directory: Path,
+    stack: str,
+    *,
+    dry_run: bool = False,
+    timeout_seconds: float = 300,
+    python: str = sys.executable,
+    adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
+    live: Live | None = None,
+    assumptions: Assumptions | None = None,
+) -> Graph:
+    """The graph of a project's stack.
+
+    Args:
+        directory: where ``Pulumi.yaml`` is.
+        stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
+        dry_run: as in a first preview; see :func:`~trainium_eks.plan.recording.program.record_program`.
+        timeout_seconds: the program is stopped when nothing has moved in it for so long.
+        python: the interpreter to run it with; it must have Pulumi's SDKs.
+        adjust: changes the stack's settings on their way to the program.
+        live: who answers for the providers; the simulation when None.
+        assumptions: answers for look-ups; see :func:`~trainium_eks.plan.recording.program.record_program`.
+
+    Raises:
+        ProjectError: the project or stack cannot be read.
+        InvalidConfig: the stack's config is refused, by its declared types or by the program.
+        ProgramFailed: the program raised or died.
+        ProgramTimedOut: with what is pending.
+    """
+    project = load_project(directory)
+
+    def request(settings: StackSettings) -> Request:
+        return Request(
+            project=project.name,
+            stack=settings.name,
+            program=str(project.program),
+            config=settings.config,
+            secret_keys=tuple(sorted(settings.secret_keys)),
+            dry_run=dry_run,
+            timeout_seconds=timeout_seconds,
+            assumptions=assumptions,
+        )
+
+    try:
+        settings = adjust(project.stack(stack))
+    except InvalidConfig as error:
+        if error.settings is None:
+            raise
+        raise _with_the_programs_own(project, request(error.settings), error, python) from None
+    return _record(project, request(settings), python, live)
+
+
+def _with_the_programs_own(project: Project, request: Request, declared: InvalidConfig, python: str) -> InvalidConfig:
+    """What Pulumi.yaml's types refuse, and what the program would refuse next: everything is reported at once."""
+    try:
+        _record(project, request, python)
+    except InvalidConfig as error:
+        if error.component:
+            return declared  # a component's arguments may be wrong because the config is
+        said = {problem.path for problem in declared.problems}
+        more = tuple(problem for problem in error.problems if config_path(problem.path) not in said)
+        return InvalidConfig(declared.problems + more)
+    except (ProgramFailed, ProgramTimedOut, ProjectError):
+        pass  # with such a config that says nothing
+    return declared
+
+
+def _record(project: Project, request: Request, python: str, live: Live | None = None) -> Graph:
+    _check_version(project)
+    with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
+        answer_file = Path(scratch) / "answer.json"
+        code, output = _run(project, python, replace(request, answer=str(answer_file)), Path(scratch), live)
+        if not answer_file.is_file():
+            raise ProgramFailed(_death(code), output=output)
+        try:
+            answer = Answer.read(answer_file)
+        except UnknownProtocol as error:
+            raise ProjectError(
+                f"the trainium_eks in {project.directory} speaks version {error.version} of the recording protocol, "
+                f"this one version {PROTOCOL}"
+            ) from None
+    return _graph(answer, request.timeout_seconds, output)
+
+
+def _check_version(project: Project) -> None:
+    """A checkout with a ``trainium_eks`` of its own is recorded by it, or the two versions would mix."""
+    package = project.directory / "trainium_eks"
+    if (package / "__init__.py").is_file() and not (package / "plan" / "recording" / "__main__.py").is_file():
+        raise ProjectError(
+            f"the trainium_eks in {project.directory} is too old to be recorded: it has no plan/recording/__main__.py"
+        )
+
+
+def _run(
+    project: Project,
+    python: str,
+    request: Request,
+    scratch: Path,
+    live: Live | None,
+) -> tuple[int, str]:
+    """Exit code and everything printed. The child and what it started are gone when this returns."""
+    printed = scratch / "printed"
+    events = _Events(live) if live is not None else None
+    # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
+    with printed.open("wb") as sink:
+        process = subprocess.Popen(
+            [python, "-m", "trainium_eks.plan.recording"],
+            cwd=project.directory,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(events.write_end,) if events else (),
+        )
+    try:
+        if events is not None:
+            request = replace(request, live=events.begin())
+        if not _ends(process, request, scratch / ALIVE):
+            raise ProgramTimedOut(request.timeout_seconds, ())
+    finally:
+        _end(process)
+        if events is not None:
+            events.end()
+    return process.returncode, printed.read_text(errors="replace")
+
+
+def _ends(process: "subprocess.Popen[bytes]", request: Request, alive: Path) -> bool:
+    """Hands the request over and waits for the process to end; false when it was killed for its silence."""
+    standstill = Standstill(lambda: _touched(alive), request.timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
+    ended, silent = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            if standstill.look():
+                silent.set()
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
+    try:
+        process.communicate(request.to_json().encode())
+    finally:
+        ended.set()
+        watcher.join()
+    return not silent.is_set()
+
+
+def _touched(file: Path) -> int:
+    """When it was touched, ns; 0 when it is not there."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+class _Events:
+    """What the live backend tells while the program runs: JSON lines through a pipe of its own."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._read_end, self.write_end = os.pipe()
+        # Our own, to end the reading with: what the child started and left behind may keep the pipe open for ever.
+        self._end_with = os.dup(self.write_end)
+        self._reader = threading.Thread(target=self._read, name="events", daemon=True)
+
+    def begin(self) -> LiveBackend:
+        """Starts to listen; what the request says of it. The program's process has its own copy of the pipe's end."""
+        os.close(self.write_end)
+        self._reader.start()
+        return LiveBackend(self._live.factory, self._live.options, self.write_end)
+
+    def end(self) -> None:
+        """To be called when the child is gone; all that it told has been passed on when this returns."""
+        if self._reader.ident is not None:
+            with contextlib.suppress(BrokenPipeError):  # the reader failed
+                os.write(self._end_with, _LAST_LINE)
+            self._reader.join()
+        os.close(self._end_with)
+
+    def _read(self) -> None:
+        with os.fdopen(self._read_end, "rb") as lines:
+            for line in lines:
+                # A child that was killed may have written half a line before it.
+                if line.endswith(_LAST_LINE):
+                    return
+                self._live.on_event(json.loads(line))
+
+
+def _environment() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
+    # `-m` puts the project's directory first, so its own packages win; ours serve projects that have none.
+    own = str(Path(__file__).resolve().parents[3])
+    environment["PYTHONPATH"] = os.pathsep.join(part for part in (own, environment.get("PYTHONPATH", "")) if part)
+    return environment
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the child's whole session, whatever ended the wait for it (also an interrupt from the keyboard)."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _graph(answer: Answer, timeout_seconds: float, output: str) -> Graph:
+    if answer.status is Status.INVALID:
+        problems = tuple(Problem.from_json(item) for item in answer.problems)
+        raise InvalidConfig(problems, component=answer.component)
+    if answer.status is Status.TIMEOUT:
+        raise ProgramTimedOut(timeout_seconds, answer.pending)
+    if answer.graph is None:
+        raise ProgramFailed(answer.message, answer.traceback, output)
+    return Graph.from_json(answer.graph)
+
+
+def _death(code: int) -> str:
+    if code < 0:
+        return f"the program's process was killed by {signal.Signals(-code).name}"
+    return f"the program's process ended with exit code {code} and no answer"

@@ -1,0 +1,216 @@
+"""Runs a Pulumi program without an engine and records every registration it makes.
+
+Nothing outside is asked: no engine, no cloud, no credentials. What the providers would answer comes from a
+:class:`~trainium_eks.plan.recording.backend.Backend`. Everything that Pulumi's SDK keeps in context variables is
+set in a copy of the context, so one process can record any number of programs one after another.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from trainium_eks import fetched
+from trainium_eks.model.config.stack_config import decode
+from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.plan.graph import SECRET, Graph
+from trainium_eks.plan.recording import sdk
+from trainium_eks.plan.recording.assumptions import Assumptions
+from trainium_eks.plan.recording.backend import Backend
+from trainium_eks.plan.recording.monitor import Monitor, RecordingError
+from trainium_eks.plan.recording.pending import pending
+from trainium_eks.plan.recording.watchdog import Standstill, Steps
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
+
+__all__ = ["RecordingError", "RecordingTimedOut", "record_program"]
+
+# Registrations block their thread while the backend answers, and asyncio's default of 6 threads on 2 cores makes a
+# live backend slow and can starve.
+_THREADS = 32
+
+
+class RecordingTimedOut(Exception):  # noqa: N818 (what happened, not what is wrong)
+    """The program does not finish.
+
+    Attributes:
+        pending: what it still waits for, each as ``<type> <name> (waiting for: <inputs>)``.
+    """
+
+    def __init__(self, timeout_seconds: float, waiting: tuple[str, ...]) -> None:
+        self.pending = waiting
+        listed = "\n".join(f"  {item}" for item in waiting) or "  nothing that Pulumi knows of"
+        super().__init__(f"nothing has moved in the program for {timeout_seconds:g} s; it still waits for\n{listed}")
+
+
+def record_program(
+    program: Callable[[], object],
+    *,
+    project: str = "trainium-eks",
+    stack: str = "test",
+    config: Mapping[str, str] | None = None,
+    secret_keys: Collection[str] = (),
+    dry_run: bool = False,
+    backend: Backend | None = None,
+    assumptions: Assumptions | None = None,
+    timeout_seconds: float = 60,
+    steps: Steps | None = None,
+) -> Graph:
+    """The graph of everything ``program`` registers.
+
+    Args:
+        program: what ``__main__.py`` would do; called once, inside a stack.
+        project: Pulumi project.
+        stack: Pulumi stack.
+        config: key to text, as Pulumi stores it. Keys without namespace are the project's; others are given in full
+            (``aws:region``).
+        secret_keys: the keys of ``config`` whose values are secret, spelled as in ``config``.
+        dry_run: as in a first preview: what a provider computes is unknown, inputs are known.
+        backend: who answers for the providers; a simulation when not given.
+        assumptions: answers for look-ups. What they leave open gets a placeholder, and resource types that are not
+            known here are recorded as they are. When None, a look-up or an unknown type is an error.
+        timeout_seconds: the program is stopped when nothing has moved in it for so long: it waits for something that
+            never comes. While it moves it may take any time. A program that computes without end cannot be stopped from
+            inside its process; ``record`` can.
+        steps: what moves is counted there, for whoever looks from another thread.
+
+    Raises:
+        RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
+        RecordingTimedOut: with what is pending.
+        Exception: whatever the program raises.
+    """
+    full = {_full_key(key, project): value for key, value in (config or {}).items()}
+    secret = {_full_key(key, project) for key in secret_keys}
+    region = full.get("aws:region", DEFAULT_REGION)
+    monitor = Monitor(
+        backend or Simulation(region),
+        project=project,
+        stack=stack,
+        dry_run=dry_run,
+        region=region,
+        assumptions=assumptions,
+        secrets={full[key] for key in secret if key in full},
+    )
+    contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
+    return monitor.graph(_decoded(full, secret, project))
+
+
+def _drive(
+    program: Callable[[], object],
+    monitor: Monitor,
+    config: Mapping[str, str],
+    secret_keys: Collection[str],
+    steps: Steps,
+    timeout_seconds: float,
+) -> None:
+    """Runs the program on an event loop of its own, which is never the thread's current loop."""
+
+    def main() -> None:
+        program()
+
+    # In this copy of the context alone: the program names what it would fetch, and fetches nothing.
+    fetched.PLANNING.set(True)
+    loop = asyncio.new_event_loop()
+    executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="registration")
+    loop.set_default_executor(executor)
+    # A failed registration fails everything that waits for it; only the first says why, and that one is raised.
+    loop.set_exception_handler(lambda _loop, _context: None)
+    origins = _Origins(steps)
+    loop.set_task_factory(origins.task)
+    callbacks = sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
+    monitor.run_callback = callbacks.run
+    task = loop.create_task(sdk.run(main))
+    finished = False
+    try:
+        finished = loop.run_until_complete(_ends(task, Standstill(lambda: steps.count, timeout_seconds)))
+        if not finished:
+            raise RecordingTimedOut(timeout_seconds, pending(loop, monitor.in_flight))
+        _result(task, monitor, origins)
+    except SystemExit as error:
+        # As under the engine: registrations made before `sys.exit(0)` count.
+        if error.code not in (None, 0):
+            raise
+    finally:
+        callbacks.close()
+        _close(loop, executor, wait=finished)
+
+
+async def _ends(task: "asyncio.Task[None]", standstill: Standstill) -> bool:
+    """Waits for a program's end; false when it is stuck."""
+    while not task.done():
+        await asyncio.wait({task}, timeout=standstill.every_seconds)
+        if standstill.look():
+            break
+    return task.done()
+
+
+class _Origins:
+    """Where each exception came from. On its way through Pulumi's futures it loses the frames of the program."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        # By identity, since an exception need not be hashable; the exception is kept so that its id stays its own.
+        self._raised: dict[int, tuple[BaseException, TracebackType | None]] = {}
+
+    def task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        """A task factory. Its callback comes before those of whoever waits, so it sees the exception as raised."""
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+        task.add_done_callback(self._note)
+        self._steps.step()
+        return task
+
+    def restored(self, error: BaseException) -> BaseException:
+        """The exception with the traceback it was first raised with."""
+        _, raised_with = self._raised.get(id(error), (error, error.__traceback__))
+        return error.with_traceback(raised_with)
+
+    def _note(self, task: "asyncio.Task[Any]") -> None:
+        self._steps.step()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._raised.setdefault(id(error), (error, error.__traceback__))
+
+
+def _result(task: "asyncio.Task[None]", monitor: Monitor, origins: _Origins) -> None:
+    error = task.exception()
+    if monitor.errors:
+        raise RecordingError("\n".join(sorted(set(monitor.errors)))) from None
+    if error is not None:
+        raise origins.restored(error)
+
+
+def _close(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor, *, wait: bool) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks and not loop.is_closed():
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    executor.shutdown(wait=wait, cancel_futures=True)
+    loop.close()
+
+
+def _full_key(key: str, project: str) -> str:
+    return key if ":" in key else f"{project}:{key}"
+
+
+def _decoded(config: Mapping[str, str], secret_keys: set[str], project: str) -> dict[str, Any]:
+    """The project's own config as data."""
+    data: dict[str, Any] = {}
+    for key in sorted(config):
+        namespace, _, name = key.partition(":")
+        if namespace != project:
+            continue
+        if key in secret_keys:
+            data[name] = SECRET
+            continue
+        try:
+            data.update(decode({name: config[key]}))
+        except ShapeError:
+            data[name] = config[key]
+    return data

@@ -1,0 +1,155 @@
+"""What passes between the process that asks for a recording and the one that runs the program: JSON, with a version.
+
+A checkout is recorded by the package that lies beside its program, so the two sides may be of different versions.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.plan.recording.assumptions import Assumptions
+
+PROTOCOL = 1
+"""Version of request and answer."""
+
+LIVE_PROTOCOL = 2
+"""Version of a request that names a backend: whoever does not know it must not simulate instead."""
+
+ALIVE = "alive"
+"""File beside the answer that the program's process touches while it watches the program."""
+
+
+class UnknownProtocol(Exception):  # noqa: N818 (what was met)
+    """The other side speaks a version that this one does not.
+
+    Attributes:
+        version: the version it speaks; None when it does not say.
+    """
+
+    def __init__(self, version: object) -> None:
+        self.version = version
+        super().__init__(f"unknown version {version} of the recording protocol")
+
+
+@dataclass(frozen=True)
+class LiveBackend:
+    """Who answers for the providers instead of the simulation."""
+
+    factory: str
+    """``module:function``."""
+    options: Mapping[str, Any]
+    """Plain data."""
+    events: int
+    """File descriptor for its events, one JSON object a line."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to record, and how."""
+
+    project: str
+    stack: str
+    program: str
+    """Path of the file to run."""
+    config: Mapping[str, str]
+    """Full key to text."""
+    secret_keys: tuple[str, ...]
+    dry_run: bool
+    timeout_seconds: float
+    answer: str = ""
+    """Path of the file that the answer goes to."""
+    live: LiveBackend | None = None
+    assumptions: Assumptions | None = None
+    """None: what cannot be known is an error."""
+
+    def to_json(self) -> str:
+        """For the other process."""
+        return json.dumps({"protocol": LIVE_PROTOCOL if self.live else PROTOCOL, **asdict(self)})
+
+    @staticmethod
+    def from_json(text: str) -> "Request":
+        """The inverse of :meth:`to_json`.
+
+        Raises:
+            UnknownProtocol: for a version that this side does not know.
+        """
+        data = _known(json.loads(text))
+        live = data.pop("live", None)
+        assumptions = data.pop("assumptions", None)
+        secret_keys = tuple(data.pop("secret_keys"))
+        return Request(
+            **data,
+            secret_keys=secret_keys,
+            live=LiveBackend(**live) if live else None,
+            assumptions=Assumptions(**assumptions) if assumptions is not None else None,
+        )
+
+
+class Status(StrEnum):
+    """How a recording ended."""
+
+    RECORDED = "recorded"
+    INVALID = "invalid"
+    """The program refused its config."""
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    PROTOCOL = "protocol"
+    """The request was of a version that the program's own package does not know."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How it ended, and what belongs to that."""
+
+    status: Status
+    graph: Mapping[str, Any] | None = None
+    """The JSON form of the graph, when recorded."""
+    problems: tuple[Mapping[str, Any], ...] = ()
+    """The JSON forms of the problems, when invalid."""
+    component: str = ""
+    """The component whose arguments are invalid; empty when it is the stack's config."""
+    message: str = ""
+    """The error, when failed."""
+    traceback: str = ""
+    """The program's own frames, when failed."""
+    pending: tuple[str, ...] = field(default=())
+    """What the program still waited for, after a time-out."""
+
+    def write(self, path: Path) -> None:
+        """All of it or nothing: a half-written answer must not look like one."""
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"protocol": PROTOCOL, **asdict(self)}))
+        part.replace(path)
+
+    @staticmethod
+    def read(path: Path) -> "Answer":
+        """The inverse of :meth:`write`.
+
+        Raises:
+            UnknownProtocol: when the other side speaks another version.
+        """
+        data = json.loads(path.read_text())
+        if data.get("status") == Status.PROTOCOL:
+            raise UnknownProtocol(data.get("protocol"))
+        data = _known(data)
+        return Answer(
+            Status(data["status"]),
+            graph=data.get("graph"),
+            problems=tuple(data.get("problems", ())),
+            component=data.get("component", ""),
+            message=data.get("message", ""),
+            traceback=data.get("traceback", ""),
+            pending=tuple(data.get("pending", ())),
+        )
+
+
+def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The message without its version, which is one of those known here."""
+    rest = dict(data)
+    version = rest.pop("protocol", None)
+    if version not in (PROTOCOL, LIVE_PROTOCOL):
+        raise UnknownProtocol(version)
+    return rest

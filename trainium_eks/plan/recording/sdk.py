@@ -1,0 +1,236 @@
+"""Every touch of the Pulumi SDK's private parts, in one place.
+
+The SDK (3.272) offers mocks for unit tests, which see less than the engine does: no options, no exports, no
+transforms. To stand in the engine's place a recording sets the SDK's own context and reads some of its internals.
+They may move in any release; ``tests/unit/plan/recording/test_sdk.py`` says which one did.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.protobuf import empty_pb2  # type: ignore[import-untyped]
+from google.protobuf.message import Message  # type: ignore[import-untyped]
+from pulumi import Output, Resource, _types
+from pulumi.runtime import _callbacks, _grpc_settings, mocks, rpc, settings
+from pulumi.runtime import config as _config
+from pulumi.runtime.stack import run_in_stack
+
+# --- the wire format ----------------------------------------------------------------------------------------------
+
+SIGNATURE: str = rpc._special_sig_key
+"""The key under which a struct says what it stands for."""
+SECRET_SIGNATURE: str = rpc._special_secret_sig
+RESOURCE_SIGNATURE: str = rpc._special_resource_sig
+UNKNOWN: str = rpc.UNKNOWN
+"""What is sent for a value that only an update would know."""
+
+CHANNEL_OPTIONS = _grpc_settings._GRPC_CHANNEL_OPTIONS
+"""How the SDK talks gRPC: messages may be large."""
+
+
+# --- the context of a program -------------------------------------------------------------------------------------
+
+
+class _NoMocks(mocks.Mocks):
+    """The base class wants mocks; every method that would ask them is replaced."""
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+        raise NotImplementedError(args.token)
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        raise NotImplementedError(args.typ)
+
+
+class BaseMonitor(mocks.MockMonitor):
+    """A resource monitor that takes part in the SDK's handshakes (features, hooks, packages) and records nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(_NoMocks())
+
+    def features(self) -> set[int]:
+        """What the engine in whose place this stands can do."""
+        return set(self.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)  # type: ignore[no-untyped-call]
+
+
+class Callbacks(_callbacks._CallbackServicer):
+    """The transforms that a program registered. The SDK serves them to the engine on a port; here nothing listens."""
+
+    def __init__(self, monitor: BaseMonitor, loop: asyncio.AbstractEventLoop) -> None:
+        # Not the base class's: it opens the port.
+        self._callbacks = {}
+        self._transforms = {}
+        self._state_migrations = {}
+        self._monitor = monitor  # type: ignore[assignment]  # as good as a gRPC stub
+        self._loop = loop
+        self._target = "in this process"
+        self._lock = threading.Lock()
+        self._running: set[Future[bytes]] = set()
+        self._closed = False
+
+    def run(self, token: str, request: Message) -> bytes:
+        """Calls one of them on the program's loop, from another thread; its answer, as the SDK would send it.
+
+        Raises:
+            Exception: whatever the program's function raises.
+            CancelledError: when the program has ended.
+        """
+
+        async def call() -> bytes:
+            answer = await self._callbacks[token](request.SerializeToString())
+            return bytes(answer.SerializeToString())
+
+        with self._lock:
+            if self._closed:
+                raise CancelledError
+            answer = asyncio.run_coroutine_threadsafe(call(), self._loop)
+            self._running.add(answer)
+        try:
+            return answer.result()
+        finally:
+            with self._lock:
+                self._running.discard(answer)
+
+    def close(self) -> None:
+        """Nobody waits any longer: the loop that would answer has stopped."""
+        with self._lock:
+            self._closed = True
+            left = tuple(self._running)
+        for answer in left:
+            answer.cancel()
+
+
+class Program(Protocol):
+    """Which program runs, as the SDK wants to know it."""
+
+    project: str
+    stack: str
+
+    @property
+    def has_unknowns(self) -> bool:
+        """Whether a value may be unknown. The SDK knows unknown values in a preview alone."""
+        ...
+
+
+def enter(
+    program: Program,
+    monitor: BaseMonitor,
+    engine: object,
+    loop: asyncio.AbstractEventLoop,
+    config: Mapping[str, str],
+    secret_keys: Collection[str],
+) -> Callbacks:
+    """Sets the SDK's state in the current context, as ``pulumi up`` does before it runs a program."""
+    callbacks = Callbacks(monitor, loop)
+    settings.ROOT.set(None)
+    settings.configure(
+        mocks.MockSettings(  # type: ignore[no-untyped-call]
+            monitor=monitor,
+            monitor_features=monitor.features(),
+            engine=engine,
+            project=program.project,
+            stack=program.stack,
+            organization="organization",
+            root_directory=os.getcwd(),
+            dry_run=program.has_unknowns,
+            legacy_apply_enabled=False,
+            parallel=None,
+            callbacks=callbacks,
+            # Shared by all contexts unless replaced: outputs of an earlier program would be awaited here.
+            outputs=set(),
+            lock=threading.Lock(),
+            package_refs={},
+            base_providers_by_ref={},
+        )
+    )
+    _config.set_all_config(dict(config), sorted(secret_keys))
+    return callbacks
+
+
+def run(program: Callable[[], Awaitable[None] | None]) -> Coroutine[Any, Any, None]:
+    """The coroutine that runs a program inside a stack, and waits for what it registers."""
+    return run_in_stack(program)
+
+
+# --- what a program is waiting for --------------------------------------------------------------------------------
+
+# The SDK's coroutines that stand for one thing a user knows.
+_REGISTRATION = "register_resource.<locals>.do_register"
+_OUTPUTS = "register_resource_outputs.<locals>.do_register_resource_outputs"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A registration, or the outputs of a component, that is under way."""
+
+    subject: str
+    """``<type> <name>``; ``exports`` for the stack's outputs."""
+    values: object
+    """What it was given, with Outputs inside."""
+    is_registration: bool
+
+
+def waiting(task: "asyncio.Task[Any]") -> Waiting | None:
+    """What a task of the SDK is about, or None when it is another task."""
+    coroutine = task.get_coro()
+    frame = getattr(coroutine, "cr_frame", None)
+    name = getattr(coroutine, "__qualname__", "")
+    if frame is None or name not in (_REGISTRATION, _OUTPUTS):
+        return None
+    local = frame.f_locals
+    if name == _REGISTRATION:
+        return Waiting(f"{local.get('ty')} {local.get('name')}", local.get("props"), is_registration=True)
+    resource = local.get("res")
+    stack = getattr(resource, "_type", "") == "pulumi:pulumi:Stack"
+    subject = "exports" if stack else f"outputs of {getattr(resource, '_name', '')}"
+    return Waiting(subject, local.get("outputs"), is_registration=False)
+
+
+def is_resolved(output: "Output[Any]") -> bool:
+    """Whether an Output has its value."""
+    return output._data.done()
+
+
+def is_input_object(value: object) -> bool:
+    """Whether a value is of one of the SDK's args classes."""
+    return not isinstance(value, Resource) and hasattr(type(value), "_pulumi_input_type")
+
+
+# --- the classes of a provider's SDK ------------------------------------------------------------------------------
+
+
+def provider_class(package: str) -> tuple[str, str] | None:
+    """Module and name of a provider's class, when its SDK has been imported."""
+    info = getattr(rpc.get_resource_package(package, ""), "pkg_info", None)
+    return (info["fqn"], info["class"]) if info else None
+
+
+def resource_class(package: str, module: str, type_: str) -> tuple[str, str] | None:
+    """Module and name of a resource's class, when its SDK has been imported."""
+    info = getattr(rpc.get_resource_module(package, module, ""), "mod_info", None)
+    name = info["classes"].get(type_) if info else None
+    return (info["fqn"], name) if info and name else None
+
+
+def is_input_type(candidate: type) -> bool:
+    """Whether a class is one of the SDK's args classes."""
+    return _types.is_input_type(candidate)
+
+
+def input_types(args: type) -> Mapping[str, type]:
+    """Input name (camelCase) of an args class to its Python type."""
+    return _types.input_type_types(args)
+
+
+def is_output_type(candidate: type) -> bool:
+    """Whether a class is one of the SDK's result classes."""
+    return _types.is_output_type(candidate)
+
+
+def output_types(result: type) -> Mapping[str, type]:
+    """Field name (camelCase) of a result class to its Python type."""
+    return _types.output_type_types(result)

@@ -1,0 +1,99 @@
+"""All rows, by type token."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.recording.backend import Answer, Call, UnknownType
+from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, COUNTED, NO_DATA, ONE_CALL, ResourceType
+from trainium_eks.plan.resource_types.rows import (
+    amp,
+    autoscaling,
+    budgets,
+    cloudwatch,
+    ec2,
+    ecr,
+    eks,
+    fsx,
+    grafana,
+    helm,
+    iam,
+    karpenter,
+    kms,
+    kubernetes,
+    providers,
+    s3,
+    sqs,
+    vpc,
+)
+
+MODULES = (
+    vpc,
+    ec2,
+    autoscaling,
+    eks,
+    iam,
+    kms,
+    fsx,
+    s3,
+    ecr,
+    sqs,
+    cloudwatch,
+    amp,
+    grafana,
+    budgets,
+    karpenter,
+    kubernetes,
+    helm,
+    providers,
+)
+"""One a service; each has its rows in ``TYPES``."""
+
+ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in module.TYPES})
+"""Type token to its row."""
+
+
+def find(token: str) -> ResourceType | None:
+    """The row of a resource type; None when nothing is known of it, as for components and for other clouds.
+
+    Every Kubernetes kind has a row: its own, or :data:`~trainium_eks.plan.resource_types.rows.kubernetes.OTHER_KIND`.
+    """
+    row = ROWS.get(token)
+    if row is None and token.startswith(kubernetes.PREFIX):
+        return kubernetes.OTHER_KIND
+    return row
+
+
+def of(resource: Resource) -> ResourceType:
+    """The row of a custom resource; for a type of which nothing is known, one that says so."""
+    return find(resource.type) or UNKNOWN_TYPE
+
+
+def _no_answer(call: Call) -> Answer:
+    raise UnknownType(
+        f"there is no simulated answer for the resource type {call.registration.type}; add its row in a module of "
+        "trainium_eks/plan/resource_types"
+    )
+
+
+def _no_price(_graph: Graph, resource: Resource, _catalogue: Catalogue) -> tuple[Line, ...]:
+    return (Line(resource.type, 1, 1, None),)
+
+
+UNKNOWN_TYPE = ResourceType(
+    token="*",
+    simulated=_no_answer,
+    named_by=(),
+    tagged=False,
+    replaced_by=(),
+    seconds=ONE_CALL,
+    price=_no_price,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+"""A type that has no row: nothing answers for it, its price is unknown, and whether a change replaces it is not known
+(:func:`find` gives None, which whoever shows a change has to say)."""

@@ -1,0 +1,63 @@
+"""What a provider cannot change in place, read from the rows.
+
+The AWS rows' ``replaced_by`` is the ForceNew list of the Terraform AWS provider's schemas, which pulumi-aws bridges;
+``tests/unit/plan/resource_types/test_schema.py`` holds them against a schema when it is given one.
+"""
+
+from typing import Any
+
+from trainium_eks.plan.graph import UNKNOWN, Resource
+from trainium_eks.plan.resource_types import registry
+from trainium_eks.plan.resource_types.paths import covers, value_at
+from trainium_eks.plan.resource_types.resource_type import When
+
+
+def replacing_paths(resource: Resource) -> tuple[str, ...]:
+    """The paths where a value that only ``pulumi up`` knows would replace this resource, those of its
+    ``replace_on_changes`` included."""
+    found = []
+    for each in registry.of(resource).replaced_by:
+        if not isinstance(each, When):
+            found.append(each)
+        elif each.replaces(resource, UNKNOWN, UNKNOWN):
+            found.append(each.path)
+    return (*found, *resource.options.replace_on_changes)
+
+
+def replaced_with(resource: Resource) -> tuple[str, ...]:
+    """URNs of the resources whose replacement replaces this one: it is made from their outputs."""
+    paths = replacing_paths(resource)
+    return tuple(
+        urn
+        for name, urns in sorted(resource.property_dependencies.items())
+        if any(covers(path, name) for path in paths)
+        for urn in urns
+    )
+
+
+def replacing_values(resource: Resource) -> dict[str, Any]:
+    """The values at the paths whose change replaces the resource, those that are set."""
+    found = {}
+    for path in sorted(set(replacing_paths(resource))):
+        value = value_at(resource.inputs, path)
+        if value is not None:
+            found[path] = value
+    return found
+
+
+def replaces(resource: Resource, path: str, before: object, after: object) -> bool:
+    """Whether changing ``path`` from one value to the other replaces the resource.
+
+    Args:
+        resource: as it is afterwards.
+        path: camelCase, with list indices: ``launchTemplate.id``, ``subnetIds[0]``.
+        before: the value so far; None when there was none.
+        after: the value to be; None when it is removed.
+    """
+    for each in registry.of(resource).replaced_by:
+        if isinstance(each, When):
+            if covers(each.path, path) and each.replaces(resource, before, after):
+                return True
+        elif covers(each, path):
+            return True
+    return any(covers(each, path) for each in resource.options.replace_on_changes)

@@ -1,0 +1,1 @@
+"""The rows of the resource types, a module for each AWS service or provider."""

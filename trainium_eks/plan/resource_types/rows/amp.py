@@ -1,0 +1,42 @@
+"""Amazon Managed Prometheus: workspaces."""
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Holds,
+    ResourceType,
+    Shown,
+    Worth,
+    nothing_more,
+)
+
+
+def _workspace(call: Call) -> Answer:
+    identity = call.sim("ws")
+    suffix = regions.dns_suffix(call.region)
+    endpoint = f"https://aps-workspaces.{call.region}.{suffix}/workspaces/{identity}/"
+    return identity, {"arn": call.arn("aps", f"workspace/{identity}"), "prometheusEndpoint": endpoint}
+
+
+WORKSPACE = ResourceType(
+    token="aws:amp/workspace:Workspace",
+    simulated=_workspace,
+    # An alias is no name: two workspaces may have the same.
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "kmsKeyArn"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("samples in Amazon Managed Prometheus"),
+    shown=Shown(nothing_more),
+    holds=Holds("its metrics", Worth.COPY, when_deleted=lambda _: "DELETED"),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=("alias",),
+    creation="billed by the sample, which the cost leaves out",
+)
+
+TYPES = (WORKSPACE,)

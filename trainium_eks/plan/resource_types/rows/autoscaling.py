@@ -1,0 +1,45 @@
+"""Auto Scaling: tags of the groups that EKS makes."""
+
+from collections.abc import Mapping
+
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    ResourceType,
+)
+
+
+def _tag(call: Call) -> Answer:
+    return f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}
+
+
+def _gone(tag: Resource) -> str:
+    """Return the effect of a group without a tag: one that only its nodes have says who pays for them."""
+    handed_on = isinstance(tag.inputs.get("tag"), Mapping) and tag.inputs["tag"].get("propagateAtLaunch") is True
+    return "" if handed_on else "Cluster Autoscaler finds it no more"
+
+
+TAG = ResourceType(
+    token="aws:autoscaling/tag:Tag",
+    simulated=_tag,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "autoscalingGroupName", "tag.key"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=("tag.value",),
+    creation="",
+    deletion=_gone,
+)
+
+TYPES = (TAG,)

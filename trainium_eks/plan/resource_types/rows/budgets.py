@@ -1,0 +1,73 @@
+"""AWS Budgets: mails about what was spent."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    Concern,
+    ResourceType,
+    Shown,
+)
+
+
+def _budget(call: Call) -> Answer:
+    name = call.name()
+    # A global service: its ARNs name no region.
+    partition = call.arn("budgets", "").split(":")[1]
+    return f"{ACCOUNT}:{name}", {
+        "name": name,
+        "arn": f"arn:{partition}:budgets::{ACCOUNT}:budget/{name}",
+        "accountId": ACCOUNT,
+    }
+
+
+def _amount(_graph: Graph, budget: Resource) -> Iterable[str]:
+    yield f"{budget.inputs.get('limitAmount', '?')} USD a month"
+
+
+def _raised(before: Any, after: Any) -> bool:
+    """Return whether an amount, which is a text, rose."""
+    return float(after) > float(before)
+
+
+def _told_fewer(before: Any, after: Any) -> bool:
+    """Return whether somebody is written to for fewer of the thresholds."""
+    return not _told(before) <= _told(after)
+
+
+def _told(notifications: Any) -> set[tuple[Any, ...]]:
+    return {
+        (each.get("notificationType"), each.get("threshold"), email)
+        for each in notifications or ()
+        for email in each.get("subscriberEmailAddresses") or ()
+    }
+
+
+BUDGET = ResourceType(
+    token="aws:budgets/budget:Budget",
+    simulated=_budget,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=("accountId", "name", "namePrefix"),
+    seconds=ONE_CALL,
+    # Without actions a budget costs nothing (AWS Budgets pricing).
+    price=FREE,
+    shown=Shown(_amount),
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(
+        Concern("limitAmount", _raised, "the mails come later"),
+        Concern("notifications", _told_fewer, "fewer people are told, or for fewer reasons"),
+    ),
+    creation="",
+    deletion="nobody is told what it costs",
+)
+
+TYPES = (BUDGET,)

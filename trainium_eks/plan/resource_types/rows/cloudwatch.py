@@ -1,0 +1,94 @@
+"""CloudWatch: log groups; EventBridge rules, which have its API."""
+
+from collections.abc import Iterable
+
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types import concerns
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Concern,
+    Holds,
+    RefusesDeletion,
+    ResourceType,
+    Shown,
+    Worth,
+)
+
+
+def _log_group(call: Call) -> Answer:
+    name = call.name()
+    return name, {"name": name, "arn": call.arn("logs", f"log-group:{name}")}
+
+
+def _retention(_graph: Graph, group: Resource) -> Iterable[str]:
+    days = group.inputs.get("retentionInDays")
+    yield f"{days} days" if days else "kept for ever"
+
+
+LOG_GROUP = ResourceType(
+    token="aws:cloudwatch/logGroup:LogGroup",
+    simulated=_log_group,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name", "namePrefix", "logGroupClass"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("logs"),
+    shown=Shown(_retention),
+    holds=Holds("its logs", Worth.COPY, when_deleted=lambda _: "DELETED"),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(Concern("retentionInDays", concerns.sooner, "logs are kept for a shorter time"),),
+    creation="",
+)
+
+
+def _event_rule(call: Call) -> Answer:
+    name = call.name()
+    return name, {"name": name, "arn": call.arn("events", f"rule/{name}")}
+
+
+def _event_target(call: Call) -> Answer:
+    target = call.text("targetId") or call.sim("target")
+    return f"{call.text('rule')}-{target}", {"targetId": target}
+
+
+EVENT_TARGET = ResourceType(
+    token="aws:cloudwatch/eventTarget:EventTarget",
+    simulated=_event_target,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "rule", "eventBusName", "targetId"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+EVENT_RULE = ResourceType(
+    token="aws:cloudwatch/eventRule:EventRule",
+    simulated=_event_rule,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name", "namePrefix", "eventBusName"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=RefusesDeletion(
+        "ValidationException: Rule can't be deleted since it has targets.", for_=(EVENT_TARGET.token,)
+    ),
+    local="simulated",
+    creation="",
+)
+
+TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET)

@@ -1,0 +1,121 @@
+"""ECR: image repositories."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.plan.resource_types import access, concerns
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Concern,
+    Holds,
+    ResourceType,
+    Shown,
+    Worth,
+)
+
+
+def _repository(call: Call) -> Answer:
+    name = call.name()
+    host = f"{ACCOUNT}.dkr.ecr.{call.region}.{regions.dns_suffix(call.region)}"
+    arn = call.arn("ecr", f"repository/{name}")
+    return name, {"name": name, "arn": arn, "registryId": ACCOUNT, "repositoryUrl": f"{host}/{name}"}
+
+
+def _part(call: Call) -> Answer:
+    return call.text("repository"), {"registryId": ACCOUNT}
+
+
+def _repository_facts(_graph: Graph, repository: Resource) -> Iterable[str]:
+    yield str(repository.inputs.get("name", ""))
+    yield "immutable tags" if repository.inputs.get("imageTagMutability") == "IMMUTABLE" else ""
+
+
+def _repository_deleted(repository: Resource) -> str:
+    forced = repository.inputs.get("forceDelete")
+    return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
+
+
+REPOSITORY = ResourceType(
+    token="aws:ecr/repository:Repository",
+    simulated=_repository,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name", "encryptionConfigurations"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("stored images, objects and backups"),
+    shown=Shown(_repository_facts),
+    holds=Holds("its images", Worth.COPY, when_deleted=_repository_deleted),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(
+        Concern("forceDelete", concerns.switched_on, "may be deleted with the images in it"),
+        Concern("imageTagMutability", concerns.no_longer("IMMUTABLE"), "a tag may become another image"),
+        Concern("imageScanningConfiguration.scanOnPush", concerns.switched_off, "images are no longer scanned"),
+    ),
+    creation="",
+)
+
+
+def _expires_more(before: Any, after: Any) -> str:
+    """Return the rules of a lifecycle policy that are new or keep less."""
+    kept = _kept(before)
+    return "; ".join(
+        f"{kept.get(rule, 'all')} → {count} of {rule}"
+        for rule, count in sorted(_kept(after).items())
+        if rule not in kept or count < kept[rule]
+    )
+
+
+def _kept(policy: Any) -> dict[str, int]:
+    """Return the selection of each rule of a policy's JSON text, with the number or the days of kept images."""
+    found = {}
+    for rule in json.loads(policy)["rules"] if policy else ():
+        selection = dict(rule["selection"])
+        count = selection.pop("countNumber")
+        found[", ".join(str(each) for each in selection.values())] = count
+    return found
+
+
+LIFECYCLE_POLICY = ResourceType(
+    token="aws:ecr/lifecyclePolicy:LifecyclePolicy",
+    simulated=_part,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "repository", "policy"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(Concern("policy", _expires_more, "images are deleted", loses=True),),
+    creation="",
+)
+
+REPOSITORY_POLICY = ResourceType(
+    token="aws:ecr/repositoryPolicy:RepositoryPolicy",
+    simulated=_part,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "repository"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=access.POLICY,
+    creation="",
+)
+
+TYPES = (REPOSITORY, LIFECYCLE_POLICY, REPOSITORY_POLICY)

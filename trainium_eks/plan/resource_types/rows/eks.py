@@ -1,0 +1,428 @@
+"""EKS: control planes, node groups, add-ons, and who may do what."""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trainium_eks.model.catalogue import prices, regions
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.config import addons
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
+from trainium_eks.plan.recording.backend import TIME, Answer, Call
+from trainium_eks.plan.resource_types import access, concerns
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    Concern,
+    Holds,
+    RefusesDeletion,
+    ResourceType,
+    Shown,
+    Switch,
+    When,
+    Worth,
+    whole,
+)
+from trainium_eks.plan.resource_types.rows.ec2 import LAUNCH_TEMPLATE
+from trainium_eks.plan.resource_types.rows.vpc import zones_of
+
+_CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nsimulated\n-----END CERTIFICATE-----\n").decode()
+
+
+# --- the control plane --------------------------------------------------------------------------------------------
+
+
+def _cluster(call: Call) -> Answer:
+    name, unique = call.name(), f"SIM{call.digest.upper()}"
+    suffix = regions.dns_suffix(call.region)
+    vpc_config = {
+        **call.mapping("vpcConfig"),
+        "clusterSecurityGroupId": call.sim("sg"),
+        "vpcId": f"vpc-sim-{call.digest}",
+    }
+    return name, {
+        "arn": call.arn("eks", f"cluster/{name}"),
+        "name": name,
+        "endpoint": f"https://{unique}.gr7.{call.region}.eks.{suffix}",
+        "certificateAuthority": {"data": _CERTIFICATE},
+        "identities": [{"oidcs": [{"issuer": f"https://oidc.eks.{call.region}.{suffix}/id/{unique}"}]}],
+        "vpcConfig": vpc_config,
+        "platformVersion": "eks.sim",
+        "status": "ACTIVE",
+        "createdAt": TIME,
+    }
+
+
+def _taken_off(_cluster: Resource, _before: object, after: object) -> bool:
+    """Envelope encryption can be put on a cluster and never taken off."""
+    return after is None
+
+
+def _cluster_price(_graph: Graph, cluster: Resource, _catalogue: Catalogue) -> Iterator[Line]:
+    policy = cluster.inputs.get("upgradePolicy")
+    support_type = policy.get("supportType", "EXTENDED") if isinstance(policy, Mapping) else "EXTENDED"
+    yield bill.control_plane(str(cluster.inputs.get("version", "")), support_type)
+    scaling = cluster.inputs.get("controlPlaneScalingConfig")
+    tier = scaling.get("tier") if isinstance(scaling, Mapping) else None
+    if tier and tier != "standard":
+        yield Line(f"provisioned control plane {tier}", 1, 1, prices.EKS_CONTROL_PLANE_TIER_HOURLY.get(tier))
+
+
+def _cluster_facts(_graph: Graph, cluster: Resource) -> Iterable[str]:
+    inputs = cluster.inputs
+    yield f"Kubernetes {inputs.get('version', 'default')}"
+    vpc = inputs.get("vpcConfig", {})
+    public = ", ".join(vpc.get("publicAccessCidrs") or ("0.0.0.0/0",))
+    yield f"public endpoint for {public}" if vpc.get("endpointPublicAccess", True) else "private endpoint only"
+    yield "deletion protection" if inputs.get("deletionProtection") else ""
+
+
+CLUSTER = ResourceType(
+    token="aws:eks/cluster:Cluster",
+    simulated=_cluster,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(
+        REGION,
+        "name",
+        "roleArn",
+        "accessConfig.bootstrapClusterCreatorAdminPermissions",
+        "bootstrapSelfManagedAddons",
+        "kubernetesNetworkConfig.ipFamily",
+        "kubernetesNetworkConfig.serviceIpv4Cidr",
+        "outpostConfig.controlPlaneInstanceType",
+        "outpostConfig.controlPlanePlacement.groupName",
+        When("encryptionConfig", _taken_off),
+    ),
+    seconds=612,
+    price=_cluster_price,
+    shown=Shown(_cluster_facts),
+    holds=Holds("everything in Kubernetes", Worth.WORK),
+    refuses_deletion=RefusesDeletion(
+        "ResourceInUseException: Cluster has nodegroups attached",
+        for_=("aws:eks/nodeGroup:NodeGroup",),
+        switch=Switch(
+            "deletionProtection",
+            "InvalidRequestException: Cluster deletion protection is enabled. Disable it before you delete the cluster",
+        ),
+    ),
+    local="simulated",
+    understood=(
+        Concern("deletionProtection", concerns.switched_off, "deletion protection is taken off"),
+        Concern("enabledClusterLogTypes", concerns.fewer, "fewer logs of the control plane"),
+        Concern("version", concerns.changed, "another minor version of Kubernetes; EKS never goes back"),
+        Concern("upgradePolicy", concerns.changed, "what happens when the support of its version ends"),
+        Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_false, "the endpoint is opened to the internet"),
+        Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_true, "reached from within the VPC alone"),
+        Concern("vpcConfig.publicAccessCidrs", access.reached_from_more, "more addresses reach the endpoint"),
+    ),
+)
+
+
+# --- node groups --------------------------------------------------------------------------------------------------
+
+CPU_GROUP_SECONDS = 124.0
+"""Median of 14 CPU groups of two or three nodes."""
+EMPTY_GROUP_SECONDS = 58.0
+"""A group that starts with no node."""
+ACCELERATOR_GROUP_SECONDS = 270.0
+"""Accelerator nodes boot slower: 3 to 6 minutes."""
+
+ROLLS_NODES = ("launchTemplate.version", "releaseVersion", "version")
+"""Paths of a node group whose change keeps the group and replaces its nodes: EKS ``UpdateNodegroupVersion``."""
+
+
+def is_accelerator_group(resource: Resource) -> bool:
+    """Whether a node group's nodes carry accelerators: by its taint, else by its AMI type."""
+    if resource.type != NODE_GROUP.token:
+        return False
+    taints: Any = resource.inputs.get("taints") or ()
+    keys = {taint.get("key") for taint in taints if isinstance(taint, Mapping)}
+    ami_type = str(resource.inputs.get("amiType", ""))
+    return bool(keys & {"aws.amazon.com/neuron", "nvidia.com/gpu"}) or ami_type.endswith(("_NEURON", "_NVIDIA"))
+
+
+def launch_template(graph: Graph, group: Resource) -> Resource | None:
+    """The launch template that a node group uses, when the program makes it."""
+    urns = group.property_dependencies.get("launchTemplate", ())
+    found = (graph.by_urn.get(urn) for urn in urns)
+    return next((each for each in found if each and each.type == LAUNCH_TEMPLATE.token), None)
+
+
+def instance_type(graph: Graph, group: Resource) -> str:
+    """The instance type of a node group, from the group or its launch template."""
+    types = group.inputs.get("instanceTypes")
+    if isinstance(types, list) and types:
+        return str(types[0])
+    template = launch_template(graph, group)
+    return str(template.inputs.get("instanceType", UNKNOWN)) if template else UNKNOWN
+
+
+def _node_group(call: Call) -> Answer:
+    cluster, name = call.text("clusterName"), call.name("nodeGroupName")
+    return f"{cluster}:{name}", {
+        "arn": call.arn("eks", f"nodegroup/{cluster}/{name}/sim-{call.digest}"),
+        "nodeGroupName": name,
+        "status": "ACTIVE",
+        "resources": [{"autoscalingGroups": [{"name": f"eks-{name}-sim-{call.digest}"}]}],
+    }
+
+
+def _has_nodes(group: Resource) -> bool:
+    """A size that only ``pulumi up`` knows counts as one."""
+    return bool(_sizes(group).get("desiredSize"))
+
+
+def _sizes(group: Resource) -> Mapping[str, Any]:
+    """None of them when they cannot be seen."""
+    sizes = group.inputs.get("scalingConfig")
+    return sizes if isinstance(sizes, Mapping) else {}
+
+
+def _group_seconds(group: Resource) -> float:
+    if not _has_nodes(group):
+        return EMPTY_GROUP_SECONDS
+    return ACCELERATOR_GROUP_SECONDS if is_accelerator_group(group) else CPU_GROUP_SECONDS
+
+
+def _group_price(graph: Graph, group: Resource, catalogue: Catalogue) -> Iterable[Line]:
+    sizes, template = _sizes(group), launch_template(graph, group)
+    disk = _root_disk(template, group)
+    return bill.node_group(
+        instance_type(graph, group),
+        whole(sizes.get("desiredSize")),
+        whole(sizes.get("maxSize")),
+        whole(disk.get("volumeSize"), 20),
+        catalogue,
+        capacity=_capacity(template, group),
+        root_throughput_mibps=whole(disk.get("throughput"), prices.GP3_FREE_MIBPS),
+        root_iops=whole(disk.get("iops"), prices.GP3_FREE_IOPS),
+    )
+
+
+def _capacity(template: Resource | None, group: Resource) -> str:
+    kind = group.inputs.get("capacityType")
+    if kind in ("SPOT", "CAPACITY_BLOCK"):
+        return "spot" if kind == "SPOT" else "capacity-block"
+    specification = template.inputs.get("capacityReservationSpecification") if template else None
+    target = specification.get("capacityReservationTarget") if isinstance(specification, Mapping) else None
+    return "reservation" if target else "on-demand"
+
+
+def _root_disk(template: Resource | None, group: Resource) -> Mapping[str, Any]:
+    mappings = template.inputs.get("blockDeviceMappings") if template else None
+    for mapping in mappings if isinstance(mappings, list) else ():
+        if isinstance(mapping, Mapping) and isinstance(mapping.get("ebs"), Mapping):
+            return dict(mapping["ebs"])
+    return {"volumeSize": group.inputs.get("diskSize")}
+
+
+_CAPACITY = {"ON_DEMAND": "on demand", "SPOT": "spot", "CAPACITY_BLOCK": "capacity block"}
+
+
+def _group_facts(graph: Graph, group: Resource) -> Iterable[str]:
+    sizes, template = _sizes(group), launch_template(graph, group)
+    low, high = sizes.get("minSize", 0), sizes.get("maxSize", 0)
+    yield f"{sizes.get('desiredSize', 0)} × {instance_type(graph, group)} ({low} to {high})"
+    efa = _efa_interfaces(template)
+    yield f"{efa} EFA interfaces" if efa else ""
+    capacity = str(group.inputs.get("capacityType", "ON_DEMAND"))
+    reserved = template and template.inputs.get("capacityReservationSpecification")
+    yield "capacity reservation" if reserved and capacity == "ON_DEMAND" else _CAPACITY.get(capacity, capacity)
+    yield zones_of(graph, group)
+
+
+def _efa_interfaces(template: Resource | None) -> int:
+    """EFA interfaces that a launch template gives each node."""
+    interfaces = template.inputs.get("networkInterfaces") if template else None
+    kinds = [each.get("interfaceType") for each in interfaces or () if isinstance(each, Mapping)]
+    return sum(kind in ("efa", "efa-only") for kind in kinds)
+
+
+JUMP = 2
+"""A group that may grow to this many times its size, or that at once runs this many times its nodes, is a jump."""
+
+
+def _jumps(before: object, after: object) -> bool:
+    return before is not None and whole(after) >= max(JUMP * whole(before), whole(before) + JUMP)
+
+
+def _size_is_ignored(_graph: Graph, group: Resource) -> bool:
+    """Return whether somebody else sets the number of nodes, so that a plan does not show it."""
+    return "scalingConfig.desiredSize" in group.options.ignore_changes
+
+
+NODE_GROUP = ResourceType(
+    token="aws:eks/nodeGroup:NodeGroup",
+    simulated=_node_group,
+    named_by=("nodeGroupName",),
+    tagged=True,
+    replaced_by=(
+        REGION,
+        "amiType",
+        "capacityType",
+        "clusterName",
+        "diskSize",
+        "instanceTypes",
+        "launchTemplate.id",
+        "launchTemplate.name",
+        "nodeGroupName",
+        "nodeGroupNamePrefix",
+        "nodeRoleArn",
+        "remoteAccess",
+        "subnetIds",
+    ),
+    seconds=_group_seconds,
+    price=_group_price,
+    shown=Shown(_group_facts),
+    holds=Holds("what runs on its nodes", Worth.WORK, while_=_has_nodes),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="nodes",
+    understood=(
+        # Told with what is lost, where the group has nodes.
+        *ROLLS_NODES,
+        Concern("capacityType", concerns.changed, "another kind of capacity"),
+        Concern("scalingConfig.desiredSize", concerns.less, "fewer nodes; what runs on the others ends", loses=True),
+        Concern("scalingConfig.desiredSize", _jumps, "runs many more nodes at once"),
+        Concern("scalingConfig.minSize", _jumps, "never runs less than many more nodes"),
+        Concern("scalingConfig.maxSize", _jumps, "may grow to many more nodes"),
+        Concern("scalingConfig.maxSize", concerns.less, "fewer nodes at most; others end", of=_size_is_ignored),
+        Concern("updateConfig.maxUnavailable", concerns.more, "an update takes more nodes down at once"),
+        Concern("nodeRepairConfig.enabled", concerns.switched_off, "broken nodes stay"),
+        Concern("labels", concerns.fewer, "pods that select its nodes by their labels find none"),
+    ),
+    creation="",
+)
+
+
+# --- add-ons ------------------------------------------------------------------------------------------------------
+
+
+def _addon(call: Call) -> Answer:
+    cluster, addon = call.text("clusterName"), call.text("addonName")
+    arn = call.arn("eks", f"addon/{cluster}/{addon}/sim-{call.digest}")
+    return f"{cluster}:{addon}", {"arn": arn, "createdAt": TIME, "modifiedAt": TIME}
+
+
+def _addon_seconds(addon: Resource) -> float:
+    return addons.known(_addon_name(addon)).seconds
+
+
+def _addon_name(addon: Resource) -> str:
+    return str(addon.inputs.get("addonName", ""))
+
+
+def _addon_facts(_graph: Graph, addon: Resource) -> Iterable[str]:
+    yield str(addon.inputs.get("addonVersion", "default version")).split("-eksbuild", 1)[0]
+
+
+ADDON = ResourceType(
+    token="aws:eks/addon:Addon",
+    simulated=_addon,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "clusterName", "addonName"),
+    seconds=_addon_seconds,
+    price=FREE,
+    shown=Shown(_addon_facts, joined_as=_addon_name),
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="addon",
+    understood=(
+        Concern("addonVersion", concerns.changed, "another version of the add-on"),
+        Concern("configurationValues", concerns.changed, "other settings of the add-on"),
+    ),
+    creation="new software in the cluster",
+)
+
+
+# --- who may do what ----------------------------------------------------------------------------------------------
+
+
+def _access_entry(call: Call) -> Answer:
+    cluster, principal = call.text("clusterName"), call.text("principalArn")
+    return f"{cluster}:{principal}", {
+        "accessEntryArn": call.arn("eks", f"access-entry/{cluster}/sim/{call.digest}"),
+        "type": call.inputs.get("type", "STANDARD"),
+        "userName": call.inputs.get("userName", principal),
+        "createdAt": TIME,
+        "modifiedAt": TIME,
+    }
+
+
+def _access_policy_association(call: Call) -> Answer:
+    identity = "#".join(call.text(field) for field in ("clusterName", "principalArn", "policyArn"))
+    return identity, {"associatedAt": TIME, "modifiedAt": TIME}
+
+
+def _pod_identity_association(call: Call) -> Answer:
+    identity = call.sim("a")
+    arn = call.arn("eks", f"podidentityassociation/{call.text('clusterName')}/{identity}")
+    return identity, {"associationId": identity, "associationArn": arn}
+
+
+ACCESS_ENTRY = ResourceType(
+    token="aws:eks/accessEntry:AccessEntry",
+    simulated=_access_entry,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "clusterName", "principalArn", "type"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(
+        Concern("principalArn", concerns.changed, "a principal gets into the cluster", new=True),
+        Concern("kubernetesGroups", access.lists_more, "a principal gets more groups, and their rights"),
+    ),
+    creation="",
+)
+
+ACCESS_POLICY_ASSOCIATION = ResourceType(
+    token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
+    simulated=_access_policy_association,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "clusterName", "principalArn", "policyArn", "accessScope"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(
+        Concern("principalArn", concerns.changed, "a principal gets rights in the cluster", new=True),
+        Concern("policyArn", concerns.changed, "a principal gets other rights in the cluster"),
+    ),
+    creation="",
+)
+
+POD_IDENTITY_ASSOCIATION = ResourceType(
+    token="aws:eks/podIdentityAssociation:PodIdentityAssociation",
+    simulated=_pod_identity_association,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "clusterName", "namespace", "serviceAccount"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(
+        Concern("serviceAccount", concerns.changed, "pods get the rights of a role", new=True),
+        Concern("namespace", concerns.changed, "other pods get the rights of a role"),
+        Concern("roleArn", concerns.changed, "pods get the rights of another role"),
+    ),
+    creation="",
+)
+
+TYPES = (CLUSTER, NODE_GROUP, ADDON, ACCESS_ENTRY, ACCESS_POLICY_ASSOCIATION, POD_IDENTITY_ASSOCIATION)

@@ -1,0 +1,46 @@
+"""Amazon Managed Grafana: workspaces."""
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    REGION,
+    BilledElsewhere,
+    Holds,
+    ResourceType,
+    Shown,
+    Worth,
+    nothing_more,
+)
+
+WORKSPACE_SECONDS = 120.0
+"""From memory: a workspace is there within minutes."""
+
+
+def _workspace(call: Call) -> Answer:
+    identity = call.sim("g")
+    endpoint = f"{identity}.grafana-workspace.{call.region}.{regions.dns_suffix(call.region)}"
+    return identity, {
+        "arn": call.arn("grafana", f"/workspaces/{identity}"),
+        "endpoint": endpoint,
+        "grafanaVersion": "12.4",
+    }
+
+
+WORKSPACE = ResourceType(
+    token="aws:grafana/workspace:Workspace",
+    simulated=_workspace,
+    # Two workspaces may have the same name.
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION,),
+    seconds=WORKSPACE_SECONDS,
+    price=BilledElsewhere("users of Amazon Managed Grafana"),
+    shown=Shown(nothing_more),
+    holds=Holds("dashboards that people made there", Worth.COPY, when_deleted=lambda _: "DELETED"),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="people log in from outside, and each is billed",
+)
+
+TYPES = (WORKSPACE,)

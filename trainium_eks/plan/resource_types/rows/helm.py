@@ -1,0 +1,132 @@
+"""Helm: releases, made by pulumi-kubernetes."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types import concerns
+from trainium_eks.plan.resource_types.paths import value_at
+from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, NO_DATA, Concern, ResourceType, Shown
+
+RELEASE_SECONDS = 37.0
+"""Median of published logs of charts with one workload."""
+VOLCANO_SECONDS = 75.0
+"""Chart, its admission job and ready replicas: 1 to 1.5 minutes."""
+
+
+def chart_name(release: Resource) -> str:
+    """The chart's name, without the repository or directory before it."""
+    return str(release.inputs.get("chart", "")).rstrip("/").rsplit("/", 1)[-1]
+
+
+def is_volcano(resource: Resource) -> bool:
+    """Whether a resource is the Helm release of Volcano."""
+    return resource.type == RELEASE.token and chart_name(resource) == "volcano"
+
+
+def _release(call: Call) -> Answer:
+    name, namespace = call.name(), call.inputs.get("namespace") or "default"
+    status = {
+        "name": name,
+        "namespace": namespace,
+        "revision": 1,
+        "status": "deployed",
+        "chart": call.text("chart"),
+        "version": call.text("version"),
+        "appVersion": call.text("version"),
+    }
+    return f"{namespace}/{name}", {"name": name, "namespace": namespace, "status": status, "resourceNames": {}}
+
+
+def _seconds(release: Resource) -> float:
+    return VOLCANO_SECONDS if is_volcano(release) else RELEASE_SECONDS
+
+
+CLAIM_SIZES = re.compile(r"(\.requests\.storage|\.persistence\.size)$")
+"""Where charts take the size of a volume that they claim."""
+
+
+def _claims(_graph: Graph, release: Resource, _catalogue: Catalogue) -> Iterator[Line]:
+    """The volumes whose size the values state; what a chart claims by itself is billed by use."""
+    for path, value in _leaves(release.inputs.get("values"), ""):
+        size = re.fullmatch(r"(\d+)Gi", str(value)) if CLAIM_SIZES.search(path) else None
+        if size:
+            yield bill.claimed_volume(int(size[1]))
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _leaves(below, f"{path}.{key}")
+    else:
+        yield path, value
+
+
+def _facts(_graph: Graph, release: Resource) -> Iterable[str]:
+    yield " ".join(filter(None, (chart_name(release), str(release.inputs.get("version", "")))))
+
+
+def scheduler_actions(release: Resource) -> str:
+    """Return the actions of Volcano's scheduler, ``enqueue, allocate, backfill``; empty for another chart."""
+    return _actions(value_at(release.inputs, _SCHEDULER)) if is_volcano(release) else ""
+
+
+def _actions(config: object) -> str:
+    found = re.search(r"^actions: *(.*)$", config, re.MULTILINE) if isinstance(config, str) else None
+    return found[1].strip("\"'") if found else ""
+
+
+_SCHEDULER = "values.custom.scheduler_config_override"
+
+
+def _scheduled(before: object, after: object) -> bool | str:
+    old, new = _actions(before), _actions(after)
+    if "reclaim" in new and "reclaim" not in old:
+        return "reclaim is not gang-aware: it ends single pods of several gangs"
+    return f"actions: {old} → {new}" if old != new else before != after
+
+
+def _sooner(before: object, after: object) -> bool:
+    """Return whether Prometheus keeps fewer days (``15d``)."""
+    old, new = (re.fullmatch(r"([0-9]+)d", str(each)) for each in (before, after))
+    return old is None or new is None or int(new[1]) < int(old[1])
+
+
+_COPIES = (
+    *("custom.scheduler_replicas", "custom.controller_replicas", "custom.admission_replicas"),
+    *("replicaCount", "replicas"),
+)
+"""Values by which charts take their number of copies."""
+
+UNDERSTOOD: tuple[str | Concern, ...] = (
+    "timeout",
+    "maxHistory",
+    Concern("version", concerns.changed, "another version of the chart"),
+    Concern("values.prometheus.prometheusSpec.retention", _sooner, "metrics are kept for a shorter time"),
+    Concern(_SCHEDULER, _scheduled, "gangs are scheduled otherwise"),
+    *(Concern(f"values.{path}", concerns.alone, "a single copy is left, or none") for path in _COPIES),
+)
+"""What is understood of a release: values of charts as far as the config of a stack reaches them."""
+
+RELEASE = ResourceType(
+    token="kubernetes:helm.sh/v3:Release",
+    simulated=_release,
+    named_by=("namespace", "name"),
+    tagged=False,
+    replaced_by=("name", "namespace"),
+    seconds=_seconds,
+    price=_claims,
+    shown=Shown(_facts),
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="release",
+    understood=UNDERSTOOD,
+    creation="new software in the cluster",
+    deletion="what it runs goes; a chart's own definitions may go, with every object of theirs",
+)
+
+TYPES = (RELEASE,)

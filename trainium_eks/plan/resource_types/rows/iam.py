@@ -1,0 +1,134 @@
+"""IAM: roles and what they may do. IAM is global, so nothing here has a region."""
+
+from trainium_eks.plan.recording.backend import TIME, Answer, Call
+from trainium_eks.plan.resource_types import access, concerns
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    Concern,
+    RefusesDeletion,
+    ResourceType,
+)
+
+
+def _role(call: Call) -> Answer:
+    name, path = call.name(), call.inputs.get("path") or "/"
+    return name, {
+        "name": name,
+        "arn": call.arn("iam", f"role{path}{name}", region=""),
+        "uniqueId": f"AROASIM{call.digest.upper()}",
+        "createDate": TIME,
+    }
+
+
+def _policy(call: Call) -> Answer:
+    name, path = call.name(), call.inputs.get("path") or "/"
+    arn = call.arn("iam", f"policy{path}{name}", region="")
+    return arn, {"name": name, "arn": arn, "policyId": f"ANPASIM{call.digest.upper()}", "attachmentCount": 0}
+
+
+def _instance_profile(call: Call) -> Answer:
+    name, path = call.name(), call.inputs.get("path") or "/"
+    arn = call.arn("iam", f"instance-profile{path}{name}", region="")
+    return name, {"name": name, "arn": arn, "uniqueId": f"AIPASIM{call.digest.upper()}", "createDate": TIME}
+
+
+def _role_policy(call: Call) -> Answer:
+    name = call.name()
+    return f"{call.text('role')}:{name}", {"name": name}
+
+
+def _role_policy_attachment(call: Call) -> Answer:
+    return f"{call.text('role')}/{call.text('policyArn')}", {}
+
+
+ROLE = ResourceType(
+    token="aws:iam/role:Role",
+    simulated=_role,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=("name", "namePrefix", "path"),
+    seconds=2,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=RefusesDeletion("DeleteConflict: Cannot delete entity, must detach all policies first."),
+    local="simulated",
+    understood=(
+        Concern("assumeRolePolicy", access.allows_more, "more principals may assume it", new=True),
+        Concern("assumeRolePolicy", access.denies_less, "denies less"),
+        Concern("permissionsBoundary", concerns.changed, "another bound of its rights, or none"),
+    ),
+    creation="",
+)
+
+POLICY = ResourceType(
+    token="aws:iam/policy:Policy",
+    simulated=_policy,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=("name", "namePrefix", "path", "description"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=access.POLICY,
+    creation="",
+)
+
+ROLE_POLICY = ResourceType(
+    token="aws:iam/rolePolicy:RolePolicy",
+    simulated=_role_policy,
+    named_by=("name",),
+    tagged=False,
+    replaced_by=("name", "namePrefix", "role"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=access.POLICY,
+    creation="",
+)
+
+ROLE_POLICY_ATTACHMENT = ResourceType(
+    token="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    simulated=_role_policy_attachment,
+    named_by=(),
+    tagged=False,
+    replaced_by=("role", "policyArn"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(
+        Concern("policyArn", concerns.changed, "a policy is attached to a role", new=True),
+        Concern("role", concerns.changed, "a policy is attached to another role"),
+    ),
+    creation="",
+)
+
+INSTANCE_PROFILE = ResourceType(
+    token="aws:iam/instanceProfile:InstanceProfile",
+    simulated=_instance_profile,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=("name", "namePrefix", "path"),
+    seconds=2,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+TYPES = (ROLE, POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT, INSTANCE_PROFILE)

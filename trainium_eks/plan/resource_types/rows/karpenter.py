@@ -1,0 +1,90 @@
+"""Karpenter's pools of nodes and how their nodes are made."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.sizing.bill import Line
+from trainium_eks.model.validation.formats import SMALLEST_ROOT_GIB
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.resource_types import concerns
+from trainium_eks.plan.resource_types.resource_type import COUNTED, FREE, NO_DATA, Concern, Holds, Shown, Worth, whole
+from trainium_eks.plan.resource_types.rows.kubernetes import cluster_wide_kind
+
+
+def instance_types(pool: Resource) -> tuple[str, ...]:
+    """The types that a pool's nodes may have; empty where it names none."""
+    requirements = _at(pool, "spec", "template", "spec").get("requirements")
+    for each in requirements if isinstance(requirements, list) else ():
+        if isinstance(each, Mapping) and each.get("key") == INSTANCE_TYPE_LABEL and each.get("operator") == "In":
+            values = each.get("values")
+            return tuple(map(str, values)) if isinstance(values, list) else ()
+    return ()
+
+
+def most_nodes(pool: Resource, instance_type: str, catalogue: Catalogue) -> int:
+    """How many nodes of one type a pool's limit of CPUs lets run."""
+    limit = _at(pool, "spec", "limits").get("cpu")
+    vcpus = catalogue[instance_type].vcpus if instance_type in catalogue else 0
+    cpus = int(limit) if isinstance(limit, str) and limit.isdigit() else whole(limit)
+    return cpus // vcpus if vcpus else 0
+
+
+def _at(resource: Resource, *steps: str) -> Mapping[str, Any]:
+    found: Any = resource.inputs
+    for step in steps:
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _price(graph: Graph, pool: Resource, catalogue: Catalogue) -> Iterator[Line]:
+    """No node at first; at the largest as many of the dearest type as the limit allows."""
+    lines = [
+        bill.node_group(name, 0, most_nodes(pool, name, catalogue), _root_gib(graph, pool), catalogue)
+        for name in instance_types(pool)
+    ]
+    if lines:
+        yield from max(lines, key=lambda each: sum(line.maximum_hourly_usd or 0.0 for line in each))
+
+
+def _root_gib(graph: Graph, pool: Resource) -> int:
+    wanted = _at(pool, "spec", "template", "spec", "nodeClassRef").get("name")
+    for each in graph.of_type(NODE_CLASS.token):
+        disks = _at(each, "spec").get("blockDeviceMappings")
+        if _at(each, "metadata").get("name") == wanted and isinstance(disks, list) and disks:
+            size = str(disks[0].get("ebs", {}).get("volumeSize", "")).removesuffix("Gi")
+            return int(size) if size.isdigit() else SMALLEST_ROOT_GIB
+    return SMALLEST_ROOT_GIB
+
+
+def _facts(_graph: Graph, pool: Resource) -> Iterable[str]:
+    yield f"0 to {_at(pool, 'spec', 'limits').get('cpu', 'any number of')} vCPUs"
+    yield ", ".join(instance_types(pool))
+
+
+DRIFTS = "Karpenter replaces the nodes that drift from it, in their turn"
+
+NODE_CLASS = cluster_wide_kind(
+    "karpenter.k8s.aws/v1:EC2NodeClass",
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    understood=(Concern("spec", concerns.changed, DRIFTS),),
+    creation="",
+)
+
+NODE_POOL = cluster_wide_kind(
+    "karpenter.sh/v1:NodePool",
+    price=_price,
+    shown=Shown(_facts),
+    holds=Holds("what runs on its nodes", Worth.WORK),
+    understood=(
+        Concern("spec.limits", concerns.grows, "may start more nodes"),
+        Concern("spec.template", concerns.changed, DRIFTS),
+        Concern("spec.disruption", concerns.changed, "when it takes nodes away is another"),
+    ),
+    creation="starts nodes by itself",
+)
+
+TYPES = (NODE_CLASS, NODE_POOL)

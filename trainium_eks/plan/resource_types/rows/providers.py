@@ -1,0 +1,65 @@
+"""Providers: how a program reaches a cloud. They are made on this side."""
+
+import json
+import uuid
+from typing import Any
+
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types import access
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    NO_TIME,
+    REGION,
+    Concern,
+    ResourceType,
+    When,
+)
+
+
+def _provider(call: Call) -> Answer:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn)), {}
+
+
+def _may_be_another_cluster(provider: Resource, _before: object, _after: object) -> bool:
+    """Without an identifier the provider cannot know that another kubeconfig is the same cluster."""
+    return "clusterIdentifier" not in provider.inputs
+
+
+def _more_accounts(before: Any, after: Any) -> str:
+    """Return the accounts that were not allowed; no account given is every account."""
+    old, new = ([] if each is None else json.loads(each) if isinstance(each, str) else each for each in (before, after))
+    return "any" if not new else access.lists_more(old or new, new)
+
+
+def _row(token: str, replaced_by: tuple[str | When, ...], understood: tuple[str | Concern, ...] = ()) -> ResourceType:
+    return ResourceType(
+        token=token,
+        simulated=_provider,
+        named_by=(),
+        tagged=False,
+        replaced_by=replaced_by,
+        seconds=NO_TIME,
+        price=FREE,
+        shown=COUNTED,
+        holds=NO_DATA,
+        refuses_deletion=ALWAYS_DELETABLE,
+        local="simulated",
+        understood=understood,
+        creation="",
+    )
+
+
+AWS = _row(
+    "pulumi:providers:aws",
+    (REGION,),
+    # Default tags are told of the resources that get them.
+    ("defaultTags", Concern("allowedAccountIds", _more_accounts, "may be built in other accounts")),
+)
+EKS = _row("pulumi:providers:eks", ())
+KUBERNETES = _row("pulumi:providers:kubernetes", ("clusterIdentifier", When("kubeconfig", _may_be_another_cluster)))
+
+TYPES = (AWS, EKS, KUBERNETES)

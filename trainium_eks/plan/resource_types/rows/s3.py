@@ -1,0 +1,116 @@
+"""S3: buckets, and the settings that are resources of their own."""
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types import access, concerns
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Brief,
+    Concern,
+    Holds,
+    ResourceType,
+    Shown,
+    Worth,
+    guards,
+)
+
+
+def _bucket(call: Call) -> Answer:
+    name, suffix = call.name("bucket"), regions.dns_suffix(call.region)
+    return name, {
+        "bucket": name,
+        "arn": call.arn("s3", name, region="", account=""),
+        "bucketDomainName": f"{name}.s3.{suffix}",
+        "bucketRegionalDomainName": f"{name}.s3.{call.region}.{suffix}",
+        "bucketRegion": call.region,
+        "hostedZoneId": "ZSIM",
+    }
+
+
+def _setting_of_bucket(call: Call) -> Answer:
+    return call.text("bucket"), {}
+
+
+def _bucket_deleted(bucket: Resource) -> str:
+    forced = bucket.inputs.get("forceDestroy")
+    return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
+
+
+BUCKET = ResourceType(
+    token="aws:s3/bucket:Bucket",
+    simulated=_bucket,
+    named_by=("bucket",),
+    tagged=True,
+    replaced_by=(REGION, "bucket", "bucketPrefix", "objectLockEnabled"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("stored images, objects and backups"),
+    shown=Shown(guards),
+    holds=Holds("its objects", Worth.DATA, when_deleted=_bucket_deleted),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=(Concern("forceDestroy", concerns.switched_on, "may be deleted with the objects in it"),),
+    creation="",
+)
+
+
+def _setting(
+    token: str,
+    *replaced_by: str,
+    understood: tuple[str | Concern, ...] = (),
+    creation: Brief = "",
+    deletion: Brief = None,
+) -> ResourceType:
+    """A setting of a bucket: one quick call, free, and nothing is lost with it."""
+    return ResourceType(
+        token=token,
+        simulated=_setting_of_bucket,
+        named_by=(),
+        tagged=False,
+        replaced_by=(REGION, "bucket", *replaced_by),
+        seconds=ONE_CALL,
+        price=FREE,
+        shown=COUNTED,
+        holds=NO_DATA,
+        refuses_deletion=ALWAYS_DELETABLE,
+        local="simulated",
+        understood=understood,
+        creation=creation,
+        deletion=deletion,
+    )
+
+
+_OWNER = "expectedBucketOwner"
+
+TYPES = (
+    BUCKET,
+    _setting("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", _OWNER, creation="objects expire"),
+    _setting("aws:s3/bucketOwnershipControls:BucketOwnershipControls"),
+    _setting("aws:s3/bucketPolicy:BucketPolicy", understood=access.POLICY, deletion="the bucket's own policy"),
+    _setting(
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        understood=tuple(
+            Concern(each, concerns.switched_off, "the bucket may be opened to everybody")
+            for each in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+        ),
+        deletion="the bucket may be opened to everybody",
+    ),
+    _setting("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", _OWNER),
+    _setting(
+        "aws:s3/bucketVersioning:BucketVersioning",
+        _OWNER,
+        understood=(
+            Concern(
+                "versioningConfiguration.status",
+                concerns.no_longer("Enabled"),
+                "older versions of objects are not kept",
+            ),
+        ),
+    ),
+)

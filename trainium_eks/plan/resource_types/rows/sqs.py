@@ -1,0 +1,57 @@
+"""SQS: queues and who may send to them. A million messages a month are free; interruptions are a handful."""
+
+from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.resource_types import access
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    ResourceType,
+)
+
+
+def _queue(call: Call) -> Answer:
+    name = call.name()
+    url = f"https://sqs.{call.region}.amazonaws.com/000000000000/{name}"
+    return url, {"name": name, "url": url, "arn": call.arn("sqs", name)}
+
+
+def _queue_policy(call: Call) -> Answer:
+    return call.text("queueUrl"), {}
+
+
+QUEUE = ResourceType(
+    token="aws:sqs/queue:Queue",
+    simulated=_queue,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name", "namePrefix", "fifoQueue"),
+    seconds=25,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+QUEUE_POLICY = ResourceType(
+    token="aws:sqs/queuePolicy:QueuePolicy",
+    simulated=_queue_policy,
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "queueUrl"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=access.POLICY,
+    creation="",
+)
+
+TYPES = (QUEUE, QUEUE_POLICY)

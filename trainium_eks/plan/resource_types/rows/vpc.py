@@ -1,0 +1,333 @@
+"""EC2's networks: VPCs, subnets, gateways, routes, endpoints and flow logs."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Answerer, Call
+from trainium_eks.plan.resource_types import access, concerns
+from trainium_eks.plan.resource_types.resource_type import (
+    ALWAYS_DELETABLE,
+    COUNTED,
+    FREE,
+    NO_DATA,
+    ONE_CALL,
+    REGION,
+    BilledElsewhere,
+    Concern,
+    Holds,
+    RefusesDeletion,
+    ResourceType,
+    Shown,
+    Worth,
+    nothing_more,
+)
+
+
+def _identified(prefix: str, service_path: str = "") -> Answerer:
+    """A resource with an id, and an ARN when ``service_path`` (``internet-gateway``) is given."""
+
+    def answer(call: Call) -> Answer:
+        identity = call.sim(prefix)
+        return identity, {"arn": call.arn("ec2", f"{service_path}/{identity}")} if service_path else {}
+
+    return answer
+
+
+def _documentation_address(call: Call) -> str:
+    """192.0.2.0/24 is set aside for documentation (RFC 5737)."""
+    return f"192.0.2.{int(call.digest, 16) % 254 + 1}"
+
+
+def _each(line: Callable[[int], Line]) -> Callable[[Graph, Resource, Catalogue], Iterable[Line]]:
+    """The price of a type that costs the same whatever its inputs are."""
+    return lambda _graph, _resource, _catalogue: (line(1),)
+
+
+def _vpc(call: Call) -> Answer:
+    identity = call.sim("vpc")
+    return identity, {
+        "arn": call.arn("ec2", f"vpc/{identity}"),
+        "ownerId": ACCOUNT,
+        "mainRouteTableId": call.sim("rtb"),
+        "defaultRouteTableId": call.sim("rtb"),
+        "defaultSecurityGroupId": call.sim("sg"),
+        "defaultNetworkAclId": call.sim("acl"),
+        "dhcpOptionsId": call.sim("dopt"),
+        "instanceTenancy": call.inputs.get("instanceTenancy", "default"),
+    }
+
+
+def _vpc_facts(_graph: Graph, vpc: Resource) -> Iterable[str]:
+    yield str(vpc.inputs.get("cidrBlock", ""))
+
+
+VPC = ResourceType(
+    token="aws:ec2/vpc:Vpc",
+    simulated=_vpc,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "cidrBlock", "instanceTenancy", "ipv4IpamPoolId", "ipv4NetmaskLength"),
+    seconds=12,
+    price=FREE,
+    shown=Shown(_vpc_facts),
+    holds=Holds("everything in it", Worth.GROUND),
+    refuses_deletion=RefusesDeletion("DependencyViolation: The vpc '{id}' has dependencies and cannot be deleted."),
+    local="simulated",
+    creation="",
+)
+
+
+def _subnet(call: Call) -> Answer:
+    identity = call.sim("subnet")
+    # Which letter a zone id has differs between accounts, so no simulated answer may look like a real one.
+    zone = call.inputs.get("availabilityZone") or f"{call.region}-sim-{call.text('availabilityZoneId')}"
+    return identity, {"arn": call.arn("ec2", f"subnet/{identity}"), "ownerId": ACCOUNT, "availabilityZone": zone}
+
+
+def _subnet_facts(_graph: Graph, subnet: Resource) -> Iterable[str]:
+    yield str(subnet.inputs.get("cidrBlock", ""))
+    yield str(subnet.inputs.get("availabilityZoneId", ""))
+
+
+def zones_of(graph: Graph, resource: Resource) -> str:
+    """Zone ids of the subnets that a resource is put in; the subnets' ids when they are made elsewhere."""
+    urns = resource.property_dependencies.get("subnetIds", ())
+    zones = [graph.by_urn[urn].inputs.get("availabilityZoneId") for urn in urns if urn in graph.by_urn]
+    if found := sorted({str(zone) for zone in zones if zone}):
+        return ", ".join(found)
+    given = resource.inputs.get("subnetIds") or ()
+    return given if isinstance(given, str) else ", ".join(map(str, given))
+
+
+SUBNET = ResourceType(
+    token="aws:ec2/subnet:Subnet",
+    simulated=_subnet,
+    named_by=(),
+    tagged=True,
+    replaced_by=(
+        REGION,
+        "vpcId",
+        "cidrBlock",
+        "availabilityZone",
+        "availabilityZoneId",
+        "ipv6Native",
+        "outpostArn",
+    ),
+    seconds=12,
+    price=FREE,
+    shown=Shown(_subnet_facts),
+    holds=Holds("everything in it", Worth.GROUND),
+    refuses_deletion=RefusesDeletion("DependencyViolation: The subnet '{id}' has dependencies and cannot be deleted."),
+    local="simulated",
+    understood=(Concern("mapPublicIpOnLaunch", concerns.switched_on, "instances get public addresses"),),
+    creation="",
+)
+
+INTERNET_GATEWAY = ResourceType(
+    token="aws:ec2/internetGateway:InternetGateway",
+    simulated=_identified("igw", "internet-gateway"),
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION,),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+
+def _eip(call: Call) -> Answer:
+    identity = call.sim("eipalloc")
+    arn = call.arn("ec2", f"elastic-ip/{identity}")
+    return identity, {
+        "allocationId": identity,
+        "publicIp": _documentation_address(call),
+        "arn": arn,
+        "domain": "vpc",
+    }
+
+
+EIP = ResourceType(
+    token="aws:ec2/eip:Eip",
+    simulated=_eip,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "domain", "publicIpv4Pool", "address", "networkBorderGroup"),
+    seconds=ONE_CALL,
+    price=_each(bill.public_addresses),
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+
+def _nat_gateway(call: Call) -> Answer:
+    return call.sim("nat"), {
+        "networkInterfaceId": call.sim("eni"),
+        "publicIp": _documentation_address(call),
+        "associationId": "eipassoc-sim",
+    }
+
+
+NAT_GATEWAY = ResourceType(
+    token="aws:ec2/natGateway:NatGateway",
+    simulated=_nat_gateway,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "subnetId", "allocationId", "connectivityType", "privateIp", "vpcId"),
+    seconds=106,
+    price=_each(bill.nat_gateways),
+    shown=Shown(nothing_more),
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="traffic leaves from another address",
+)
+
+ROUTE_TABLE = ResourceType(
+    token="aws:ec2/routeTable:RouteTable",
+    simulated=_identified("rtb", "route-table"),
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "vpcId"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+ROUTE = ResourceType(
+    token="aws:ec2/route:Route",
+    simulated=_identified("r"),
+    named_by=(),
+    tagged=False,
+    replaced_by=(
+        REGION,
+        "routeTableId",
+        "destinationCidrBlock",
+        "destinationIpv6CidrBlock",
+        "destinationPrefixListId",
+    ),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
+ROUTE_TABLE_ASSOCIATION = ResourceType(
+    token="aws:ec2/routeTableAssociation:RouteTableAssociation",
+    simulated=_identified("rtbassoc"),
+    named_by=(),
+    tagged=False,
+    replaced_by=(REGION, "subnetId", "gatewayId"),
+    seconds=ONE_CALL,
+    price=FREE,
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+FLOW_LOG = ResourceType(
+    token="aws:ec2/flowLog:FlowLog",
+    simulated=_identified("fl", "vpc-flow-log"),
+    named_by=(),
+    tagged=True,
+    replaced_by=(
+        REGION,
+        "vpcId",
+        "subnetId",
+        "eniId",
+        "iamRoleArn",
+        "logDestination",
+        "logDestinationType",
+        "logFormat",
+        "maxAggregationInterval",
+        "trafficType",
+        "destinationOptions",
+    ),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("logs"),
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+    deletion="the network's flow logs",
+)
+
+
+def is_interface_endpoint(resource: Resource) -> bool:
+    """Whether it is a VPC endpoint with network interfaces of its own (the others are routes)."""
+    return resource.type == VPC_ENDPOINT.token and resource.inputs.get("vpcEndpointType") == "Interface"
+
+
+def _vpc_endpoint(call: Call) -> Answer:
+    identity = call.sim("vpce")
+    gateway = call.inputs.get("vpcEndpointType", "Gateway") == "Gateway"
+    service = call.text("serviceName").rsplit(".", 1)[-1]
+    return identity, {
+        "arn": call.arn("ec2", f"vpc-endpoint/{identity}"),
+        "ownerId": ACCOUNT,
+        "state": "available",
+        "prefixListId": call.sim("pl") if gateway else "",
+        "networkInterfaceIds": [] if gateway else [call.sim("eni")],
+        "dnsEntries": [] if gateway else [{"dnsName": f"{service}.{call.region}.sim", "hostedZoneId": "ZSIM"}],
+    }
+
+
+def _endpoint_seconds(endpoint: Resource) -> float:
+    return 60 if is_interface_endpoint(endpoint) else 6
+
+
+def _endpoint_price(_graph: Graph, endpoint: Resource, _catalogue: Catalogue) -> Iterator[Line]:
+    if is_interface_endpoint(endpoint):
+        yield bill.interface_endpoints(len(endpoint.inputs.get("subnetIds") or ()))
+
+
+def _endpoint_facts(_graph: Graph, endpoint: Resource) -> Iterable[str]:
+    yield str(endpoint.inputs.get("serviceName", "")).split(".", 3)[-1]
+    yield str(endpoint.inputs.get("vpcEndpointType", "Gateway")).lower()
+
+
+VPC_ENDPOINT = ResourceType(
+    token="aws:ec2/vpcEndpoint:VpcEndpoint",
+    simulated=_vpc_endpoint,
+    named_by=(),
+    tagged=True,
+    replaced_by=(REGION, "vpcId", "serviceName", "serviceRegion", "vpcEndpointType"),
+    seconds=_endpoint_seconds,
+    price=_endpoint_price,
+    shown=Shown(_endpoint_facts),
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    understood=access.POLICY,
+    creation="",
+)
+
+TYPES = (
+    VPC,
+    SUBNET,
+    INTERNET_GATEWAY,
+    EIP,
+    NAT_GATEWAY,
+    ROUTE_TABLE,
+    ROUTE,
+    ROUTE_TABLE_ASSOCIATION,
+    FLOW_LOG,
+    VPC_ENDPOINT,
+)

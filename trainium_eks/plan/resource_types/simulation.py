@@ -1,0 +1,65 @@
+"""What a provider would answer, made up, from the rows.
+
+The values are recognisable (``vpc-sim-…``, account 000000000000) and depend on nothing but the resource's URN and
+inputs, so two recordings of a program are the same. A type without a row is an error, and so is an input that the
+SDK's class does not take: a simulation that accepts anything proves nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Backend, Call, Registration, SimulationError
+from trainium_eks.plan.resource_types import default_tags, registry, sdk_inputs
+from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
+from trainium_eks.plan.resource_types.rows import providers
+
+__all__ = ["ACCOUNT", "DEFAULT_REGION", "Backend", "Registration", "Simulation", "SimulationError", "known"]
+
+DEFAULT_REGION = "us-west-2"
+"""Where resources are when neither a provider nor the config says."""
+
+
+class Simulation:
+    """Answers for AWS and Kubernetes.
+
+    Args:
+        region: the region of the default AWS provider (the config's ``aws:region``).
+    """
+
+    def __init__(self, region: str = DEFAULT_REGION) -> None:
+        self._region = region
+        self._providers: dict[str, Mapping[str, Any]] = {}
+
+    def create(self, registration: Registration) -> Answer:
+        """See :class:`Backend`."""
+        row = registry.find(registration.type) or registry.UNKNOWN_TYPE
+        found = sdk_inputs.faults(registration.type, registration.inputs)
+        if found:
+            raise SimulationError(f"{registration.type} does not take these inputs:\n  " + "\n  ".join(found))
+        if registration.type == providers.AWS.token:
+            self._providers[registration.urn] = registration.inputs
+        identity, computed = row.simulated(Call(registration, self._region_of(registration)))
+        return identity, {**self._common(row, registration), **computed}
+
+    def simulates(self, type_: str) -> bool:
+        """See :class:`Backend`."""
+        return known(type_)
+
+    def _region_of(self, registration: Registration) -> str:
+        provider = self._providers.get(registration.provider, {})
+        return str(registration.inputs.get("region") or provider.get("region") or self._region)
+
+    def _common(self, row: ResourceType, registration: Registration) -> dict[str, Any]:
+        """``region`` and ``tagsAll``, which the AWS provider computes for every type that has the input."""
+        if not row.token.startswith("aws:"):
+            return {}
+        common: dict[str, Any] = {"region": self._region_of(registration)} if REGION in row.replaced_by else {}
+        if row.tagged:
+            provider = self._providers.get(registration.provider, {})
+            common["tagsAll"] = default_tags.laid_over(registration.inputs, provider)
+        return common
+
+
+def known(type_: str) -> bool:
+    """Whether the simulation has an answer for a resource type."""
+    return registry.find(type_) is not None

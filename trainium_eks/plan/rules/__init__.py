@@ -1,0 +1,145 @@
+"""The rules: what a good environment looks like, judged from the recorded program.
+
+Standard library and the plain model only, so that a plan, a test and whoever holds a graph can run them. Each rule is a
+function over the graph that says something about every resource it met; a rule that met none does not apply.
+
+Many judge again what the model's ``problems()`` judged in the config, and their docstrings name the module. They are
+meant as independent checks: they read what was registered, whoever wrote the program, and objects made by hand beside a
+component. Facts (sizes, ports, ranges, versions) are the model's own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from trainium_eks.plan import waivers
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.rules import (
+    autoscaling,
+    buckets,
+    budget,
+    cluster,
+    efa,
+    hygiene,
+    isolation,
+    kubernetes,
+    load,
+    network,
+    nodes,
+    observability,
+    reach,
+    scheduling,
+    storage,
+)
+from trainium_eks.plan.rules._rule import Finding, Rule, Severity
+from trainium_eks.plan.rules._view import View
+
+__all__ = [
+    "NOT_JUDGED",
+    "RULES",
+    "STANDING_WAIVERS",
+    "Finding",
+    "Rule",
+    "RuleStatus",
+    "Severity",
+    "Verdict",
+    "judge",
+    "stale_waivers",
+]
+
+RuleStatus = Literal["pass", "fail", "waived", "n/a", "unseen"]
+"""``unseen``: no fault was found, and a part that could be one cannot be seen here."""
+
+_MODULES = (
+    cluster,
+    nodes,
+    efa,
+    network,
+    storage,
+    buckets,
+    kubernetes,
+    isolation,
+    load,
+    scheduling,
+    hygiene,
+    budget,
+    reach,
+    autoscaling,
+    observability,
+)
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)
+)
+"""Every rule that a plan can judge, by id."""
+
+NOT_JUDGED: Mapping[str, str] = {
+    "R64": "Resource names stay the same from release to release. One plan cannot show it: the tests compare each"
+    " environment's URNs with the last release's list, and `trn plan --against` compares two plans.",
+}
+"""Rules that need more than one recorded program, each with where it is checked."""
+
+STANDING_WAIVERS: Mapping[str, str] = {
+    "R07": "pulumi-eks always makes the cluster's creator an administrator (pulumi-eks#2373); apart from that,"
+    " access entries are the only way in.",
+}
+"""Waivers of the library itself, in force everywhere, each with its reason."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one rule says about a program."""
+
+    id: str
+    title: str
+    severity: Severity
+    source: str
+    status: RuleStatus
+    reason: str
+    """Why it is waived, or that its waiver is stale; otherwise empty."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that are not well; a waived rule keeps them."""
+        return tuple(finding for finding in self.findings if finding.ok is False)
+
+    @property
+    def unseen(self) -> tuple[Finding, ...]:
+        """The findings beyond the view of this graph."""
+        return tuple(finding for finding in self.findings if finding.ok is None)
+
+
+def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
+    """Every rule's verdict on a program, by id.
+
+    Args:
+        graph: the recorded program, with simulated answers; recorded with ``dry_run``, ids are unknown and rules that
+            follow them fail for what they cannot see.
+        accepted: rule id to reason; those of the environment's own waivers that hold today when None. The library's
+            :data:`STANDING_WAIVERS` hold besides.
+    """
+    given = waivers.of(graph)
+    own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
+    view = View(graph)
+    return tuple(_verdict(rule, tuple(rule.check(view)), own) for rule in RULES)
+
+
+def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """One line for each waiver of the environment's config that fails the plan: it has expired, ends too late, or
+    excuses nothing (its rule passes, does not apply, is not judged from a plan, or does not exist)."""
+    return waivers.stale(graph, {verdict.id: verdict.status for verdict in verdicts}, NOT_JUDGED)
+
+
+def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) -> Verdict:
+    waiver = own.get(rule.id) or STANDING_WAIVERS.get(rule.id, "")
+    status: RuleStatus
+    if not findings:
+        status, reason = "n/a", ""
+    elif all(finding.ok is not False for finding in findings):
+        status, reason = ("pass" if all(finding.ok for finding in findings) else "unseen"), ""
+    else:
+        status, reason = ("waived", waiver) if waiver else ("fail", "")
+    if status in ("n/a", "pass") and rule.id in own:
+        reason = f"stale waiver: {own[rule.id]}"
+    return Verdict(rule.id, rule.title, rule.severity, rule.source, status, reason, findings)

@@ -1,0 +1,55 @@
+"""Writes ``docs/rules.md`` from the rules: ``python -m trainium_eks.plan.rules > docs/rules.md``."""
+
+import sys
+
+from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS
+
+HEADER = """# Rules
+
+The rules that every environment must keep. `trn plan` checks the recorded program and shows which rules fail, are
+waived, pass or do not apply; if one fails, the plan exits with 1. An environment that breaks a rule on purpose waives
+it in its config, with a reason and a last day:
+
+```yaml
+config:
+  trainium-eks:waivers:
+    R06: {reason: torn down every night, expires: 2027-03-31}
+```
+
+A stale waiver fails the plan, too: one that has expired, that ends more than a year ahead, or whose rule passes or
+does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
+
+A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a judge of the
+config makes the same demand of what the program registers, whoever wrote it: of foreign programs and of resources made
+beside the components, too.
+
+This page is generated (`python -m trainium_eks.plan.rules > docs/rules.md`).
+"""
+
+PACK = """The [policy pack](policy.md) judges the same rules from what the engine shows it. Where that is not enough, it
+reports neither a fault nor a pass: the policy is not applicable, and one line of the output names the rules that were
+not judged and why. `trn plan` judges them."""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    lines = [HEADER, "| Rule | Severity | What is wanted | Source |", "| --- | --- | --- | --- |"]
+    for rule in RULES:
+        lines.append(f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity} | {rule.title} | {rule.source} |")
+    lines += ["", "## Why", ""]
+    for rule in RULES:
+        lines += [f"### {rule.id}", "", f"**{rule.title}.** {rule.explanation}", ""]
+    lines += ["## Waived everywhere", ""]
+    lines += [f"- **{id_}**: {reason}" for id_, reason in STANDING_WAIVERS.items()]
+    lines += ["", "## Not judged from a plan", ""]
+    lines += [f"- **{id_}**: {reason}" for id_, reason in NOT_JUDGED.items()]
+    lines += ["", "## What a policy pack cannot see", "", PACK, ""]
+    lines += [f"- **{rule.id}**: {rule.beyond_pack}." for rule in RULES if rule.beyond_pack]
+    ids = ", ".join(rule.id for rule in RULES if rule.follows_ids)
+    lines += [f"- **{ids}** follow ids and names from resource to resource: while a preview does not know some, these "]
+    lines[-1] += "rules are judged in the update."
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,68 @@
+"""From where the Kubernetes API of a program is reached."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.plan.rules._facts import SUBNET, ControlPlane
+from trainium_eks.plan.rules._read import at, items, text
+from trainium_eks.plan.rules._view import View
+
+HTTPS = 443
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The API endpoint of one cluster."""
+
+    plane: ControlPlane
+    public: tuple[str, ...]
+    """Ranges that reach the public endpoint; empty when it is off."""
+    private: tuple[str, ...]
+    """Ranges, beside the cluster's own nodes, that its security group lets reach the private endpoint."""
+    own_network: bool
+    """Whether the program makes the subnets of the control plane."""
+
+    @property
+    def first_up(self) -> str:
+        """From where the first update reaches it; empty when nobody does."""
+        if self.public:
+            return "the ranges of the public endpoint"
+        if self.own_network or not self.private:
+            return ""
+        return "a machine in the adopted network, or in a range that is tied to it"
+
+    def to_json(self) -> dict[str, Any]:
+        """camelCase data."""
+        return {
+            "cluster": self.plane.resource.name,
+            "public": list(self.public),
+            "private": list(self.private),
+            "ownNetwork": self.own_network,
+            "firstUpFrom": self.first_up,
+        }
+
+
+def endpoints(view: View) -> Iterator[Endpoint]:
+    """Yield the endpoint of each cluster."""
+    for plane in view.control_planes:
+        yield Endpoint(plane, _public(plane), tuple(_private(view, plane)), _is_own(view, plane))
+
+
+def _public(plane: ControlPlane) -> tuple[str, ...]:
+    """EKS turns the public endpoint on, for everyone, when nothing is said."""
+    _, on = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
+    _, ranges = plane.read("vpcConfig.publicAccessCidrs", "publicAccessCidrs")
+    return () if on is False else tuple(map(text, items(ranges))) or ("0.0.0.0/0",)
+
+
+def _private(view: View, plane: ControlPlane) -> Iterator[str]:
+    group = at(plane.cluster.outputs, "vpcConfig.clusterSecurityGroupId") if plane.cluster else None
+    for rule in view.rules_of(group) if group else ():
+        if rule.inbound and rule.covers(HTTPS):
+            yield from map(text, rule.cidrs)
+
+
+def _is_own(view: View, plane: ControlPlane) -> bool:
+    path = "vpcConfig.subnetIds" if plane.cluster else "subnetIds"
+    return bool(view.refers(plane.resource, path, SUBNET))

@@ -1,0 +1,235 @@
+"""What rules talk about: a control plane, a node group, a network interface, a rule of a security group."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.rules._read import Json, at, items, listed, mapping, text, true
+
+CLUSTER = "aws:eks/cluster:Cluster"
+EKS_CLUSTER = "eks:index:Cluster"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+ADDON = "aws:eks/addon:Addon"
+ROLE = "aws:iam/role:Role"
+SUBNET = "aws:ec2/subnet:Subnet"
+VPC = "aws:ec2/vpc:Vpc"
+FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
+ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
+RELEASE = "kubernetes:helm.sh/v3:Release"
+QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """One EKS cluster: pulumi-eks' component, the cluster inside it, or a plain ``aws.eks.Cluster``."""
+
+    component: Resource | None
+    cluster: Resource | None
+
+    @property
+    def resource(self) -> Resource:
+        """The one that findings name: the cluster itself when it is recorded."""
+        found = self.cluster or self.component
+        assert found is not None
+        return found
+
+    @property
+    def members(self) -> tuple[Resource, ...]:
+        """Those of the two that are there."""
+        return tuple(each for each in (self.cluster, self.component) if each is not None)
+
+    def read(self, path: str, of_component: str) -> tuple[str, Json]:
+        """The path and value of a fact: the cluster's when it is recorded, whatever its component was asked for."""
+        if self.cluster is not None:
+            return path, at(self.cluster.inputs, path)
+        if self.component is not None:
+            return of_component, at(self.component.inputs, of_component)
+        return path, None
+
+    @property
+    def protected(self) -> bool:
+        """Whether Pulumi refuses to delete it."""
+        return any(each.options.protect for each in self.members)
+
+    @property
+    def name(self) -> str:
+        """Name of the cluster, or empty when it is made up only by ``pulumi up``."""
+        names = [text(at(each.inputs, "name")) for each in self.members]
+        names += [text(at(each.outputs, "name")) for each in self.members]
+        return next((name for name in names if name), "")
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """One managed node group with its launch template and its catalogue entry."""
+
+    resource: Resource
+    template: Resource | None
+    type_name: str
+    """EC2 type, or empty when it cannot be seen."""
+    instance: InstanceType | None
+    """None for a type that the catalogue does not know."""
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether its nodes carry Neuron devices or GPUs, by the catalogue, else by the AMI."""
+        if self.instance is not None:
+            return self.instance.family != "cpu"
+        return text(at(self.resource.inputs, "amiType")).endswith(("_NEURON", "_NVIDIA"))
+
+    @property
+    def has_efa(self) -> bool:
+        """Whether its type has EFA."""
+        return self.instance is not None and self.instance.has_efa
+
+    @property
+    def settings(self) -> Mapping[str, Json]:
+        """The launch template's inputs; empty without one."""
+        return self.template.inputs if self.template is not None else {}
+
+    @property
+    def reservation(self) -> Json:
+        """Id or group of the capacity reservation that the template names, or None."""
+        target = at(self.settings, "capacityReservationSpecification.capacityReservationTarget")
+        return at(target, "capacityReservationId") or at(target, "capacityReservationResourceGroupArn")
+
+    @property
+    def capacity_type(self) -> Json:
+        """``ON_DEMAND`` (also when unset), ``SPOT`` or ``CAPACITY_BLOCK``."""
+        return self.resource.inputs.get("capacityType", "ON_DEMAND")
+
+    @property
+    def max_size(self) -> Json:
+        """The most nodes."""
+        return at(self.resource.inputs, "scalingConfig.maxSize")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One network interface of a launch template."""
+
+    path: str
+    card: Json
+    device: Json
+    type: str
+    security_groups: tuple[Json, ...]
+
+    @property
+    def is_efa(self) -> bool:
+        """Whether it is an Elastic Fabric Adapter, with or without an address."""
+        return self.type in ("efa", "efa-only")
+
+
+@dataclass(frozen=True)
+class SecurityRule:
+    """One rule of a security group, whichever resource declares it."""
+
+    resource: Resource
+    path: str
+    """Where it stands in the resource; empty for a resource of its own."""
+    group: Json
+    """Id of the security group it belongs to."""
+    inbound: bool
+    protocol: str
+    """``-1`` for all."""
+    first_port: Json
+    last_port: Json
+    peers: tuple[Json, ...]
+    """Ids of the security groups on the other side."""
+    cidrs: tuple[Json, ...]
+    description: Json
+
+    @property
+    def all_protocols(self) -> bool:
+        """Whether it lets everything through, EFA included."""
+        return self.protocol in ("-1", "all")
+
+    @property
+    def to_itself(self) -> bool:
+        """Whether the other side is the same group."""
+        return self.group is not None and self.group in self.peers
+
+    @property
+    def from_anywhere(self) -> bool:
+        """Whether the other side is every address."""
+        return any(cidr in ("0.0.0.0/0", "::/0") for cidr in self.cidrs)
+
+    def covers(self, port: int) -> bool:
+        """Whether TCP traffic to a port passes."""
+        if self.all_protocols:
+            return True
+        numbers = isinstance(self.first_port, int) and isinstance(self.last_port, int)
+        return self.protocol in ("tcp", "6") and numbers and self.first_port <= port <= self.last_port
+
+
+def zone(subnet: Resource) -> str:
+    """Zone of a subnet: its id when the program gave one, else its name."""
+    for values in (subnet.inputs, subnet.outputs):
+        for key in ("availabilityZoneId", "availabilityZone"):
+            if text(values.get(key)):
+                return text(values.get(key))
+    return ""
+
+
+def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
+    """The network interfaces of a node group's launch template."""
+    return tuple(
+        Interface(
+            path=f"networkInterfaces[{index}]",
+            card=at(each, "networkCardIndex") or 0,
+            device=at(each, "deviceIndex") or 0,
+            type=text(at(each, "interfaceType")) or "interface",
+            security_groups=tuple(items(at(each, "securityGroups"))),
+        )
+        for index, each in enumerate(items(group.settings.get("networkInterfaces")))
+    )
+
+
+def security_rules(graph: Graph) -> Iterator[SecurityRule]:
+    """Every security-group rule, as a resource of its own, in the older form, or inside its group."""
+    for type_, inbound in (
+        ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", True),
+        ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", False),
+    ):
+        for resource in graph.of_type(type_):
+            cidrs = (resource.inputs.get("cidrIpv4"), resource.inputs.get("cidrIpv6"))
+            yield SecurityRule(
+                resource=resource,
+                path="",
+                group=resource.inputs.get("securityGroupId"),
+                inbound=inbound,
+                protocol=str(resource.inputs.get("ipProtocol")),
+                first_port=resource.inputs.get("fromPort"),
+                last_port=resource.inputs.get("toPort"),
+                peers=tuple(listed(resource.inputs.get("referencedSecurityGroupId"))),
+                cidrs=tuple(cidr for cidr in cidrs if cidr is not None),
+                description=resource.inputs.get("description"),
+            )
+    for resource in graph.of_type("aws:ec2/securityGroupRule:SecurityGroupRule"):
+        group = resource.inputs.get("securityGroupId")
+        yield _classic(resource, "", resource.inputs, group, resource.inputs.get("type") == "ingress")
+    for resource in graph.of_type("aws:ec2/securityGroup:SecurityGroup"):
+        for direction in ("ingress", "egress"):
+            for index, each in enumerate(items(resource.inputs.get(direction))):
+                group = resource.outputs.get("id")
+                yield _classic(resource, f"{direction}[{index}]", mapping(each), group, direction == "ingress")
+
+
+def _classic(resource: Resource, path: str, rule: Mapping[str, Json], group: Json, inbound: bool) -> SecurityRule:
+    """A rule in the older form, inline or as ``aws.ec2.SecurityGroupRule``."""
+    peers = (*listed(rule.get("sourceSecurityGroupId")), *items(rule.get("securityGroups")))
+    return SecurityRule(
+        resource=resource,
+        path=path,
+        group=group,
+        inbound=inbound,
+        protocol=str(rule.get("protocol")),
+        first_port=rule.get("fromPort"),
+        last_port=rule.get("toPort"),
+        peers=(*peers, *((group,) if true(rule.get("self")) else ())),
+        cidrs=(*items(rule.get("cidrBlocks")), *items(rule.get("ipv6CidrBlocks"))),
+        description=rule.get("description"),
+    )

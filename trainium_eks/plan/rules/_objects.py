@@ -1,0 +1,91 @@
+"""Kubernetes objects as rules see them: pods inside workloads, Helm releases and their values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.rules._facts import RELEASE
+from trainium_eks.plan.rules._read import Json, at, items, mapping, text
+from trainium_eks.plan.rules._view import View
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+TENANT = "trainium-eks:index:TrainingNamespace"
+
+POD_SPECS: Mapping[str, str] = {
+    "kubernetes:core/v1:Pod": "spec",
+    "kubernetes:apps/v1:DaemonSet": "spec.template.spec",
+    "kubernetes:apps/v1:Deployment": "spec.template.spec",
+    "kubernetes:apps/v1:ReplicaSet": "spec.template.spec",
+    "kubernetes:apps/v1:StatefulSet": "spec.template.spec",
+    "kubernetes:batch/v1:Job": "spec.template.spec",
+    "kubernetes:batch/v1:CronJob": "spec.jobTemplate.spec.template.spec",
+}
+"""Where a pod's spec stands in each kind that makes pods."""
+
+
+@dataclass(frozen=True)
+class PodMaker:
+    """An object that makes pods."""
+
+    resource: Resource
+    path: str
+    """Path of the pod's spec."""
+    spec: Json
+
+    @property
+    def containers(self) -> Iterator[tuple[str, Json]]:
+        """Path and content of each container, init containers too."""
+        for kind in ("initContainers", "containers"):
+            for index, each in enumerate(items(at(self.spec, kind))):
+                yield f"{self.path}.{kind}[{index}]", each
+
+
+def pod_makers(view: View) -> Iterator[PodMaker]:
+    """Every object of the program that makes pods. What a chart makes is not among them."""
+    for type_, path in POD_SPECS.items():
+        for resource in view.of(type_):
+            yield PodMaker(resource, path, at(resource.inputs, path))
+
+
+def chart_name(release: Resource) -> str:
+    """Name of a release's chart, without repository, registry or directory."""
+    return text(release.inputs.get("chart")).rstrip("/").rpartition("/")[2]
+
+
+def is_local(release: Resource) -> bool:
+    """Whether the chart is a directory, whose content is versioned with the program."""
+    return text(release.inputs.get("chart")).startswith(("./", "../", "/"))
+
+
+def releases(view: View, *charts: str) -> tuple[Resource, ...]:
+    """The Helm releases of these charts; of all when none are named."""
+    return tuple(each for each in view.of(RELEASE) if not charts or chart_name(each) in charts)
+
+
+def object_name(resource: Resource) -> str:
+    """An object's name in the cluster; its logical name when Pulumi makes one up."""
+    return text(at(resource.inputs, "metadata.name")) or resource.name
+
+
+def namespace(resource: Resource) -> str:
+    """Namespace of an object or a release, ``default`` when it says nothing."""
+    return text(at(resource.inputs, "metadata.namespace")) or text(resource.inputs.get("namespace")) or "default"
+
+
+def is_tenant(view: View, home: Resource) -> bool:
+    """Whether a Namespace is a team's: of a TrainingNamespace, or one with a ResourceQuota."""
+    if any(above.type == TENANT for above in view.graph.ancestors(home)):
+        return True
+    name = object_name(home)
+    return any(namespace(each) == name for each in view.of("kubernetes:core/v1:ResourceQuota"))
+
+
+def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """Every object inside a value, with its path, the value itself first."""
+    if isinstance(value, Mapping):
+        yield path, mapping(value)
+        for key, each in value.items():
+            yield from walk(each, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for index, each in enumerate(value):
+            yield from walk(each, f"{path}[{index}]")

@@ -1,0 +1,231 @@
+"""R79-R82, R90: what autoscalers may change, and what they must know of the nodes that they buy."""
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from trainium_eks.model.catalogue.node_templates import OPTIONS, TEMPLATE
+from trainium_eks.model.config.karpenter import EBS_CLUSTER_TAG
+from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.plan.resource_types.rows.karpenter import NODE_CLASS
+from trainium_eks.plan.rules._autoscaled import Pool, autoscalers, group_tags, node_pools, served_groups
+from trainium_eks.plan.rules._facts import QUEUE, NodeGroup
+from trainium_eks.plan.rules._objects import object_name, releases
+from trainium_eks.plan.rules._read import (
+    Json,
+    actions,
+    allows,
+    at,
+    differs,
+    given,
+    items,
+    listed,
+    mapping,
+    missing,
+    number,
+    show,
+    statements,
+    text,
+    true,
+)
+from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._view import View
+
+SCALING_ACTIONS = (
+    "autoscaling:DetachInstances",
+    "autoscaling:SetDesiredCapacity",
+    "autoscaling:TerminateInstanceInAutoScalingGroup",
+    "autoscaling:UpdateAutoScalingGroup",
+    "ec2:CreateFleet",
+    "ec2:DeleteLaunchTemplate",
+    "ec2:RunInstances",
+    "ec2:TerminateInstances",
+)
+"""What starts and ends nodes."""
+
+NODES = re.compile(r"\*|.*:(instance|fleet|launch-template|autoScalingGroup)[/:].*")
+"""Resources of a statement that are nodes, or what makes them; images and subnets are not."""
+
+TAGGED = re.compile(r"(aws|autoscaling|ec2):(ResourceTag|RequestTag)/.+")
+
+
+@rule("R79", "Let an autoscaler start and end only its own cluster's nodes", "high", "Cluster Autoscaler README, own")
+def autoscaler_rights(view: View) -> Iterator[Finding]:
+    """An account has more than one cluster, and more than clusters: what may change the size of a group, or run and
+    terminate instances, does so under a condition on a tag, or on groups that it names."""
+    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+        found = statements(policy.inputs.get("policy")) or ()
+        scaling = [(index, each) for index, each in enumerate(found) if allows(each) and _scales(each)]
+        faults = [f"policy.Statement[{index}] {fault}" for index, each in scaling for fault in _unbound(each)]
+        if scaling:
+            yield from judged(policy, faults, "starts and ends nodes by a tag")
+
+
+def _scales(statement: Mapping[str, Json]) -> bool:
+    patterns = [re.escape(action).replace(r"\*", ".*") for action in actions(statement)]
+    return any(re.fullmatch(pattern, each) for pattern in patterns for each in SCALING_ACTIONS)
+
+
+def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
+    keys = [key for operator in mapping(statement.get("Condition")).values() for key in mapping(operator)]
+    nodes = [text(each) for each in listed(statement.get("Resource")) if NODES.fullmatch(text(each))]
+    if "*" in "".join(nodes) and not any(TAGGED.fullmatch(key) for key in keys):
+        named = ", ".join(sorted(action for action in actions(statement) if _scales({"Action": action})))
+        yield f"allows {named} on {nodes[0]}, wanted a Condition on a tag of the cluster"
+
+
+@rule(
+    "R80",
+    "Tell Cluster Autoscaler what an empty group has, and let it end no gang",
+    "high",
+    "autoscaler#597, #2947, Cluster Autoscaler README and FAQ",
+)
+def described_groups(view: View) -> Iterator[Finding]:
+    """It knows of an empty group what its tags say, and of a Neuron node in use its CPU and memory only. So each
+    accelerator group that it serves is tagged with its devices, EFA interfaces and taints; only empty nodes of it go;
+    and it is no larger than the largest gang that a queue lets run, because pods that wait for their queue buy nodes
+    too. The region comes by value: a pod does not reach the instance metadata. Independent of `model/autoscaling.py`,
+    which judges the config."""
+    for release in autoscalers(view):
+        values = mapping(release.inputs.get("values"))
+        faults = [] if given(values.get("awsRegion")) else ["values.awsRegion is unset, wanted the region"]
+        path = "extraArgs.skip-nodes-with-custom-controller-pods"
+        if text(at(values, path)) == "false":
+            faults.append(f"values.{path} is false, wanted true: jobs of Volcano would be moved")
+        yield from judged(release, faults, "knows its region and leaves jobs alone")
+    for group in served_groups(view):
+        if group.accelerated and group.instance is not None:
+            faults = [*_tag_faults(view, group), *_size_faults(view, group)]
+            yield from judged(group.resource, faults, "is described, bounded, and loses empty nodes only")
+
+
+def _tag_faults(view: View, group: NodeGroup) -> Iterator[str]:
+    tags = group_tags(view, group)
+    wanted = {
+        f"{TEMPLATE}/resources/{name}": str(count)
+        for name, count in view.catalogue.device_resources(group.type_name).items()
+    }
+    wanted |= {
+        f"{TEMPLATE}/taint/{each.key}": f"{each.value}:{each.effect}" for each in view.catalogue.taints(group.type_name)
+    }
+    wanted |= {f"{OPTIONS}/scaledownutilizationthreshold": "0", f"{OPTIONS}/ignoredaemonsetsutilization": "true"}
+    for key, value in wanted.items():
+        if str(tags.get(key)) != value:
+            yield f"the Auto Scaling group's tag {key} is {show(tags.get(key))}, wanted {show(value)}"
+
+
+def _size_faults(view: View, group: NodeGroup) -> Iterator[str]:
+    most, nodes = number(group.max_size), _largest_gang(view, group)
+    if most is not None and nodes is not None and most > nodes:
+        yield f"scalingConfig.maxSize is {most:g}, wanted at most {nodes}, which is all that one queue may use"
+
+
+def _largest_gang(view: View, group: NodeGroup) -> int | None:
+    """Nodes that the queue with the most may use; None without a bound for every queue."""
+    device, count = next(iter(view.catalogue.device_resources(group.type_name).items()))
+    parents = {text(at(queue.inputs, "spec.parent")) for queue in view.of(QUEUE)}
+    leaves = [queue for queue in view.of(QUEUE) if object_name(queue) not in parents]
+    bounds = [quantity(mapping(at(queue.inputs, "spec.capability")).get(device)) for queue in leaves]
+    known = [bound for bound in bounds if bound is not None]
+    return int(max(known) // Decimal(count)) if known and len(known) == len(bounds) else None
+
+
+@rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
+def one_autoscaler(view: View) -> Iterator[Finding]:
+    """Two that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod without a
+    selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type serves the
+    gangs that ask for the type, whose node group somebody is about to scale."""
+    served_cpu = [group for group in served_groups(view) if not group.accelerated]
+    owners = {group.type_name: group.resource.name for group in view.accelerator_groups}
+    for pool in node_pools(view):
+        faults = [
+            f"spec.template.spec.requirements has {name}, which {owners[name]} has too, wanted one of the two"
+            for name in pool.types
+            if name in owners
+        ]
+        if served_cpu and not items(pool.spec.get("taints")):
+            other = served_cpu[0].resource.name
+            faults.append(f"it has no taint, and Cluster Autoscaler serves {other}: wanted one of the two")
+        yield from judged(pool.resource, faults, "nobody else buys for its pods")
+
+
+@rule(
+    "R82",
+    "Hold Karpenter's nodes to what other nodes are held to",
+    "high",
+    "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
+)
+def karpenter_nodes(view: View) -> Iterator[Finding]:
+    """They have no launch template of the program, so that no other rule sees them. Their metadata service answers one
+    hop away and by token; their volumes are encrypted, in production with a customer key; their image is pinned; none
+    has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never
+    for their age. Karpenter itself hears of interruptions."""
+    for release in releases(view, "karpenter"):
+        told = given(at(release.inputs, "values.settings.interruptionQueue"))
+        faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
+        yield from judged(release, faults, "hears of interruptions")
+    for pool in node_pools(view):
+        yield from judged(pool.resource, _pool_faults(view, pool), "is bounded, and loses no node in use")
+    for node_class in view.of(NODE_CLASS.token):
+        yield from judged(node_class, _class_faults(view, mapping(node_class.inputs.get("spec"))), "as other nodes")
+
+
+@rule(
+    "R90",
+    "Let EBS volumes attach to Karpenter's nodes",
+    "high",
+    "AmazonEBSCSIDriverEKSClusterScopedPolicy",
+    follows_ids=True,
+)
+def attachable_nodes(view: View) -> Iterator[Finding]:
+    """The EBS driver's role attaches a volume to an instance that a tag names as its cluster's. EKS tags the nodes of
+    managed groups; those of an EC2NodeClass have what its `spec.tags` say, and without the tag a pod with a claim waits
+    for its volume for ever."""
+    names = [plane.name for plane in view.control_planes if plane.name]
+    for node_class in view.of(NODE_CLASS.token) if view.addons("aws-ebs-csi-driver") else ():
+        found = mapping(at(node_class.inputs, "spec.tags")).get(EBS_CLUSTER_TAG)
+        good = found in names if names else given(found)
+        wanted = show(names[0]) if names else "the cluster's name"
+        faults = [] if good else [f"spec.tags has {EBS_CLUSTER_TAG} {show(found)}, wanted {wanted}"]
+        yield from judged(node_class, faults, "its nodes are the cluster's to the EBS driver")
+
+
+def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
+    inputs = pool.resource.inputs
+    yield from missing(inputs, "spec.limits", "a limit, such as {cpu: 64}")
+    if pool.node_class is None:
+        yield "spec.template.spec.nodeClassRef names no EC2NodeClass of this program, whose nodes are unseen"
+    accelerated = [name for name in pool.types if name in view.catalogue and view.catalogue.taints(name)]
+    if not accelerated:
+        return
+    taints = {(at(each, "key"), at(each, "effect")) for each in items(pool.spec.get("taints"))}
+    for name in accelerated:
+        lacking = [each.key for each in view.catalogue.taints(name) if (each.key, each.effect) not in taints]
+        if lacking:
+            yield f"spec.template.spec.taints lacks {', '.join(lacking)}, wanted it for {name}"
+    yield from differs(inputs, "spec.disruption.consolidationPolicy", "WhenEmpty")
+    yield from differs(inputs, "spec.template.spec.expireAfter", "Never")
+    grace = pool.spec.get("terminationGracePeriod")
+    if given(grace):
+        yield f"spec.template.spec.terminationGracePeriod is {show(grace)}, wanted unset: drifted nodes in use would go"
+
+
+def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
+    if given(spec.get("metadataOptions")):
+        yield from differs({"spec": spec}, "spec.metadataOptions.httpTokens", "required")
+        yield from differs({"spec": spec}, "spec.metadataOptions.httpPutResponseHopLimit", 1)
+    for index, disk in enumerate(items(spec.get("blockDeviceMappings")) or [{}]):
+        path = f"spec.blockDeviceMappings[{index}].ebs"
+        if not true(at(disk, "ebs.encrypted")):
+            yield f"{path}.encrypted is {show(at(disk, 'ebs.encrypted'))}, wanted true"
+        if view.production and not given(at(disk, "ebs.kmsKeyID")):
+            yield f"{path}.kmsKeyID is unset, wanted a KMS key in production"
+    for term in items(spec.get("amiSelectorTerms")) or [{}]:
+        alias, id_ = text(at(term, "alias")), at(term, "id")
+        if not given(id_) and (not alias or alias.endswith("@latest")):
+            yield f"spec.amiSelectorTerms has {show(term)}, wanted a release (al2023@v20260818) or an id"
+    if spec.get("associatePublicIPAddress") is not False:
+        yield "spec.associatePublicIPAddress is not false, wanted false"
+
+
+RULES: tuple[Rule, ...] = (autoscaler_rights, described_groups, one_autoscaler, karpenter_nodes, attachable_nodes)

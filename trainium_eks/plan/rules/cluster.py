@@ -1,0 +1,320 @@
+"""R01-R11, R91: the control plane, its logs and its key, and from where it is reached."""
+
+import re
+from collections.abc import Iterator
+
+from trainium_eks.model.catalogue import versions
+from trainium_eks.model.config.cluster import LOG_TYPES
+from trainium_eks.model.validation import ranges
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.rules._endpoint import endpoints
+from trainium_eks.plan.rules._facts import SUBNET, ControlPlane
+from trainium_eks.plan.rules._read import (
+    Json,
+    allows,
+    at,
+    differs,
+    given,
+    items,
+    known,
+    listed,
+    mapping,
+    number,
+    principals,
+    show,
+    statements,
+    text,
+    true,
+)
+from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule, unseen
+from trainium_eks.plan.rules._view import View
+
+ANYWHERE = ("0.0.0.0/0", "::/0")
+LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+KEY_POLICY = "aws:kms/keyPolicy:KeyPolicy"
+CALLER_CONDITIONS = (
+    "kms:CallerAccount",
+    "aws:PrincipalAccount",
+    "aws:PrincipalArn",
+    "aws:PrincipalOrgID",
+    "aws:SourceAccount",
+    "aws:SourceArn",
+)
+"""Condition keys that name the caller where a key policy's principal is a star."""
+
+
+@rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
+def control_plane_logs(view: View) -> Iterator[Finding]:
+    """Without audit and authenticator logs nobody can say later who did what; all five types are on."""
+    for plane in view.control_planes:
+        path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
+        lacking = [each for each in LOG_TYPES if each not in items(found)]
+        faults = [f"{path} is {show(found)}, wanted also {', '.join(lacking)}"] if lacking else []
+        yield from judged(plane.resource, faults, "all five log types are on")
+
+
+@rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
+def public_ranges(view: View) -> Iterator[Finding]:
+    """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
+    nothing is named. Independent of `model/cluster.py`, which judges the config."""
+    for plane in view.control_planes:
+        if not _public(plane):
+            yield Finding(plane.resource.urn, True, "the public endpoint is off")
+        else:
+            yield from judged(plane.resource, _open_ranges(plane), "the public endpoint names its ranges")
+
+
+@rule(
+    "R03",
+    "In production, keep the private endpoint on and the public one off or limited",
+    "high",
+    "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
+)
+def production_endpoint(view: View) -> Iterator[Finding]:
+    """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
+    `model/cluster.py`, which judges the config."""
+    if not view.production:
+        return
+    for plane in view.control_planes:
+        path, private = plane.read("vpcConfig.endpointPrivateAccess", "endpointPrivateAccess")
+        faults = [] if true(private) else [f"{path} is {show(private)}, wanted true"]
+        if _public(plane):
+            faults += _open_ranges(plane)
+        yield from judged(plane.resource, faults, "reached from the VPC or from named ranges only")
+
+
+@rule("R04", "Encrypt Kubernetes secrets with a customer key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
+def secrets_key(view: View) -> Iterator[Finding]:
+    """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
+    for plane in view.control_planes:
+        path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
+        faults = [] if given(key) else [f"{path} is unset, wanted the ARN of a KMS key"]
+        resources = at(plane.cluster.inputs, "encryptionConfig.resources") if plane.cluster else None
+        if given(key) and path != "encryptionConfigKeyArn" and "secrets" not in items(resources):
+            faults.append(f'encryptionConfig.resources is {show(resources)}, wanted ["secrets"]')
+        yield from judged(plane.resource, faults, "secrets are encrypted with a KMS key")
+
+
+@rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
+def standard_support(view: View) -> Iterator[Finding]:
+    """Extended support costs 0.60 USD an hour instead of 0.10, and ends. The rule compares today's date with the pinned
+    table of support dates. Independent of `model/cluster.py`, which judges the config."""
+    for plane in view.control_planes:
+        path, version = plane.read("version", "version")
+        support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
+        known_versions = ", ".join(sorted(versions.KUBERNETES_STANDARD_SUPPORT))
+        if support is None:
+            faults = [f"{path} is {show(version)}, wanted one of {known_versions}"]
+        else:
+            ended = f"{path} is {show(version)}, whose standard support ended {support.standard_end}"
+            faults = [] if support.is_standard else [ended]
+        yield from judged(plane.resource, faults, f"version {show(version)} is in standard support")
+
+
+@rule("R06", "Protect the cluster from deletion", "medium", "own")
+def deletion_protection(view: View) -> Iterator[Finding]:
+    """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
+    would replace the cluster fails. Environments that are torn down waive this. Independent of `model/cluster.py`,
+    which judges the config."""
+    for plane in view.control_planes:
+        path, found = plane.read("deletionProtection", "deletionProtection")
+        faults = [] if true(found) else [f"{path} is {show(found)}, wanted true"]
+        if not plane.protected:
+            faults.append("options.protect is false, wanted true")
+        yield from judged(plane.resource, faults, "EKS and Pulumi both refuse to delete it")
+
+
+@rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
+def creator(view: View) -> Iterator[Finding]:
+    """Whoever ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
+    for plane in view.control_planes:
+        faults = []
+        makes = plane.cluster and at(plane.cluster.inputs, "accessConfig.bootstrapClusterCreatorAdminPermissions")
+        if makes is not False:
+            shown = "true, hard-coded by pulumi-eks" if plane.component else show(makes)
+            faults.append(f"accessConfig.bootstrapClusterCreatorAdminPermissions is {shown}, wanted false")
+        yield from judged(plane.resource, faults, "the creator is no administrator")
+
+
+@rule(
+    "R08",
+    "Make the log groups first, keep them a year and encrypt them",
+    "medium",
+    "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
+    follows_ids=True,
+)
+def log_groups(view: View) -> Iterator[Finding]:
+    """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
+    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; that of container logs is R84's."""
+    groups = [each for each in view.of(LOG_GROUP) if not is_of_containers(each)]
+    for plane in view.control_planes:
+        pattern = re.escape(plane.name) if plane.name else ".+"
+        named = [each for each in groups if re.fullmatch(f"/aws/eks/{pattern}/cluster", text(each.inputs.get("name")))]
+        before = view.upstream(*plane.members)
+        faults = []
+        if not named:
+            faults.append(f"no log group named /aws/eks/{plane.name or '<cluster>'}/cluster, wanted one")
+        elif not any(each.urn in before for each in named):
+            faults.append(f"does not depend on its log group {named[0].name}, wanted the group first")
+        yield from judged(plane.resource, faults, "its log group exists before it")
+    for group in groups:
+        days = group.inputs.get("retentionInDays")
+        kept = number(days)
+        short = kept is None or (kept != 0 and kept < 365)
+        faults = [f"retentionInDays is {show(days)}, wanted 365 or more"] if short else []
+        if not given(group.inputs.get("kmsKeyId")):
+            faults.append("kmsKeyId is unset, wanted a KMS key")
+        yield from judged(group, faults, "kept a year or longer, encrypted")
+
+
+def is_of_containers(group: Resource) -> bool:
+    """Whether a log group is for what containers write."""
+    return bool(re.fullmatch(r"/trainium-eks/.+/containers", text(group.inputs.get("name"))))
+
+
+@rule("R09", "Set the support policy explicitly", "low", "own")
+def support_policy(view: View) -> Iterator[Finding]:
+    """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
+    for plane in view.control_planes:
+        path, found = plane.read("upgradePolicy.supportType", "upgradePolicy.supportType")
+        faults = [] if found in ("STANDARD", "EXTENDED") else [f"{path} is {show(found)}, wanted STANDARD or EXTENDED"]
+        yield from judged(plane.resource, faults, f"the policy is {found}")
+
+
+@rule(
+    "R10",
+    "Place the control plane in two zones, in private subnets with room",
+    "high",
+    "EKS network requirements",
+    follows_ids=True,
+)
+def control_plane_subnets(view: View) -> Iterator[Finding]:
+    """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
+    Independent of `model/network.py`, which judges the config."""
+    for plane in view.control_planes:
+        faults: list[str] = []
+        if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):
+            faults.append("publicSubnetIds is set, wanted private subnets only")
+        path, ids = plane.read("vpcConfig.subnetIds", "subnetIds")
+        if not given(ids) and plane.component is not None:
+            path, ids = "privateSubnetIds", plane.component.inputs.get("privateSubnetIds")
+        if not all(map(known, listed(ids))):
+            yield unseen(plane.resource, f"{path} is known only during the update")
+            continue
+        faults += _subnet_faults(view, path, ids)
+        yield from judged(plane.resource, faults, "private subnets in two zones, 16 addresses or more in each")
+
+
+@rule(
+    "R11",
+    "Rotate keys and name their users",
+    "medium",
+    "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
+)
+def keys(view: View) -> Iterator[Finding]:
+    """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with
+    named principals (a star counts as named only with a condition on the caller)."""
+    for key in view.of("aws:kms/key:Key"):
+        yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
+
+
+@rule(
+    "R91",
+    "Let the first update reach a private endpoint",
+    "high",
+    "EKS cluster endpoint, terraform-aws-eks#1863",
+    follows_ids=True,
+)
+def reached(view: View) -> Iterator[Finding]:
+    """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from what is tied to
+    it: so the network is there before the program, with a machine in it, and the cluster's security group lets in a
+    range on port 443. A program that makes the VPC itself stops on its first update. Independent of `model/cross.py`,
+    which judges the config."""
+    for endpoint in endpoints(view):
+        faults = []
+        if not endpoint.public and endpoint.own_network:
+            faults.append("vpcConfig.subnetIds are made by this program, wanted a network with a machine in it before")
+        if not endpoint.public and not endpoint.private:
+            faults.append("no rule of the cluster's security group opens port 443 to a range, wanted one")
+        yield from judged(endpoint.plane.resource, faults, f"the first update comes from {endpoint.first_up}")
+
+
+def _public(plane: ControlPlane) -> bool:
+    """Whether the public endpoint is on; EKS turns it on when nothing is said."""
+    _, found = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
+    return found is not False
+
+
+def _open_ranges(plane: ControlPlane) -> list[str]:
+    path, found = plane.read("vpcConfig.publicAccessCidrs", "publicAccessCidrs")
+    if not items(found):
+        return [f"{path} is {show(found)} with the public endpoint on, wanted named ranges"]
+    wide = [each for each in items(found) if each in ANYWHERE or not known(each)]
+    faults = [f"{path} has {show(each)}, wanted named ranges" for each in wide]
+    opened = ranges.public_addresses(text(each) for each in items(found) if each not in wide)
+    if opened > ranges.MOST_PUBLIC_ADDRESSES:
+        faults.append(f"{path} opens {opened:,} addresses, wanted {ranges.MOST_PUBLIC_ADDRESSES:,} (a /8) at most")
+    return faults
+
+
+def _subnet_faults(view: View, path: str, ids: Json) -> Iterator[str]:
+    if not items(ids):
+        yield f"{path} is {show(ids)}, wanted subnets in two zones"
+        return
+    zones = {view.zone_of(each) for each in items(ids)}
+    if "" in zones:
+        unseen = [each for each in items(ids) if not view.zone_of(each)]
+        yield f"{path} has {show(unseen)} whose zone is in neither program nor config, wanted subnets in two zones"
+    elif len(zones) < 2:
+        yield f"{path} is in zone {', '.join(zones)} alone, wanted two zones"
+    for each in items(ids):
+        prefix = view.range_of(each).partition("/")[2]
+        if prefix.isdigit() and 2 ** (32 - int(prefix)) - 5 < 16:
+            yield f"{path}: {show(each)} is a /{prefix}, wanted 16 free addresses or more"
+        subnet = view.named(each, SUBNET)
+        if subnet is not None and view.public(subnet):
+            yield f"{path}: {show(each)} ({subnet.name}) routes to an internet gateway, wanted a private subnet"
+
+
+def _key_faults(view: View, key: Resource) -> Iterator[str]:
+    yield from differs(key.inputs, "enableKeyRotation", True)
+    window = key.inputs.get("deletionWindowInDays")
+    days = number(window)
+    if window is not None and (days is None or days < 7):
+        yield f"deletionWindowInDays is {show(window)}, wanted 7 or more"
+    if key.inputs.get("isEnabled") is False:
+        yield "isEnabled is false, wanted true"
+    own = [key.inputs["policy"]] if given(key.inputs.get("policy")) else []
+    policies = own + [each.inputs.get("policy") for each in view.referring(key, "keyId", KEY_POLICY)]
+    if not policies:
+        yield "policy is unset, wanted a key policy that names its users"
+    for policy in policies:
+        yield from _key_policy_faults(policy)
+
+
+def _key_policy_faults(policy: Json) -> Iterator[str]:
+    granted = statements(policy)
+    if granted is None:
+        yield f"policy is {show(policy)}, wanted a key policy that names its users"
+        return
+    for index, each in enumerate(granted):
+        star = any(who == "*" for _, who in principals(each))
+        conditions = {key for test in mapping(each.get("Condition")).values() for key in mapping(test)}
+        if allows(each) and star and not conditions.intersection(CALLER_CONDITIONS):
+            yield f'policy.Statement[{index}].Principal is "*" without a condition on the caller, wanted names'
+
+
+RULES: tuple[Rule, ...] = (
+    control_plane_logs,
+    public_ranges,
+    production_endpoint,
+    secrets_key,
+    standard_support,
+    deletion_protection,
+    creator,
+    log_groups,
+    support_policy,
+    control_plane_subnets,
+    keys,
+    reached,
+)

@@ -1,0 +1,388 @@
+"""R12-R23 and R30: what a node starts from, and what it may do."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from trainium_eks.model.catalogue.instances import EKS_EFFECTS
+from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.rules._autoscaled import served_groups
+from trainium_eks.plan.rules._facts import LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
+from trainium_eks.plan.rules._read import (
+    Json,
+    actions,
+    allows,
+    at,
+    differs,
+    document,
+    given,
+    items,
+    mapping,
+    number,
+    show,
+    statements,
+    text,
+    true,
+    user_data,
+)
+from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._view import View
+
+WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
+PULL_POLICIES = frozenset({"AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"})
+OPTIONAL_POLICIES = frozenset({"AmazonSSMManagedInstanceCore"})
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+MONITORING_AGENT = "eks-node-monitoring-agent"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+
+SECRETS = (
+    ("an AWS access key id", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
+    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
+    ("an AWS secret access key", re.compile(r"aws_secret_access_key\s*[=:]\s*\S", re.IGNORECASE)),
+    ("a GitHub token", re.compile(r"\bgh[pousr]_[A-Za-z0-9]{36}")),
+    ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}")),
+    ("a password or token", re.compile(r"(?i)\b[A-Z_]*(?:password|passwd|secret|token)\s*=\s*['\"]?[^\s'\"$]{8,}")),
+)
+
+
+@rule("R12", "Require IMDSv2 on nodes", "high", "CKV_AWS_79, AWS-0028, AWS-0130")
+def imds_v2(view: View) -> Iterator[Finding]:
+    """Version 1 of the metadata service gives the node's credentials to whoever can make it send one GET."""
+    yield from _of_templates(view, lambda inputs: differs(inputs, "metadataOptions.httpTokens", "required"), "required")
+
+
+@rule("R13", "Limit metadata to one hop", "high", "CKV_AWS_341, EKS best practices IAM")
+def hop_limit(view: View) -> Iterator[Finding]:
+    """With one hop, pods off the host network cannot take the node's role; charts get region and cluster as values
+    instead."""
+    path = "metadataOptions.httpPutResponseHopLimit"
+    yield from _of_templates(view, lambda inputs: differs(inputs, path, 1), "one hop")
+
+
+@rule("R14", "Leave no SSH path to nodes", "medium", "CKV_AWS_100, CIS 3")
+def no_ssh(view: View) -> Iterator[Finding]:
+    """Nodes are reached through Session Manager: no key pair, no remoteAccess, no rule for port 22 alone."""
+    for group in view.node_groups:
+        faults = ["remoteAccess is set, wanted unset"] if given(group.resource.inputs.get("remoteAccess")) else []
+        if given(group.settings.get("keyName")):
+            faults.append(f"launch template {_name(group)}: keyName is {show(group.settings['keyName'])}, wanted unset")
+        yield from judged(group.resource, faults, "no key pair and no remote access")
+    for each in view.security_rules:
+        if each.inbound and each.first_port == 22 == each.last_port:
+            yield Finding(each.resource.urn, False, f"{each.path or 'fromPort'}: port 22 is let in, wanted no SSH rule")
+
+
+@rule("R15", "Give nodes no public address", "high", "CKV_AWS_88, CKV_AWS_130, AWS-0164, CIS 5.4.3")
+def no_public_addresses(view: View) -> Iterator[Finding]:
+    """Neither a launch template nor a subnet with nodes assigns public addresses; nodes reach out through NAT or
+    endpoints. A public subnet without nodes may, for load balancers and bastions."""
+    for template in view.of(LAUNCH_TEMPLATE):
+        faults = [
+            f"networkInterfaces[{index}].associatePublicIpAddress is true, wanted false or unset"
+            for index, each in enumerate(items(template.inputs.get("networkInterfaces")))
+            if true(at(each, "associatePublicIpAddress"))
+        ]
+        yield from judged(template, faults, "no interface asks for a public address")
+    of_nodes = {each.urn for group in view.node_groups for each in view.refers(group.resource, "subnetIds", SUBNET)}
+    for subnet in view.of(SUBNET):
+        on = true(subnet.inputs.get("mapPublicIpOnLaunch")) and (subnet.urn in of_nodes or not view.public(subnet))
+        faults = ["mapPublicIpOnLaunch is true, wanted false or unset"] if on else []
+        yield from judged(subnet, faults, "gives nodes no public address")
+
+
+@rule("R16", "Encrypt node volumes, as gp3", "high", "CKV_AWS_8, CKV_AWS_189, AWS-0008, AWS-0026")
+def node_volumes(view: View) -> Iterator[Finding]:
+    """Every volume of a launch template is encrypted and gp3; in production with a customer key. EBS storage classes
+    are encrypted likewise."""
+    yield from _of_templates(view, lambda inputs: _volume_faults(view, inputs), "encrypted gp3")
+    for storage in view.of("kubernetes:storage.k8s.io/v1:StorageClass"):
+        if storage.inputs.get("provisioner") == "ebs.csi.aws.com":
+            yield from judged(storage, differs(storage.inputs, "parameters.encrypted", True), "volumes are encrypted")
+
+
+@rule("R17", "Put no secret into user data", "high", "CKV_AWS_46, AWS-0029, AWS-0129")
+def user_data_secrets(view: View) -> Iterator[Finding]:
+    """Every process of a node can read its user data, and so can whoever may describe the template."""
+    for template in view.of(LAUNCH_TEMPLATE):
+        yield from judged(template, _secret_faults(template.inputs.get("userData")), "no secret in its user data")
+
+
+@rule(
+    "R18",
+    "Give node roles the worker and pull policies only, and allow no role every action",
+    "high",
+    "CKV_AWS_274, CKV_AWS_275, CKV_AWS_62, CKV_AWS_63, CKV_AWS_286-290, CKV2_AWS_40, CKV2_AWS_56, AWS-0057, CIS 5.1.3",
+)
+def node_roles(view: View) -> Iterator[Finding]:
+    """A node's role is every pod's role on the host network: worker policy, image pull and Session Manager. The
+    VPC CNI gets its policy by Pod Identity instead. No policy of the program allows every action."""
+    for role in _node_roles(view):
+        yield from judged(role, _node_role_faults(view, role), "worker and pull policies only")
+    unseen = [group for group in view.node_groups if not view.refers(group.resource, "nodeRoleArn", ROLE)]
+    for group in unseen:
+        found = show(group.resource.inputs.get("nodeRoleArn"))
+        yield Finding(
+            group.resource.urn, False, f"nodeRoleArn {found} is not a role of this program: its policies are unseen"
+        )
+    for addon in view.addons("vpc-cni"):
+        good = any(CNI_POLICY in _policies(view, role) for role in _pod_roles(view, addon))
+        faults = [] if good else [f"podIdentityAssociations has no role with {CNI_POLICY}, wanted one"]
+        yield from judged(addon, faults, f"has {CNI_POLICY} by Pod Identity")
+    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+        granted = statements(policy.inputs.get("policy"))
+        if granted is None:
+            faults = [f"policy is {show(policy.inputs.get('policy'))}, wanted a readable document"]
+        else:
+            wide = [index for index, each in enumerate(granted) if allows(each) and "*" in actions(each)]
+            faults = [f'policy.Statement[{index}].Action is "*", wanted named actions' for index in wide]
+        yield from judged(policy, faults, "names its actions")
+
+
+@rule("R19", "Repair broken nodes automatically", "medium", "EKS best practices data plane, containers-roadmap#2567")
+def node_repair(view: View) -> Iterator[Finding]:
+    """Node repair is off by default, and learns of Neuron and GPU faults only from the monitoring agent. The agent's
+    GPU part (the DCGM server) tolerates no taint by default, and on a GPU node without it the agent reports the GPUs as
+    broken."""
+    for group in view.node_groups:
+        yield from judged(
+            group.resource, differs(group.resource.inputs, "nodeRepairConfig.enabled", True), "repair is on"
+        )
+    agents = view.addons(MONITORING_AGENT)
+    for plane in view.control_planes:
+        faults = [] if agents else [f"add-on {MONITORING_AGENT} is missing, wanted it installed"]
+        yield from judged(plane.resource, faults, "the monitoring agent is installed")
+    for agent in agents:
+        yield from judged(agent, _dcgm_faults(view, agent), "its DCGM server tolerates the GPU nodes' taints")
+
+
+@rule("R20", "Set how a node group updates", "medium", "EKS API, own")
+def updates(view: View) -> Iterator[Finding]:
+    """At most 100 nodes at a time (the API's limit), set explicitly; reserved capacity has no spare node to start
+    first, so its groups update with strategy MINIMAL. Independent of `model/node_groups.py`, which judges the
+    config."""
+    for group in view.node_groups:
+        yield from judged(group.resource, _update_faults(group), "its update is explicit")
+
+
+@rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
+def autoscaled_sizes(view: View) -> Iterator[Finding]:
+    """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups that the config
+    says are managed elsewhere, groups tagged for Cluster Autoscaler, and those that it finds by the tags it looks for:
+    every group, where it looks for those that EKS sets."""
+    scaled = {group.resource.urn for group in served_groups(view)}
+    elsewhere = [
+        text(at(each, "name"))
+        for each in items(view.graph.config.get("nodeGroups"))
+        if true(at(each, "sizeManagedElsewhere"))
+    ]
+    for group in view.node_groups:
+        tagged = any("k8s.io/cluster-autoscaler/enabled" in key for key in mapping(group.resource.inputs.get("tags")))
+        named = any(name and _belongs(view, group.resource, name) for name in elsewhere)
+        if tagged or named or group.resource.urn in scaled:
+            ignored = {"scalingConfig", "scalingConfig.desiredSize"}.intersection(group.resource.options.ignore_changes)
+            shown = list(group.resource.options.ignore_changes)
+            faults = [] if ignored else [f"options.ignoreChanges is {shown}, wanted scalingConfig.desiredSize"]
+            yield from judged(group.resource, faults, "its desired size is left alone")
+
+
+@rule("R22", "Taint and label accelerator nodes", "high", "terraform-aws-eks Neuron pattern, TorchX 0.7")
+def taints(view: View) -> Iterator[Finding]:
+    """Without the taint, any pod takes an accelerator node. The taint's key is the resource's name, for which
+    Kubernetes adds the toleration by itself (TorchX 0.7 adds none)."""
+    for group in view.accelerator_groups:
+        yield from judged(group.resource, _taint_faults(view, group), "tainted and labelled as the catalogue says")
+
+
+@rule("R23", "Use the AMI family that fits the type", "high", "EKS AMITypes")
+def ami_types(view: View) -> Iterator[Finding]:
+    """The Neuron AMI on Trainium and Inferentia, the NVIDIA AMI on GPUs, the standard one elsewhere; never AL2, which
+    ends at Kubernetes 1.32. Bottlerocket's plain variant carries the Neuron driver."""
+    for group in view.node_groups:
+        yield from judged(
+            group.resource, _ami_faults(group), f"{group.resource.inputs.get('amiType')} fits {group.type_name}"
+        )
+
+
+@rule("R30", "Pin the launch template's version, leave the group's name to Pulumi", "medium", "NodeGroup ForceNew list")
+def pinned_template(view: View) -> Iterator[Finding]:
+    """$Latest rolls nodes outside any plan. A fixed group name collides when a change replaces the group, because
+    the new one is made first."""
+    for group in view.node_groups:
+        version = at(group.resource.inputs, "launchTemplate.version")
+        moving = not given(version) or text(version).startswith("$")
+        faults = [f"launchTemplate.version is {show(version)}, wanted a version number"] if moving else []
+        name = group.resource.inputs.get("nodeGroupName")
+        if given(name):
+            faults.append(f"nodeGroupName is {show(name)}, wanted unset (nodeGroupNamePrefix is fine)")
+        yield from judged(group.resource, faults, "version pinned, name left to Pulumi")
+
+
+def _of_templates(view: View, faults_of: Callable[[Json], Iterator[str]], good: str) -> Iterator[Finding]:
+    """One verdict for each launch template; a node group without one takes EKS' own, which fits no rule here."""
+    for template in view.of(LAUNCH_TEMPLATE):
+        yield from judged(template, faults_of(template.inputs), good)
+    for group in view.node_groups:
+        if group.template is None:
+            yield Finding(group.resource.urn, False, "launchTemplate is not of this program, wanted one that says so")
+
+
+def _name(group: NodeGroup) -> str:
+    return group.template.name if group.template is not None else ""
+
+
+def _volume_faults(view: View, inputs: Json) -> Iterator[str]:
+    mapped = items(at(inputs, "blockDeviceMappings"))
+    if not mapped:
+        yield "blockDeviceMappings is unset, wanted an encrypted gp3 root volume"
+    for index, each in enumerate(mapped):
+        if at(each, "ebs") is None:
+            continue
+        path = f"blockDeviceMappings[{index}].ebs"
+        for fault in differs(each, "ebs.encrypted", True):
+            yield f"blockDeviceMappings[{index}].{fault}"
+        for fault in differs(each, "ebs.volumeType", "gp3"):
+            yield f"blockDeviceMappings[{index}].{fault}"
+        if view.production and not given(at(each, "ebs.kmsKeyId")):
+            yield f"{path}.kmsKeyId is unset, wanted a KMS key in production"
+
+
+def _secret_faults(value: Json) -> Iterator[str]:
+    if value is None:
+        return
+    parts = user_data(value)
+    if parts is None:
+        yield f"userData is {show(value)}, wanted text without secrets"
+        return
+    for index, part in enumerate(parts):
+        for what, pattern in SECRETS:
+            if pattern.search(part):
+                yield f"userData part {index} looks like it holds {what}, wanted none"
+
+
+def _node_roles(view: View) -> tuple[Resource, ...]:
+    roles = [role for group in view.node_groups for role in view.refers(group.resource, "nodeRoleArn", ROLE)]
+    return tuple({role.urn: role for role in roles}.values())
+
+
+def _policies(view: View, role: Resource) -> frozenset[str]:
+    """Names of the managed policies of a role, from attachments and from the role itself."""
+    arns = [each.inputs.get("policyArn") for each in view.referring(role, "role", ATTACHMENT)]
+    arns += items(role.inputs.get("managedPolicyArns"))
+    return frozenset(text(arn).rpartition("/")[2] or show(arn) for arn in arns)
+
+
+def _node_role_faults(view: View, role: Resource) -> Iterator[str]:
+    found = _policies(view, role)
+    shown = ", ".join(sorted(found)) or "none"
+    if not found >= WORKER_POLICIES or not found & PULL_POLICIES:
+        yield f"policies are {shown}, wanted AmazonEKSWorkerNodePolicy and AmazonEC2ContainerRegistryPullOnly"
+    extra = found - WORKER_POLICIES - PULL_POLICIES - OPTIONAL_POLICIES
+    if extra:
+        yield f"policies have {', '.join(sorted(extra))}, wanted worker, pull and Session Manager policies only"
+    own = [each.name for each in view.referring(role, "role", "aws:iam/rolePolicy:RolePolicy")]
+    if own or given(role.inputs.get("inlinePolicies")):
+        yield f"inline policies {', '.join(own) or 'in inlinePolicies'}, wanted none on a node's role"
+
+
+def _dcgm_faults(view: View, agent: Resource) -> Iterator[str]:
+    """A taint of a GPU group that the agent's DCGM server does not tolerate, once each."""
+    values = document(agent.inputs.get("configurationValues"))
+    tolerated = [mapping(each) for each in items(at(values, "dcgmAgent.tolerations"))]
+    gpus = [group for group in view.node_groups if group.instance is not None and group.instance.family == "nvidia"]
+    taints = [mapping(each) for group in gpus for each in items(group.resource.inputs.get("taints"))]
+    unmet = [each for each in taints if not any(_tolerates(toleration, each) for toleration in tolerated)]
+    for taint in dict.fromkeys(f"{each.get('key')}:{each.get('effect')}" for each in unmet):
+        yield f"configurationValues has no dcgmAgent.tolerations for {taint}, wanted one"
+
+
+def _tolerates(toleration: Mapping[str, Json], taint: Mapping[str, Json]) -> bool:
+    """Whether a pod's toleration, in Kubernetes' spelling, covers a node group's taint, in EKS'."""
+    key, effect = toleration.get("key"), toleration.get("effect")
+    if given(effect) and EKS_EFFECTS.get(text(effect)) != taint.get("effect"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return not given(key) or key == taint.get("key")
+    return key == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _pod_roles(view: View, addon: Resource) -> Iterator[Resource]:
+    """Roles that an add-on's pods get by Pod Identity, in the add-on or by an association of its own."""
+    for index, _ in enumerate(items(addon.inputs.get("podIdentityAssociations"))):
+        yield from view.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE)
+    for each in view.of(ASSOCIATION):
+        if (each.inputs.get("namespace"), each.inputs.get("serviceAccount")) == ("kube-system", "aws-node"):
+            yield from view.refers(each, "roleArn", ROLE)
+
+
+def _update_faults(group: NodeGroup) -> Iterator[str]:
+    config = mapping(group.resource.inputs.get("updateConfig"))
+    count, share = config.get("maxUnavailable"), config.get("maxUnavailablePercentage")
+    if not given(count) and not given(share):
+        yield "updateConfig.maxUnavailable is unset, wanted 1 to 100"
+    for path, found in (("maxUnavailable", count), ("maxUnavailablePercentage", share)):
+        size = number(found)
+        if given(found) and (size is None or not 1 <= size <= 100):
+            yield f"updateConfig.{path} is {show(found)}, wanted 1 to 100"
+    if group.reservation is not None:
+        yield from differs(group.resource.inputs, "updateConfig.updateStrategy", "MINIMAL")
+
+
+def _belongs(view: View, resource: Resource, name: str) -> bool:
+    """Whether a node group is the config's group of this name: by its label, else by its or its component's name."""
+    pool = mapping(resource.inputs.get("labels")).get(POOL_LABEL)
+    if pool is not None:
+        return bool(pool == name)
+    names = (resource.name, *(above.name for above in view.graph.ancestors(resource)))
+    return any(each == name or each.endswith(f"-{name}") for each in names)
+
+
+def _taint_faults(view: View, group: NodeGroup) -> Iterator[str]:
+    if group.instance is None:
+        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its taint is unknown"
+        return
+    found = {(text(at(each, "key")), text(at(each, "effect"))) for each in items(group.resource.inputs.get("taints"))}
+    for taint in view.catalogue.taints(group.type_name):
+        if (taint.key, taint.eks_effect) not in found:
+            shown = ", ".join(sorted(f"{key}:{effect}" for key, effect in found)) or "unset"
+            yield f"taints is {shown}, wanted {taint.key}:{taint.eks_effect}"
+    labels = mapping(group.resource.inputs.get("labels"))
+    wanted = view.catalogue.node_labels(group.type_name)
+    for key, value in wanted.items():
+        if not _set_by_eks(key) and labels.get(key) != value:
+            yield f"labels[{key}] is {show(labels.get(key))}, wanted {show(value)}"
+    if not labels:
+        yield "labels is unset, wanted labels that name the accelerator"
+
+
+def _set_by_eks(label: str) -> bool:
+    """Whether kubelet or EKS put the label on the node, so that a node group may not."""
+    return label.partition("/")[0].endswith(("kubernetes.io", "k8s.aws", "eks.amazonaws.com"))
+
+
+def _ami_faults(group: NodeGroup) -> Iterator[str]:
+    found = group.resource.inputs.get("amiType")
+    if group.instance is None:
+        yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its AMI family is unknown"
+        return
+    wanted = group.instance.ami_type
+    bottlerocket = "BOTTLEROCKET_x86_64_NVIDIA" if group.instance.family == "nvidia" else "BOTTLEROCKET_x86_64"
+    if found not in (wanted, bottlerocket, f"{bottlerocket}_FIPS"):
+        yield f'amiType is {show(found)} on {group.type_name}, wanted "{wanted}"'
+
+
+RULES: tuple[Rule, ...] = (
+    imds_v2,
+    hop_limit,
+    no_ssh,
+    no_public_addresses,
+    node_volumes,
+    user_data_secrets,
+    node_roles,
+    node_repair,
+    updates,
+    autoscaled_sizes,
+    taints,
+    ami_types,
+    pinned_template,
+)

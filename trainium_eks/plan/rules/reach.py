@@ -1,0 +1,250 @@
+"""R73-R77: rights and places that lead to more than they say."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.rules._facts import RELEASE, ROLE
+from trainium_eks.plan.rules._objects import (
+    NAMESPACE,
+    PodMaker,
+    chart_name,
+    is_tenant,
+    namespace,
+    object_name,
+    pod_makers,
+)
+from trainium_eks.plan.rules._read import (
+    Json,
+    actions,
+    allows,
+    at,
+    items,
+    listed,
+    principals,
+    show,
+    statements,
+    text,
+    true,
+)
+from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.rules.hygiene import AWS_PROVIDER
+
+BROAD_POLICIES = re.compile(r"/(AdministratorAccess|PowerUserAccess|SystemAdministrator|\w*FullAccess)$")
+"""AWS' own policies that grant a whole service or more."""
+
+LEADING_ACTIONS = (
+    "iam:PassRole",
+    "iam:AttachRolePolicy",
+    "iam:PutRolePolicy",
+    "iam:CreateAccessKey",
+    "iam:CreatePolicyVersion",
+    "iam:UpdateAssumeRolePolicy",
+    "sts:AssumeRole",
+    "secretsmanager:GetSecretValue",
+    "ssm:GetParameter",
+    "kms:Decrypt",
+)
+"""Actions that lead to another identity's rights or secrets, so they name what they are for."""
+
+
+@rule("R73", "Grant no AWS right that leads to others", "high", "CKV_AWS_107-111, CKV_AWS_286-290, CIS 5.1.2")
+def aws_rights(view: View) -> Iterator[Finding]:
+    """No broad policy of AWS' own is attached; no statement allows all actions of a service, or all but some; and what
+    leads to other roles, keys or secrets names its resources or has a condition. A role is assumed by services and by
+    the environment's own accounts."""
+    for attachment in view.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+        broad = BROAD_POLICIES.search(text(attachment.inputs.get("policyArn")))
+        faults = [f"policyArn is {broad[1]}, wanted a policy for what is needed"] if broad else []
+        yield from judged(attachment, faults, "not a broad policy")
+    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+        found = statements(policy.inputs.get("policy")) or ()
+        faults = [f"policy.Statement[{index}] {fault}" for index, each in enumerate(found) for fault in _leading(each)]
+        yield from judged(policy, faults, "leads to nothing else")
+    accounts = _accounts(view)
+    for role in view.of(ROLE):
+        trusted = statements(role.inputs.get("assumeRolePolicy")) or ()
+        faults = [
+            f"assumeRolePolicy trusts {who}, wanted services or this environment's account"
+            for each in trusted
+            if allows(each)
+            for kind, who in principals(each)
+            if kind != "Service" and not _own(who, accounts)
+        ]
+        yield from judged(role, faults, "trusts services and its own account")
+
+
+def _leading(statement: Mapping[str, Json]) -> Iterator[str]:
+    if not allows(statement):
+        return
+    if statement.get("NotAction") is not None:
+        yield "allows all but NotAction, wanted named actions"
+    everywhere = "*" in listed(statement.get("Resource")) and not statement.get("Condition")
+    for action in sorted(actions(statement)):
+        if re.fullmatch(r"[a-zA-Z0-9-]+:\*", action):
+            yield f"allows {action}, wanted named actions"
+        elif everywhere and any(re.fullmatch(_pattern(action), leading) for leading in LEADING_ACTIONS):
+            yield f"allows {action} on every resource, wanted named ones or a Condition"
+
+
+def _pattern(action: str) -> str:
+    return re.escape(action).replace(r"\*", ".*").replace(r"\?", ".")
+
+
+def _accounts(view: View) -> frozenset[str]:
+    shown = " ".join(str(each.inputs.get("allowedAccountIds")) for each in view.of(AWS_PROVIDER))
+    return frozenset(re.findall(r"\d{12}", shown))
+
+
+def _own(who: str, accounts: frozenset[str]) -> bool:
+    account = re.search(r"(?<!\d)\d{12}(?!\d)", who)
+    # 000000000000 is the account of simulated answers.
+    return account is not None and account[0] in {*accounts, "000000000000"}
+
+
+RBAC_ROLES = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role")
+LEADING_VERBS = frozenset({"impersonate", "bind", "escalate"})
+LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
+    "serviceaccounts/token": frozenset({"create"}),
+    "persistentvolumes": frozenset({"create"}),
+    "nodes/proxy": frozenset({"get", "create", "update", "patch", "delete"}),
+    "certificatesigningrequests/approval": frozenset({"update", "patch"}),
+    "validatingwebhookconfigurations": frozenset({"create", "update", "patch", "delete"}),
+    "mutatingwebhookconfigurations": frozenset({"create", "update", "patch", "delete"}),
+}
+"""What is another's identity, or a way round the API server's checks, with the verbs that make it so."""
+
+
+@rule(
+    "R74",
+    "Grant no Kubernetes right that leads to others",
+    "high",
+    "CIS 4.1.2, CIS 4.1.8-4.1.12, Kubernetes RBAC good practices",
+)
+def kubernetes_rights(view: View) -> Iterator[Finding]:
+    """No role impersonates, binds or escalates, makes tokens or volumes (a volume may be any directory of a node),
+    proxies to kubelets, or changes admission webhooks; no cluster-wide role reads secrets."""
+    for role in view.of(*RBAC_ROLES):
+        faults = [
+            f"rules[{index}] {fault}"
+            for index, each in enumerate(items(role.inputs.get("rules")))
+            for fault in _leads(each, cluster_wide=role.type == RBAC_ROLES[0])
+        ]
+        yield from judged(role, faults, "leads to no other identity")
+
+
+def _leads(granted: Json, *, cluster_wide: bool) -> Iterator[str]:
+    verbs = {text(each) for each in items(at(granted, "verbs"))}
+    for verb in sorted(verbs & LEADING_VERBS):
+        yield f"allows {verb}, wanted no such verb"
+    for resource in map(text, items(at(granted, "resources"))):
+        if verbs & LEADING_RESOURCES.get(resource, frozenset()):
+            yield f"allows {', '.join(sorted(verbs))} on {resource}, wanted no such right"
+        if cluster_wide and resource == "secrets" and verbs & {"get", "list", "watch"}:
+            yield "reads secrets of the whole cluster, wanted a Role in one namespace"
+
+
+@rule("R75", "Keep images as they were pushed", "medium", "CKV_AWS_51, CKV_AWS_136, CKV_AWS_163, AWS-0030, CIS 5.1.1")
+def repositories(view: View) -> Iterator[Finding]:
+    """A repository's tags do not move, images are scanned when they are pushed and encrypted with a customer key, and
+    they do not go with the repository."""
+    for repository in view.of("aws:ecr/repository:Repository"):
+        inputs = repository.inputs
+        faults = []
+        if at(inputs, "imageTagMutability") != "IMMUTABLE":
+            faults.append(f'imageTagMutability is {show(at(inputs, "imageTagMutability"))}, wanted "IMMUTABLE"')
+        if not true(at(inputs, "imageScanningConfiguration.scanOnPush")):
+            faults.append("imageScanningConfiguration.scanOnPush is off, wanted it on")
+        if at(inputs, "encryptionConfigurations[0].encryptionType") != "KMS":
+            faults.append("encryptionConfigurations has no KMS, wanted a customer key")
+        if true(inputs.get("forceDelete")):
+            faults.append("forceDelete is true, wanted false")
+        yield from judged(repository, faults, "images stay as they were pushed")
+
+
+@rule("R76", "Keep pods off their host", "high", "CKV_K8S_17-19, CKV_K8S_20, CKV_K8S_27, CIS 4.2.2-4.2.5, CIS 4.3.2")
+def pods_apart(view: View) -> Iterator[Finding]:
+    """Outside namespaces that are privileged for a reason, no pod of the program itself sees its host's network, files
+    or processes, or may gain privileges. A namespace that is privileged is no team's and holds a chart or a pod that
+    needs it. Where the program runs pods of its own, a policy denies traffic, and none lets in everybody."""
+    homes = {object_name(each): each for each in view.of(NAMESPACE)}
+    privileged = {name for name, each in homes.items() if _level(each) == "privileged"} | {"kube-system"}
+    makers = tuple(pod_makers(view))
+    for maker in makers:
+        faults = [] if namespace(maker.resource) in privileged else list(_host_faults(maker))
+        home = namespace(maker.resource)
+        if home in homes and not is_tenant(view, homes[home]) and not _denies(view, home):
+            faults.append(f"no NetworkPolicy denies traffic in {home}, wanted one that selects every pod")
+        yield from judged(maker.resource, faults, "apart from its host")
+    charts = {namespace(each) for each in view.of(RELEASE) if chart_name(each) not in MODEST_CHARTS}
+    needy = {namespace(each.resource) for each in makers if any(_host_faults(each))}
+    for name, each in homes.items():
+        if name in privileged:
+            why = "it is a team's" if is_tenant(view, each) else "no chart or pod in it needs that"
+            needed = name in charts | needy and not is_tenant(view, each)
+            faults = [] if needed else [f"pod-security enforce is privileged, but {why}: wanted baseline"]
+            yield from judged(each, faults, "privileged for what runs there")
+    for policy in view.of(NETWORK_POLICY):
+        open_ = [index for index, each in enumerate(items(at(policy.inputs, "spec.ingress"))) if not at(each, "from")]
+        faults = [
+            f"spec.ingress[{index}] lets in everybody, wanted a from" for index in open_ if not _ports(policy, index)
+        ]
+        yield from judged(policy, faults, "lets in named peers or ports")
+
+
+MODEST_CHARTS = frozenset({"volcano", "torchx-etcd"})
+"""Charts whose pods keep to the baseline level of Pod Security; of others nobody here knows."""
+NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+
+
+def _ports(policy: Resource, index: int) -> bool:
+    return bool(items(at(policy.inputs, f"spec.ingress[{index}].ports")))
+
+
+def _level(home: Resource) -> str:
+    labels = at(home.inputs, "metadata.labels")
+    return text(labels.get("pod-security.kubernetes.io/enforce")) if isinstance(labels, Mapping) else ""
+
+
+def _denies(view: View, home: str) -> bool:
+    return any(
+        namespace(each) == home
+        and at(each.inputs, "spec.podSelector") in ({}, None)
+        and "Ingress" in items(at(each.inputs, "spec.policyTypes"))
+        for each in view.of(NETWORK_POLICY)
+    )
+
+
+def _host_faults(maker: PodMaker) -> Iterator[str]:
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if true(at(maker.spec, key)):
+            yield f"{maker.path}.{key} is true, wanted false"
+    for index, volume in enumerate(items(at(maker.spec, "volumes"))):
+        if at(volume, "hostPath") is not None:
+            found = show(at(volume, "hostPath.path"))
+            yield f"{maker.path}.volumes[{index}].hostPath is {found}, wanted no host's files"
+    for path, container in maker.containers:
+        if true(at(container, "securityContext.allowPrivilegeEscalation")):
+            yield f"{path}.securityContext.allowPrivilegeEscalation is true, wanted false"
+
+
+@rule("R77", "Name who has access to the cluster", "high", "CIS 4.1.1, CIS 4.1.7, CIS 5.5.1")
+def access(view: View) -> Iterator[Finding]:
+    """Access entries are the only way in (no aws-auth ConfigMap), each names one principal, and none is in a group of
+    Kubernetes' own, such as system:masters."""
+    for plane in view.control_planes:
+        path, mode = plane.read("accessConfig.authenticationMode", "authenticationMode")
+        faults = [] if mode == "API" else [f'{path} is {show(mode)}, wanted "API"']
+        yield from judged(plane.resource, faults, "access entries only")
+    for entry in view.of("aws:eks/accessEntry:AccessEntry"):
+        groups = [text(each) for each in items(entry.inputs.get("kubernetesGroups"))]
+        faults = [
+            f"kubernetesGroups has {each}, wanted groups of your own" for each in groups if each.startswith("system:")
+        ]
+        if "*" in text(entry.inputs.get("principalArn")):
+            faults.append(f"principalArn is {show(entry.inputs.get('principalArn'))}, wanted one principal")
+        yield from judged(entry, faults, "one named principal")
+
+
+RULES: tuple[Rule, ...] = (aws_rights, kubernetes_rights, repositories, pods_apart, access)

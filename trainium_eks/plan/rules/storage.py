@@ -1,0 +1,316 @@
+"""R38-R45 and R68: the Lustre file system, what keeps its data, its volumes, and who sees what of it."""
+
+from collections.abc import Iterator
+
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.plan.graph import RETAIN_ON_DELETE, Resource
+from trainium_eks.plan.rules._autoscaled import supplies
+from trainium_eks.plan.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
+from trainium_eks.plan.rules._objects import namespace
+from trainium_eks.plan.rules._read import Json, at, differs, given, items, known, missing, number, show, text, true
+from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule, unseen
+from trainium_eks.plan.rules._view import View
+
+EVENTS = ("NEW", "CHANGED", "DELETED")
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+THROUGHPUT = {
+    ("PERSISTENT_2", "SSD"): lustre.THROUGHPUT_PER_TIB,
+    ("PERSISTENT_1", "SSD"): (50, 100, 200),
+    ("PERSISTENT_1", "HDD"): (12, 40),
+}
+"""MB/s for each TiB that FSx takes, by deployment and storage type (FSx API)."""
+
+
+@rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
+def file_system_key(view: View) -> Iterator[Finding]:
+    """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
+    for file_system in _persistent(view):
+        yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
+
+
+@rule(
+    "R39",
+    "Keep the file system's data",
+    "high",
+    "own (skipFinalBackup is true by default)",
+    beyond_pack="whether the bucket of a link to S3 outlives the stack, because the engine does not tell a pack of"
+    " retainOnDelete; a protected bucket is seen",
+)
+def durability(view: View) -> Iterator[Finding]:
+    """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
+    a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
+    production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
+    not judged. Independent of `model/storage.py`, which judges the config."""
+    for file_system in view.of(FILE_SYSTEM):
+        scratch = text(file_system.inputs.get("deploymentType")).startswith("SCRATCH")
+        if scratch and not view.production:
+            continue
+        faults = list(differs(file_system.inputs, "deploymentType", "PERSISTENT_2"))
+        links = view.referring(file_system, "fileSystemId", ASSOCIATION)
+        faults += _linked_faults(file_system, links) if links else _backup_faults(file_system)
+        if view.production and not file_system.options.protect:
+            faults.append("options.protect is false, wanted true in production")
+        buckets = [bucket for link in links for bucket in _linked_buckets(view, link) if not bucket.options.protect]
+        untold = buckets if RETAIN_ON_DELETE in view.graph.untold else []
+        faults += [
+            f"bucket {bucket.name} is neither retained on delete nor protected, wanted retainOnDelete"
+            for bucket in buckets
+            if not untold and not bucket.options.retain_on_delete
+        ]
+        for bucket in untold:
+            yield unseen(bucket, "whether the bucket outlives the stack is not told: retainOnDelete")
+        if faults or not untold:
+            yield from judged(file_system, faults, "linked to S3" if links else "backed up")
+
+
+@rule("R40", "Size the file system as FSx allows", "high", "FSx API")
+def sizes(view: View) -> Iterator[Finding]:
+    """FSx refuses any other size, throughput or metadata IOPS after minutes of waiting. Independent of
+    `model/storage.py`, which judges the config."""
+    for file_system in view.of(FILE_SYSTEM):
+        yield from judged(file_system, _size_faults(file_system), "size and throughput are on FSx's grid")
+
+
+@rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
+def same_zone(view: View) -> Iterator[Finding]:
+    """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
+    of these. Independent of `model/cross.py`, which judges the config."""
+    subnets = {str(each) for supply in supplies(view) if supply.accelerated for each in supply.subnets}
+    if not subnets:
+        return
+    zones = {view.zone_of(each) for each in subnets}
+    for file_system in view.of(FILE_SYSTEM):
+        own = at(file_system.inputs, "subnetIds")
+        first = at(own, "[0]") if items(own) else own
+        if not all(map(known, (first, *subnets))):
+            yield unseen(file_system, "subnets are known only during the update, so zones are not compared")
+            continue
+        here = view.zone_of(first)
+        good = (text(first) and text(first) in subnets) or (here and here in zones)
+        wanted = ", ".join(sorted(each or "an unseen zone" for each in zones))
+        faults = [] if good else [f"subnetIds[0] {show(first)} is in {here or 'an unseen zone'}, wanted {wanted}"]
+        yield from judged(file_system, faults, f"in the accelerators' zone {here}")
+
+
+@rule(
+    "R42",
+    "Open Lustre's ports both ways, before the file system",
+    "high",
+    "aws-fsx-csi-driver troubleshooting, FSx guide",
+    follows_ids=True,
+)
+def lustre_ports(view: View) -> Iterator[Finding]:
+    """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group
+    in both directions. FSx refuses to create a file system whose group does not allow it yet, so the rules within
+    the group come first."""
+    for file_system in view.of(FILE_SYSTEM):
+        yield from judged(file_system, _port_faults(view, file_system), "ports 988 and 1018-1023 are open both ways")
+
+
+@rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
+def lustre_efa(view: View) -> Iterator[Finding]:
+    """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
+    can be changed later. Independent of `model/storage.py`, which judges the config."""
+    for file_system in view.of(FILE_SYSTEM):
+        if not true(file_system.inputs.get("efaEnabled")):
+            continue
+        faults = list(differs(file_system.inputs, "deploymentType", "PERSISTENT_2"))
+        faults += missing(file_system.inputs, "metadataConfiguration", "a metadata configuration")
+        for inbound, word in ((True, "inbound"), (False, "outbound")):
+            within = [each for each in _rules(view, file_system) if each.to_itself and each.all_protocols]
+            if not any(each.inbound is inbound for each in within):
+                faults.append(f"securityGroupIds has no {word} rule for all traffic to itself, wanted one for EFA")
+        yield from judged(file_system, faults, "has all that EFA needs")
+
+
+@rule("R44", "Log Lustre's warnings and errors", "low", "own")
+def lustre_logs(view: View) -> Iterator[Finding]:
+    """A failing S3 export is seen nowhere else."""
+    for file_system in view.of(FILE_SYSTEM):
+        yield from judged(
+            file_system, differs(file_system.inputs, "logConfiguration.level", "WARN_ERROR"), "WARN_ERROR"
+        )
+
+
+@rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
+def retained_volumes(view: View) -> Iterator[Finding]:
+    """A deleted claim must not delete the file system that other claims share."""
+    for volume in view.of(VOLUME):
+        faults = differs(volume.inputs, "spec.persistentVolumeReclaimPolicy", "Retain")
+        yield from judged(volume, faults, "reclaim policy Retain")
+
+
+@rule(
+    "R68",
+    "Show each team its own part of the file system",
+    "high",
+    "FSx guide, mounting from a specific fileset",
+    follows_ids=True,
+)
+def own_directories(view: View) -> Iterator[Finding]:
+    """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
+    people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
+    each also has a user of its own. Independent of `model/namespaces.py`, which judges the config."""
+    volumes = [each for each in view.of(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
+    peopled = {namespace(each) for each in view.of("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")}
+    mounts = {each.urn: _mount(each) for each in volumes}
+    users = _users(view)
+    for volume in volumes:
+        here = text(at(volume.inputs, "spec.claimRef.namespace"))
+        if here not in peopled:
+            continue
+        host, directory = mounts[volume.urn]
+        faults = []
+        if "/" not in directory:
+            faults.append(
+                f"spec.csi.volumeAttributes.mountname {directory} is the whole file system, wanted a directory"
+            )
+        for urn, (other_host, other) in mounts.items():
+            parts = "/" in other and f"{directory}/".startswith(f"{other}/")
+            if urn != volume.urn and host == other_host and parts:
+                faults.append(f"{directory} is within what {view.graph.by_urn[urn].name} mounts too")
+        others = [name for name, user in users.items() if name != here and user == users.get(here)]
+        if others:
+            faults.append(f"user {users[here]} is also that of {', '.join(others)}, wanted one for each team")
+        yield from judged(volume, faults, f"{here} mounts {directory}")
+
+
+def _mount(volume: Resource) -> tuple[str, str]:
+    """Host and path that a volume mounts."""
+    attributes = at(volume.inputs, "spec.csi.volumeAttributes")
+    return text(at(attributes, "dnsname")), text(at(attributes, "mountname")).strip("/")
+
+
+def _users(view: View) -> dict[str, int]:
+    """Namespace of the config to the user that its jobs run as."""
+    return {
+        text(at(each, "name")): int(number(at(each, "trainingUserId")) or lustre.DEFAULT_USER_ID)
+        for each in items(view.graph.config.get("namespaces"))
+    }
+
+
+def _persistent(view: View) -> Iterator[Resource]:
+    for file_system in view.of(FILE_SYSTEM):
+        if not text(file_system.inputs.get("deploymentType")).startswith("SCRATCH"):
+            yield file_system
+
+
+def _backup_faults(file_system: Resource) -> Iterator[str]:
+    days = file_system.inputs.get("automaticBackupRetentionDays")
+    kept = number(days)
+    if kept is None or kept < 1:
+        yield f"automaticBackupRetentionDays is {show(days)} without a link to S3, wanted 1 or more"
+    skipped = file_system.inputs.get("skipFinalBackup")
+    if skipped is not False:
+        yield f"skipFinalBackup is {show(skipped)}, wanted false (unset means true)"
+
+
+def _linked_faults(file_system: Resource, links: tuple[Resource, ...]) -> Iterator[str]:
+    days = file_system.inputs.get("automaticBackupRetentionDays")
+    if number(days) not in (None, 0):
+        yield f"automaticBackupRetentionDays is {show(days)} with a link to S3, wanted 0: FSx refuses both"
+    for link in links:
+        for policy in ("autoImportPolicy", "autoExportPolicy"):
+            found = items(at(link.inputs, f"s3.{policy}.events"))
+            lacking = [event for event in EVENTS if event not in found]
+            if lacking:
+                yield f"{link.name}: s3.{policy}.events is {show(list(found))}, wanted also {', '.join(lacking)}"
+
+
+def _linked_buckets(view: View, link: Resource) -> tuple[Resource, ...]:
+    """The bucket of a link, when this program makes it; an existing one answers for itself."""
+    name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").partition("/")[0]
+    named = view.named(name, *BUCKETS)
+    return (named,) if named is not None else view.refers(link, "dataRepositoryPath", *BUCKETS)
+
+
+def _size_faults(file_system: Resource) -> Iterator[str]:
+    inputs = file_system.inputs
+    kind = text(inputs.get("deploymentType")) or "SCRATCH_1"
+    storage = text(inputs.get("storageType")) or "SSD"
+    size, speed = number(inputs.get("storageCapacity")), number(inputs.get("perUnitStorageThroughput"))
+    if storage == "INTELLIGENT_TIERING":
+        return
+    allowed = THROUGHPUT.get((kind, storage))
+    if allowed and speed not in allowed:
+        found = show(inputs.get("perUnitStorageThroughput"))
+        yield f"perUnitStorageThroughput is {found} on {kind}, wanted one of {', '.join(map(str, allowed))}"
+    if not allowed and speed is not None:
+        yield f"perUnitStorageThroughput is {show(speed)} on {kind} {storage}, wanted unset"
+    wanted = _wrong_size(kind, storage, size, speed, true(inputs.get("efaEnabled")))
+    if wanted and not (size is None and given(inputs.get("backupId"))):
+        yield f"storageCapacity is {show(inputs.get('storageCapacity'))} on {kind} {storage}, wanted {wanted}"
+    iops = at(inputs, "metadataConfiguration.iops")
+    rate = number(iops)
+    if iops is not None and rate not in lustre.METADATA_IOPS:
+        yield f"metadataConfiguration.iops is {show(iops)}, wanted 1500, 3000, 6000 or a multiple of 12000 to 192000"
+
+
+def _wrong_size(kind: str, storage: str, size: float | None, speed: float | None, efa: bool) -> str:
+    """What is wanted instead of a size, GiB; empty when the size is right."""
+    if size is None or size <= 0:
+        return "a size that can be seen"
+    if efa and kind == "PERSISTENT_2":
+        step = lustre.EFA_STEP_GIB.get(int(speed or 0), 4800)
+        return "" if size % step == 0 else f"a multiple of {step} (with EFA)"
+    if storage == "HDD":
+        step = 1800 if speed == 40 else 6000
+        return "" if size % step == 0 else f"a multiple of {step}"
+    step = 3600 if kind == "SCRATCH_1" else 2400
+    return "" if size in (1200, 2400) or size % step == 0 else f"1200, 2400 or a multiple of {step}"
+
+
+def _rules(view: View, file_system: Resource) -> tuple[SecurityRule, ...]:
+    """The rules of the file system's own security groups."""
+    return tuple(each for group in items(file_system.inputs.get("securityGroupIds")) for each in view.rules_of(group))
+
+
+def _port_faults(view: View, file_system: Resource) -> Iterator[str]:
+    groups = file_system.inputs.get("securityGroupIds")
+    if not items(groups):
+        yield f"securityGroupIds is {show(groups)}, wanted a group with Lustre's ports"
+        return
+    rules = _rules(view, file_system)
+    before = view.upstream(file_system)
+    for inbound, word in ((True, "inbound"), (False, "outbound")):
+        one_way = [each for each in rules if each.inbound is inbound]
+        within = [each for each in one_way if each.to_itself or (not inbound and each.from_anywhere)]
+        closed = _closed(within)
+        if closed:
+            yield f"securityGroupIds: {word} from the group to itself lacks tcp {closed}, wanted 988 and 1018-1023"
+        late = [each.resource.name for each in within if each.to_itself and each.resource.urn not in before]
+        if late and not closed:
+            yield f"does not depend on its {word} rules {', '.join(sorted(set(late)))}: FSx asks for them at creation"
+        everywhere = [each for each in one_way if each.from_anywhere]
+        for client in _clients(rules):
+            closed = _closed([*everywhere, *(each for each in one_way if client in each.peers)])
+            if closed:
+                yield f"securityGroupIds: {word} for client group {show(client)} lacks tcp {closed}"
+    if view.node_groups and not _clients(rules) and _closed([each for each in rules if each.inbound and each.cidrs]):
+        yield "securityGroupIds: no rule lets the nodes in, wanted tcp 988 and 1018-1023 from their group"
+
+
+def _clients(rules: tuple[SecurityRule, ...]) -> tuple[Json, ...]:
+    """The other groups that the file system's rules name."""
+    return tuple(
+        dict.fromkeys(peer for each in rules for peer in each.peers if peer != each.group and isinstance(peer, str))
+    )
+
+
+def _closed(rules: list[SecurityRule]) -> str:
+    """The Lustre ports that none of the rules opens, for a message; empty when all are open."""
+    wanted = (port for first, last in lustre.PORTS for port in range(first, last + 1))
+    return ", ".join(str(port) for port in wanted if not any(each.covers(port) for each in rules))
+
+
+RULES: tuple[Rule, ...] = (
+    file_system_key,
+    durability,
+    sizes,
+    same_zone,
+    lustre_ports,
+    lustre_efa,
+    lustre_logs,
+    retained_volumes,
+    own_directories,
+)
