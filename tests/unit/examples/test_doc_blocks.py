@@ -12,7 +12,7 @@ import pytest
 import yaml
 from command_lines import parse, words
 from typer.testing import CliRunner
-from unit.model.test_bad_inputs import laid_over
+from unit.model.config.test_bad_inputs import laid_over
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.plan import recording

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.model.test_bad_inputs import SOUND, judged, laid_over
+from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 
 from components import gpu_addons, neuron_addons
 from trainium_eks.model.catalogue import compatibility, training_images, versions

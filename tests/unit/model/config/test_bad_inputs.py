@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from unit.model.test_config import FIELDS
+from unit.model.config.test_config import FIELDS
 
 from trainium_eks.model.config.stack_config import load, problems
 from trainium_eks.model.validation.config_model import ShapeError

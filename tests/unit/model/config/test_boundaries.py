@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from unit.model.test_config import text
+from unit.model.config.test_config import text
 
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import cluster, cross, storage

@@ -8,7 +8,7 @@ import botocore.session
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.model.test_config import EVERY, FULL, VARIANTS, put, text
+from unit.model.config.test_config import EVERY, FULL, VARIANTS, put, text
 
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, CatalogueError

@@ -5,7 +5,7 @@ from typing import Any
 
 import botocore.session
 import pytest
-from unit.model.test_config import text
+from unit.model.config.test_config import text
 
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import node_groups, storage

@@ -10,8 +10,8 @@ from typing import Any
 import botocore.session
 import pytest
 import yaml
-from unit.model.test_bad_inputs import ROOT
-from unit.model.test_config import FIELDS, Path, put, spelled, text
+from unit.model.config.test_bad_inputs import ROOT
+from unit.model.config.test_config import FIELDS, Path, put, spelled, text
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.config.stack_config import load

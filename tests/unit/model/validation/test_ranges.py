@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rule_faults import open_endpoint
 from rule_programs import environment
-from unit.model.test_config import VARIANTS, text
+from unit.model.config.test_config import VARIANTS, text
 
 from trainium_eks.model.config import cluster, network
 from trainium_eks.model.config.cluster import ClusterConfig

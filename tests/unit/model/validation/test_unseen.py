@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from unit.model.test_config import put, text
+from unit.model.config.test_config import put, text
 
 from trainium_eks.model.config.stack_config import load
 from trainium_eks.model.config.stack_config import problems as stack_problems

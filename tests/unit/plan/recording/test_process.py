@@ -243,7 +243,7 @@ def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_
     """One that is forked without being executed keeps every pipe of this process, whatever is done about it."""
     backend = f"""
         import os, time
-        from trainium_eks.graph.resource_types.simulation import Simulation
+        from trainium_eks.plan.resource_types.simulation import Simulation
 
         def make(options, region, emit):
             emit({{"event": "before"}})
