@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, moment, scene
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, scene
 from trainium_eks.model.outputs import NodeGroupOutput
 
 FOLDER = Path(__file__).parent / "unit/jobs/explain/snapshots"
@@ -62,7 +62,7 @@ def _read(name: str) -> Snapshot:
 _CACHE: dict[str, Snapshot] = {}
 
 
-def of(name: str, job: str, change: Change | None = None, **rest: Any) -> Scene:
+def of(name: str, job: str, change: Change | None = None, **rest: Any) -> ClusterSnapshot:
     """One job of a recorded scene, perhaps after a change of what was recorded."""
     found = snapshot(name)
     if change is not None:

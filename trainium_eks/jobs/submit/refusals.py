@@ -70,10 +70,10 @@ def _form_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     found = []
     if job.kind == "compile":
         reason = "a compile cache is filled by a Volcano job, which holds the cache while its gang is whole"
-        found.append(Problem("--as", reason, value=request.form, good="volcano"))
+        found.append(Problem("--kind", reason, value=request.form, good="volcano"))
     if request.form == "pytorchjob" and request.topology is not None:
         reason = "the Training Operator makes the PodGroup, and gives it no topology"
-        found.append(Problem("--topology", reason, "leave it out, or take --as volcano", value=request.topology.mode))
+        found.append(Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology.mode))
     if request.form == "pytorchjob" and request.rendezvous == "etcd":
         reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
         found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))

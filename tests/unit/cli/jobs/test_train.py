@@ -419,11 +419,11 @@ def test_the_component_is_there() -> None:
 @pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
 def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> None:
     api.served |= {PYTORCH_API, TRAINER_API}
-    result = _trn(f"train --as {form} --module m --hf-secret hugging-face")
+    result = _trn(f"train --kind {form} --module m --hf-secret hugging-face")
     assert result.exit_code == 2
     assert "trn secret hugging-face" in result.stderr
     api.secrets.add("hugging-face")
-    shown = _trn(f"train --as {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
+    shown = _trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
     made = next(yaml.safe_load_all(shown))
     variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
     assert json.dumps(variables) in json.dumps(made)
@@ -449,15 +449,15 @@ def test_torchx_gives_no_secret(api: RememberingApi) -> None:
     [("pytorchjob", PYTORCH_API, ["PyTorchJob"]), ("trainjob", TRAINER_API, ["TrainingRuntime", "TrainJob"])],
 )
 def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kinds: list[str]) -> None:
-    shown = _trn(f"train --as {form} --module m --name one --dry-run")
+    shown = _trn(f"train --kind {form} --module m --name one --dry-run")
     assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
     assert "TorchX" not in shown.stdout
-    result = _trn(f"train --as {form} --module m --name one")
+    result = _trn(f"train --kind {form} --module m --name one")
     assert result.exit_code == 1
     assert f"`gpuAddons.trainers: [{'v1' if form == 'pytorchjob' else 'v2'}]` in the stack's config" in result.stderr
     assert api.objects == []
     api.served.add(served)
-    document = _document(_trn(f"train --as {form} --module m --name one --json"))
+    document = _document(_trn(f"train --kind {form} --module m --name one --json"))
     assert [each["kind"] for each in api.objects] == kinds
     assert (document["job"], document["form"]) == ("one", form)
     # The name is taken now, for jobs of all forms.
@@ -467,11 +467,11 @@ def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kind
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--as pytorch", "--as pytorch: there are volcano, pytorchjob, trainjob"),
-        ("--as trainjob --torchx", "TorchX submits Volcano jobs alone"),
-        ("--as pytorchjob --topology hard", "gives it no topology"),
-        ("--as pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
-        ("--as trainjob --precompile", "set --as to volcano"),
+        ("--kind pytorch", "--kind pytorch: there are volcano, pytorchjob, trainjob"),
+        ("--kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
+        ("--kind pytorchjob --topology hard", "gives it no topology"),
+        ("--kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
+        ("--kind trainjob --precompile", "set --kind to volcano"),
     ],
 )
 def test_what_another_form_cannot_be(api: RememberingApi, options: str, words: str) -> None:

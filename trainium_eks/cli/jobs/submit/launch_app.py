@@ -204,10 +204,10 @@ DryRun = Annotated[
         "--dry-run", help="Print the job and the equal torchx command; submit nothing.", rich_help_panel=_THEN
     ),
 ]
-As = Annotated[
+FormOption = Annotated[
     str,
     typer.Option(
-        "--as",
+        "--kind",
         metavar="volcano|pytorchjob|trainjob",
         help="The object: Volcano's Job, or one for a Kubeflow controller.",
         rich_help_panel=_HOW,
@@ -253,7 +253,7 @@ def train(
     state_gb: StateGb = None,
     rendezvous: Rendezvous = "",
     metrics: Metrics = True,
-    form: As = "volcano",
+    form: FormOption = "volcano",
     name: Name = "",
     detach: Detach = False,
     wait: Wait = False,

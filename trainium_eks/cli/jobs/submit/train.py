@@ -242,7 +242,7 @@ def _nobody(form: Form, session: Session) -> str:
         return _no_volcano(session)
     kind = forms.KINDS[form]
     title = f"there is no {kind.runner} in this cluster, which runs {kind.kind}s"
-    fix = f"`{kind.config}` in the stack's config brings it, or submit without --as"
+    fix = f"`{kind.config}` in the stack's config brings it, or submit without --kind"
     missing = session.source.local.missing(kind.part) if session.source.local else ""
     return f"{title}{f' ({missing})' if missing else ''}; {fix}"
 

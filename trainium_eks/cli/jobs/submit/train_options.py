@@ -79,7 +79,7 @@ def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Probl
     request = JobRequest(
         program=program,
         kind=asked.kind,
-        form=cast("Form", _one_of("--as", asked.form, FORMS)),
+        form=cast("Form", _one_of("--kind", asked.form, FORMS)),
         name=asked.name,
         group=asked.group,
         instance_type=asked.instance_type,

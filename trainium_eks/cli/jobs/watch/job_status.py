@@ -13,7 +13,7 @@ from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import job_list, reading, render_status
 from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_running
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Reason
 from trainium_eks.jobs.explain.why_pending import why, why_ended
 from trainium_eks.jobs.objects.identity import annotation
@@ -116,22 +116,22 @@ def look(session: Session, name: str) -> JobStatus:
     job = reading.find(session, name)
     if not job.is_gang:
         return _of_plain(session, job)
-    scene = reading.around(session, job)
-    pods = reading.in_rank_order(job, scene.pods)
-    waits = why(scene)
-    trouble = why_ended(scene)
+    snapshot = reading.around(session, job)
+    pods = reading.in_rank_order(job, snapshot.pods)
+    waits = why(snapshot)
+    trouble = why_ended(snapshot)
     if waits is None and job.ended is None:
-        trouble = next(why_not_started.lost_nodes(scene), None)
-    return _status(session, job, scene.now, pods, waits, trouble, endings.restarts(scene))
+        trouble = next(why_not_started.lost_nodes(snapshot), None)
+    return _status(session, job, snapshot.now, pods, waits, trouble, endings.restarts(snapshot))
 
 
 def _of_plain(session: Session, job: WatchedJob) -> JobStatus:
     """A job of Kubernetes or of the Training Operator: what holds its pods is found in the same way."""
     pods = reading.pods_of(session, job)
-    scene = Scene(reading.now(), job.source, pods=tuple(pods))
+    snapshot = ClusterSnapshot(reading.now(), job.source, pods=tuple(pods))
     waiting = job.ended is None and not any(map(is_running, pods))
-    waits = next(why_not_started.reasons(scene), None) if waiting else None
-    return _status(session, job, scene.now, pods, waits, None, [])
+    waits = next(why_not_started.reasons(snapshot), None) if waiting else None
+    return _status(session, job, snapshot.now, pods, waits, None, [])
 
 
 def _status(

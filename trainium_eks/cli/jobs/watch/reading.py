@@ -9,7 +9,7 @@ from urllib.parse import quote
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, scene
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, snapshot
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
 from trainium_eks.jobs.watch import pod_text
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
@@ -114,7 +114,7 @@ def _are(names: Sequence[str]) -> str:
     return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
 
 
-def around(session: Session, job: WatchedJob) -> Scene:
+def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
     """A Volcano job and what surrounds it, all read at the same time.
 
     Raises:
@@ -126,7 +126,7 @@ def around(session: Session, job: WatchedJob) -> Scene:
             for kind, (api_version, namespaced) in _AROUND.items()
         }
         found = {kind: answer.result() for kind, answer in asked.items()}
-    return scene(
+    return snapshot(
         now(),
         job.source,
         found,

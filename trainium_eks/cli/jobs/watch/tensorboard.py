@@ -19,7 +19,7 @@ from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import Scene
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
 from trainium_eks.jobs.watch import tensorboard
 from trainium_eks.jobs.watch.pod_text import printable
 from trainium_eks.jobs.watch.profiling import output_of
@@ -149,7 +149,7 @@ def _await_running(cluster: ClusterOptions, session: Session, name: str, image: 
         if phase == "Running":
             return
         about = {"metadata": {"name": tensorboard.pod_name(name)}, "spec": {}}
-        reason = next(why_not_started.reasons(Scene(reading.now(), about, pods=(pod,))), None)
+        reason = next(why_not_started.reasons(ClusterSnapshot(reading.now(), about, pods=(pod,))), None)
         waits = reason.sentence if reason else "it waits for a node of the CPU pool"
         if reason and reason.fix:
             raise Failure(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
