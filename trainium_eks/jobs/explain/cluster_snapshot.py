@@ -1,4 +1,4 @@
-"""Snapshot: what was read about one job, and around it, at one moment. What it means, pure functions judge elsewhere."""
+"""What was read about one job, and around it, at one moment; pure functions judge elsewhere what that means."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class ClusterSnapshot:
         return (self.now - moment(self.job["metadata"]["creationTimestamp"])).total_seconds()
 
 
-def snapshot(now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any) -> ClusterSnapshot:
+def of_objects(now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any) -> ClusterSnapshot:
     """The snapshot of a job, from lists of its namespace and of the cluster.
 
     Args:

@@ -196,7 +196,8 @@ def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         log = where.format("vc-controller-manager" if snapshot.is_local else "controllers")
         yield Reason(
             Cause.VOLCANO,
-            f"Volcano's controllers have not seen it for {snapshot.age_seconds:.0f} s: they do not run, or lag far behind",
+            f"Volcano's controllers have not seen it for {snapshot.age_seconds:.0f} s: "
+            "they do not run, or lag far behind",
             f"an administrator looks: {log}",
         )
     elif not (snapshot.podgroup or {}).get("status", {}).get("phase"):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, snapshot
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
 from trainium_eks.jobs.watch import pod_text
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
@@ -126,7 +126,7 @@ def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
             for kind, (api_version, namespaced) in _AROUND.items()
         }
         found = {kind: answer.result() for kind, answer in asked.items()}
-    return snapshot(
+    return of_objects(
         now(),
         job.source,
         found,
