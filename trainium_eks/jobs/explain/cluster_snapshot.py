@@ -51,7 +51,9 @@ class ClusterSnapshot:
         return (self.now - moment(self.job["metadata"]["creationTimestamp"])).total_seconds()
 
 
-def of_objects(now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any) -> ClusterSnapshot:
+def of_objects(
+    now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any
+) -> ClusterSnapshot:
     """The snapshot of a job, from lists of its namespace and of the cluster.
 
     Args:
