@@ -147,7 +147,7 @@ def _particular(workload: Workload, limits: Limits) -> Iterator[Validation]:
     elif workload is VOLCANO_JOBS:
         yield from _cron()
         yield from _volcano(limits)
-        yield from admission_volcano.validations(limits, UNCOUNTED_PODS)
+        yield from admission_volcano.validations(limits)
     elif workload is PYTORCH_JOBS:
         policy = "object.spec.runPolicy.schedulingPolicy"
         yield Validation(

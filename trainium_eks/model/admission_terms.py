@@ -35,7 +35,7 @@ class Limits:
     researchers: str = ""
     """Kubernetes group of its researchers."""
     service_accounts: tuple[str, ...] = ("default",)
-    """Service accounts that are there, as which the pods of large Volcano jobs run."""
+    """Service accounts that are there, as which the pods of Volcano jobs run."""
     reserved_names: tuple[str, ...] = ()
     """Names of the stack's own network policies in it."""
 

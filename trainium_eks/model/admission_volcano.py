@@ -27,23 +27,18 @@ SSH_PATH = "/root/.ssh"
 """Where the plugins of these names mount the names and the keys of a job's pods."""
 
 
-def validations(limits: Limits, largest: int) -> Iterator[Validation]:
-    """Yield the validations of Volcano jobs and of their templates.
-
-    Args:
-        limits: what the namespace may use.
-        largest: pods of a job whose service account and runtime class need not be known.
-    """
+def validations(limits: Limits) -> Iterator[Validation]:
+    """Yield the validations of Volcano jobs and of their templates."""
     yield _names()
     yield _arguments()
     yield _ports()
     yield _mounts()
     known = names(limits.service_accounts)
     yield Validation(
-        f"variables.count0 <= {largest} || variables.specs.all(spec, "
-        "(!has(spec.runtimeClassName) || spec.runtimeClassName == '') && (!has(spec.serviceAccountName) || "
-        f"spec.serviceAccountName == '' || spec.serviceAccountName in {known}))",
-        f"a job of more than {largest} pods must have no runtimeClassName and be of the serviceAccountName "
+        "variables.specs.all(spec, (!has(spec.runtimeClassName) || spec.runtimeClassName == '') && "
+        "(!has(spec.serviceAccountName) || spec.serviceAccountName == '' || "
+        f"spec.serviceAccountName in {known}))",
+        "a Volcano job must have no runtimeClassName and be of the serviceAccountName "
         f"{' or '.join(limits.service_accounts)}: where another is missing, every pod of the job is refused",
     )
 

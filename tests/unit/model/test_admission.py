@@ -478,9 +478,8 @@ MOUNTING = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/d"}], "re
     ("change", "template", "pods", "passes"),
     [
         ({}, {"serviceAccountName": "training"}, 100, True),
-        ({}, {"serviceAccountName": "other"}, 8, True),
-        ({}, {"serviceAccountName": "other"}, 9, False),
-        ({}, {"runtimeClassName": "other"}, 9, False),
+        ({}, {"serviceAccountName": "other"}, 2, False),
+        ({}, {"runtimeClassName": "other"}, 2, False),
         ({"plugins": {"pytorch": ["--master=a", "--port=23456"]}}, {}, 2, True),
         ({"plugins": {"ray": ["--head=a", "-clientPort=59999"]}}, {}, 2, True),
         ({"plugins": {"svc": ["--publish-not-ready-addresses"]}}, {}, 2, True),
