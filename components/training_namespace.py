@@ -254,6 +254,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             counted_requests=quotas.counted_requests(hard),
             closed_storage_classes=quotas.closed_storage_classes(hard),
             researchers=self.group,
+            service_accounts=("default", SERVICE_ACCOUNT),
             reserved_names=tuple(_team_policies.network_policies(ETCD_NAMESPACE)),
         )
         policies = admission.policies(limits, researchers.written())
