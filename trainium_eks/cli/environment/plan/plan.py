@@ -120,7 +120,7 @@ def _make(asked: PlanOptions) -> "Plan":
 @contextmanager
 def _judges(asked: PlanOptions) -> Iterator[None]:
     """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
-    module = f"trainium_eks.cli.{'report' if asked.as_json else 'render'}"
+    module = f"trainium_eks.cli.environment.plan.{'report' if asked.as_json else 'render'}"
     importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
     importing.start()
     yield
