@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from policy.scan import waivers
 from trainium_eks.aws import price_list
 from trainium_eks.aws.account import NotChecked
-from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli import cluster_access, kubeconfig_variable
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.change import stack_file_edit

@@ -12,7 +12,7 @@ import pytest
 from cluster_snapshots import outputs
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.jobs.data import stage

@@ -11,7 +11,7 @@ import pytest
 from cluster_snapshots import NEURON, group, outputs
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.job_lookups import Aws
+from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.app import app
 from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.jobs.serve import predict, serve

@@ -12,7 +12,7 @@ import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.job_lookups import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.cli.app import app
 from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.environment.change import scale

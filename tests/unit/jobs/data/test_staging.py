@@ -22,7 +22,7 @@ from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError, Kind, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images.images import workloads
-from trainium_eks.local.spec.plan import MACHINE_PATH
+from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.outputs import NamespaceOutput
 

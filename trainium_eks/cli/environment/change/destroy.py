@@ -183,7 +183,7 @@ def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None
     Raises:
         Failure: something may be in a file system alone.
     """
-    from trainium_eks.aws import job_lookups
+    from trainium_eks.aws import sessions
     from trainium_eks.operate.cleanup import exporting
 
     file_systems = exporting.linked(state)
@@ -200,11 +200,11 @@ def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None
     )
     try:
         for each in file_systems:
-            begun = exporting.Export(job_lookups.client("fsx", region), region, each, typer.echo, patience)
+            begun = exporting.Export(sessions.client("fsx", region), region, each, typer.echo, patience)
             begun.run()
             if off := begun.resume():
                 typer.echo(f"  If you do not destroy the stack now:\n{off}")
-    except (exporting.NotExported, job_lookups.AwsError) as error:
+    except (exporting.NotExported, sessions.AwsError) as error:
         raise Failure(FAILED, str(error)) from None
 
 

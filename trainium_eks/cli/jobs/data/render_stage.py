@@ -10,7 +10,7 @@ from rich.text import Text
 
 from trainium_eks.cli.console import Console
 from trainium_eks.jobs.data.presets import PRESETS
-from trainium_eks.jobs.watch.pod_text import LINE_CHARACTERS, json_object, whole
+from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, whole
 
 _LINE_SECONDS = 15.0
 """How often a line is written where no bar can be shown."""

@@ -15,8 +15,8 @@ from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.jobs.objects import batch_jobs
-from trainium_eks.jobs.watch.pod_text import LINE_CHARACTERS, printable
 from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 from trainium_eks.model.validation.problems import Problem, nearest
 
 SCHEMA_VERSION = 1

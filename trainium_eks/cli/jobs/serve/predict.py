@@ -12,8 +12,8 @@ from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.serving import Batch
-from trainium_eks.jobs.watch.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.model.validation.problems import Problem
 
 SCHEMA_VERSION = 1

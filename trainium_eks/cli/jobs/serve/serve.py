@@ -17,8 +17,8 @@ from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.serve import serving
 from trainium_eks.jobs.serve.serving import Served
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
+from trainium_eks.kube.cluster import name_of
 from trainium_eks.model.validation.problems import nearest
-from trainium_eks.operate.verify.cluster import name_of
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints."""

@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import sys
 
-from trainium_eks.aws.job_lookups import Aws, AwsError
+from trainium_eks.aws.sessions import Aws, AwsError
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.submit.train_options import TrainOptions
 from trainium_eks.jobs.data import tokens

@@ -25,9 +25,9 @@ from trainium_eks.cli.jobs.watch.render_watch import steps_lines
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.watch.usage import NodeUsage, Reader, script
 from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import parse_json
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 MOST_NODES = 16
 """Nodes that are read at the same time, each by a process in its pod."""

@@ -14,11 +14,11 @@ from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.jobs.explain.why_pending import why
-from trainium_eks.jobs.objects.identity import annotation
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
-from trainium_eks.jobs.watch.pod_text import printable
 from trainium_eks.jobs.watch.watched import WatchedJob
-from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.annotations import annotation
 
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 """ANSI colours of nodes, in turn."""

@@ -21,10 +21,10 @@ from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
 from trainium_eks.jobs.watch import tensorboard
-from trainium_eks.jobs.watch.pod_text import printable
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.jobs.watch.watched import WatchedJob
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.kube.pod_text import printable
 from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
 
