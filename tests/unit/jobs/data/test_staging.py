@@ -12,9 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.failure import Failure
 from trainium_eks.cli.jobs.data import stage as command
 from trainium_eks.cli.jobs.data.render_stage import ShownProgress, amount
+from trainium_eks.cli.shared.failure import Failure
 from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest

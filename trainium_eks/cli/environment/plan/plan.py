@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 
 if TYPE_CHECKING:
     from trainium_eks.cli.environment.plan.report import Plan
