@@ -479,6 +479,14 @@ def test_a_copy_without_a_program_for_it_is_refused(
     assert (code, said in err) == (2, True), err
 
 
+def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path: Path) -> None:
+    runner, file = Recorded(), tmp_path / "auth.json"
+    for _ in ("before the login", "after it"):
+        engines.Engine("skopeo", runner, file).copy("r.example/x:1", "s.example/x:1")
+        file.write_text("{}")
+    assert [[each for each in argv if "auth" in each] for argv in runner.ran] == [[], [f"--dest-authfile={file}"]]
+
+
 def test_a_digest_counts_before_a_tag() -> None:
     """skopeo refuses a reference with both."""
     for registry in ("r.example", "r.example:5000"):
