@@ -57,7 +57,7 @@ class Certificate:
 
     @property
     def extensions(self) -> list[tuple[x509.ExtensionType, bool]]:
-        """What the certificate may be used for; and whether a reader must understand each extension."""
+        """The permitted uses of the certificate, each with whether a reader must understand it."""
         signs = self.name == self.authority
         # The fields of RFC 5280, 4.2.1.3, in order: digital signature, and for authorities certificates and CRLs.
         usage = x509.KeyUsage(*(bit == 0 or (signs and bit in (5, 6)) for bit in range(9)))
@@ -111,7 +111,7 @@ def key(paths: Paths, name: str) -> Path:
 
 
 def kubeconfig(paths: Paths, client: str) -> Path:
-    """Return the kubeconfig of a client; the administrator's is the one for people."""
+    """Return the kubeconfig of a client; people use the administrator's."""
     return paths.kubeconfig if client == ADMINISTRATOR else paths.pki / f"{client}.kubeconfig"
 
 
@@ -157,7 +157,7 @@ def write_kubeconfigs(paths: Paths, server: str) -> None:
 
 
 def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], server: str) -> Path:
-    """Return a kubeconfig whose holder is in these groups and in no other, with its context in the namespace.
+    """Return a kubeconfig of a user in these groups alone, with the namespace in its context.
 
     A certificate that can be used is kept. Raise LocalError where the directory cannot be written.
     """
@@ -172,7 +172,7 @@ def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], s
 def service_account_kubeconfig(paths: Paths, program: str, namespace: str, account: str) -> Path:
     """Return the kubeconfig with which a program acts as a service account.
 
-    As in EKS, the account's own roles limit the program, and the API server queues its requests with those of other
+    As in EKS, the account's own roles limit the program. The API server queues the program's requests with those of all
     service accounts. The administrator's kubeconfig, which must be there, impersonates the account, because the common
     name of a certificate has at most 64 characters. Raise LocalError where the directory cannot be written.
     """
