@@ -212,7 +212,7 @@ def skopeo_copy(source: str, target: str, auth_file: Path | None) -> list[str]:
         auth_file: docker's ``config.json`` with the login of the target's registry; None for the user's own logins,
             by which the source is read in any case.
     """
-    # skopeo takes no reference with both; what Red Hat's signatures need besides the registry is not here.
+    # skopeo refuses a reference with both. Signatures that lie beside a registry, as Red Hat's, could not be copied.
     source = re.sub(r":[^:/@]+@", "@", source)
     options = ["--all", "--preserve-digests", "--remove-signatures", f"--retry-times={_RETRIES}"]
     options += ["--src-tls-verify=false"] if _is_loopback(source) else []
