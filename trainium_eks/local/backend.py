@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.changes import Applied, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Applied
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
-from trainium_eks.local.handlers import Asked, Maker, kind_of, makers
+from trainium_eks.local.handlers import Maker, ResourceRequest, kind_of, makers
 from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.plan.backend import Answer, Registration, SimulationError
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.recording.backend import Answer, Registration, SimulationError
 from trainium_eks.plan.resource_types import replacements
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
@@ -83,7 +84,7 @@ class LocalBackend:
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
     def simulates(self, type_: str) -> bool:
-        """See :class:`~trainium_eks.plan.recording.backend.Backend`."""
+        """See :class:`~trainium_eks.plan.backend.Backend`."""
         return kind_of(type_) in ("simulated", "nodes", "addon")
 
     def waiting(self, reason: str) -> None:
@@ -91,7 +92,7 @@ class LocalBackend:
         self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
-        """See :class:`~trainium_eks.plan.recording.backend.Backend`.
+        """See :class:`~trainium_eks.plan.backend.Backend`.
 
         Raises:
             SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.
@@ -103,7 +104,7 @@ class LocalBackend:
         try:
             identity, computed = self._simulation.create(registration)
             applied = self._apply(registration, identity, computed)
-        except (LocalError, SimulationError) as error:
+        except (ClusterError, SimulationError) as error:
             self._fail(registration.urn, str(error))
             raise SimulationError(str(error)) from None
         except Exception as error:
@@ -125,7 +126,7 @@ class LocalBackend:
         kind = kind_of(registration.type)
         maker = self._makers[kind]
         held = self._ledger.of(registration.urn, kind)
-        asked = Asked(
+        asked = ResourceRequest(
             registration, identity, computed, dict(self._made), held, lambda: self._make_room(registration.urn)
         )
         holding = Holding(

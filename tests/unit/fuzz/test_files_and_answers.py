@@ -21,18 +21,17 @@ from typer.testing import CliRunner
 from policy.scan import waivers
 from trainium_eks.aws import price_list
 from trainium_eks.aws.account import NotChecked
-from trainium_eks.aws.job_lookups import AwsError
-from trainium_eks.cli import cluster_access, kubeconfig_variable
+from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.change import stack_file_edit
 from trainium_eks.cli.environment.plan import report
-from trainium_eks.cli.failure import TRACEBACK, Failure
 from trainium_eks.cli.jobs.submit import kubeconfig
+from trainium_eks.cli.shared import cluster_access, kubeconfig_variable, stack_file_edit
+from trainium_eks.cli.shared.failure import TRACEBACK, Failure
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
 from trainium_eks.local import deployment, ledger, lock
 from trainium_eks.local.agent import pod_files
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
@@ -48,7 +47,7 @@ from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.project import ProjectError, load_project
 from trainium_eks.plan.resource_types import access
 
-SAID = (Failure, LocalError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
+SAID = (Failure, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
 SAID += (waivers.BadWaivers, StageError, NotChecked)
 """Errors whose text is a sentence for people."""
 
@@ -275,7 +274,7 @@ COMMANDS = {
 def test_commands_name_the_file(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "damaged.json"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(LocalError("nobody answers")))
+    monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(ClusterError("nobody answers")))
     text = st.one_of(damaged(COMMANDS[command]).map(as_text), TEXT)
 
     @budget(15)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.images.image import log_in, opened_engine, outputs_of, report, repository_of
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import images
 from trainium_eks.jobs.images.engines import EngineError, Runner
 from trainium_eks.model.catalogue.training_images import reference_problems
@@ -15,7 +15,7 @@ from trainium_eks.model.catalogue.training_images import reference_problems
 class MirrorOptions:
     """What was asked for."""
 
-    seat: Seat
+    cluster: ClusterOptions
     source: str
     tag: str | None = None
     engine: str | None = None
@@ -25,11 +25,11 @@ class MirrorOptions:
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
     """Copies the image; the exit code."""
-    return told(lambda: _mirror(options, runner), as_json=options.seat.as_json)
+    return run_and_report(lambda: _mirror(options, runner), as_json=options.cluster.as_json)
 
 
 def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
-    repository = repository_of(outputs_of(options.seat))
+    repository = repository_of(outputs_of(options.cluster))
     found = reference_problems(options.source, "SOURCE")
     problem = images.tag_problem(options.tag) if options.tag is not None else None
     if problem:
@@ -40,11 +40,11 @@ def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
     reference = f"{repository.url}:{tag}"
     digest = repository.digest(tag)
     if digest:
-        return report(options.seat, reference, "is there already", digest)
+        return report(options.cluster, reference, "is there already", digest)
     if options.in_cluster:
         from trainium_eks.cli.images import cluster_builds
 
-        cluster_builds.mirror(options.seat, repository, options.source, reference)
+        cluster_builds.mirror(options.cluster, repository, options.source, reference)
     else:
         with opened_engine(options.engine, runner, copies=True) as engine:
             log_in(engine, repository)
@@ -52,4 +52,4 @@ def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
                 engine.copy(options.source, reference)
             except EngineError as error:
                 raise Failure(FAILED, f"{options.source} is not copied: {error}") from None
-    return report(options.seat, reference, "copied", repository.digest(tag))
+    return report(options.cluster, reference, "copied", repository.digest(tag))

@@ -124,7 +124,7 @@ def ensure(paths: Paths, service_range: str) -> bool:
     """Make all certificates anew if any is missing, unreadable, about to expire or of another authority.
 
     The API server has the first address of the range of services. Return True when the certificates were made, for
-    processes with the old ones must then be started again. Raise LocalError where the directory cannot be written.
+    processes with the old ones must then be started again. Raise ClusterError where the directory cannot be written.
     """
     wanted = _all(service_range)
     if all(_is_usable(paths.pki, each) for each in wanted):
@@ -143,14 +143,14 @@ def ensure(paths: Paths, service_range: str) -> bool:
 def serving_certificate(paths: Paths, name: str, hosts: Sequence[str]) -> tuple[Path, Path, Path]:
     """Return the files of certificate, private key and authority for another server of the stack, such as a webhook.
 
-    A certificate that can be used is kept. Raise LocalError where the directory cannot be written.
+    A certificate that can be used is kept. Raise ClusterError where the directory cannot be written.
     """
     _keep(paths, Certificate(name, hosts[0], hosts=tuple(hosts)))
     return certificate(paths, name), key(paths, name), certificate(paths, "ca")
 
 
 def write_kubeconfigs(paths: Paths, server: str) -> None:
-    """Write the kubeconfigs of the API server's clients; raise LocalError where the directory cannot be written."""
+    """Write the kubeconfigs of the API server's clients; raise ClusterError where the directory cannot be written."""
     for each in _WITH_KUBECONFIG:
         user = f"trn-{paths.root.name}" if each.name == ADMINISTRATOR else each.user
         _write_kubeconfig(paths, kubeconfig(paths, each.name), server, each.name, user)
@@ -159,7 +159,7 @@ def write_kubeconfigs(paths: Paths, server: str) -> None:
 def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], server: str) -> Path:
     """Return a kubeconfig of a user in these groups alone, with the namespace in its context.
 
-    A certificate that can be used is kept. Raise LocalError where the directory cannot be written.
+    A certificate that can be used is kept. Raise ClusterError where the directory cannot be written.
     """
     # X.509 limits a common name to 64 characters; what matters is the group.
     wanted = Certificate(f"researcher-{namespace}", f"researcher@{namespace}"[:64], groups=tuple(groups))
@@ -174,7 +174,7 @@ def service_account_kubeconfig(paths: Paths, program: str, namespace: str, accou
 
     As in EKS, the account's own roles limit the program. The API server queues the program's requests with those of all
     service accounts. The administrator's kubeconfig, which must be there, impersonates the account, because the common
-    name of a certificate has at most 64 characters. Raise LocalError where the directory cannot be written.
+    name of a certificate has at most 64 characters. Raise ClusterError where the directory cannot be written.
     """
     file = kubeconfig(paths, program)
     with _writing(file):
@@ -279,7 +279,7 @@ def _write(file: Path, content: bytes) -> None:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Raise LocalError where a file below the path cannot be written."""
+    """Raise ClusterError where a file below the path cannot be written."""
     try:
         yield
     except OSError as error:

@@ -7,6 +7,9 @@ from types import MappingProxyType
 
 from trainium_eks.model.validation.problems import Problem, join_key, nearest
 
+MIRROR_PREFIX = "mirror-"
+"""How the tags of copies begin, which are no training images."""
+
 
 @dataclass(frozen=True)
 class Base:
@@ -72,7 +75,7 @@ def target_of(instance_type: str) -> str:
     return "cpu"
 
 
-def problems(bases: Mapping[str, str], path: str) -> list[Problem]:
+def validate(bases: Mapping[str, str], path: str) -> list[Problem]:
     """Return the problems of a config's own bases.
 
     Args:

@@ -12,10 +12,10 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.shared.session import Session
+from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.verify.cluster import GROUP_LABEL
 
 PODS = "/api/v1/pods"
 PRICE = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
@@ -44,7 +44,7 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return watched_team.seat(trn, api, tmp_path)
+    return watched_team.researcher(trn, api, tmp_path)
 
 
 def test_it_shows_what_is_idle_what_it_costs_and_what_mends_it(call: Call, scene: Snapshot) -> None:

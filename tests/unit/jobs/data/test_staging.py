@@ -12,17 +12,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.failure import Failure
 from trainium_eks.cli.jobs.data import stage as command
 from trainium_eks.cli.jobs.data.render_stage import ShownProgress, amount
+from trainium_eks.cli.shared.failure import Failure
 from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError, Kind, ObjectReference
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images.images import workloads
-from trainium_eks.local.spec.plan import MACHINE_PATH
+from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.outputs import NamespaceOutput
 
@@ -325,7 +325,7 @@ def test_a_job_is_followed_from_pod_to_pod_to_its_end() -> None:
 def test_a_log_that_breaks_off_is_read_again() -> None:
     running = {"pods": {"1": {"phase": "Running"}}}
     end, lines, _, _ = follow(
-        {**running, "log": ["a", LocalError("reset")]},
+        {**running, "log": ["a", ClusterError("reset")]},
         {**running, "log": [ApiError.of(400, '{"message": "container is waiting to start"}')]},
         {**running, "log": ["b"]},
         {"pods": {"1": {"phase": "Succeeded"}}, "job": finished("Complete")},

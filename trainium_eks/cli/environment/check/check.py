@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 
 if TYPE_CHECKING:
     from trainium_eks.aws.account import Account
@@ -73,12 +72,12 @@ def signed_in(account: "Account") -> "Account":
     Raises:
         Failure: there are none, or AWS does not take them.
     """
-    from trainium_eks.aws.account import NoCredentials, NotChecked, Refused
+    from trainium_eks.aws.account import NoCredentials, NotChecked, RequestError
 
     try:
         account.caller()
     except NoCredentials as error:
         raise Failure(WRONG_USAGE, str(error)) from None
-    except (NotChecked, Refused):
+    except (NotChecked, RequestError):
         pass  # each question says so by itself
     return account

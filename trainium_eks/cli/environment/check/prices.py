@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.aws.price_list import on_demand
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.change.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.cli.environment.check import check
-from trainium_eks.cli.environment.plan import recording
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.model.catalogue.instances import Price
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.plan.graph import Graph
@@ -106,7 +105,7 @@ def look(graph: Graph, account: Account | None = None) -> tuple[Row, ...]:
         old = catalogue.price(instance_type) if instance_type in catalogue else None
         try:
             return Row(instance_type, old, on_demand(account, instance_type))
-        except (NotChecked, Refused) as error:
+        except (NotChecked, RequestError) as error:
             return Row(instance_type, old, None, str(error))
 
     types = dict.fromkeys(group.instance_type for group in needs.groups if group.instance_type)

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import trainium_eks
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.objects import torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
 
@@ -30,7 +30,7 @@ def submit_by_torchx(job: TrainingJob, session: Session) -> str:
         Failure: there is no TorchX, it cannot say this job, or it was refused.
     """
     if job.form != "volcano":
-        raise Failure(WRONG_USAGE, f"TorchX submits Volcano jobs alone; leave --torchx out, or --as {job.form}")
+        raise Failure(WRONG_USAGE, f"TorchX submits Volcano jobs alone; leave --torchx out, or --kind {job.form}")
     if job.hf_secret:
         raise Failure(WRONG_USAGE, "TorchX gives a container no Secret; leave --torchx out, or --hf-secret")
     program = shutil.which("torchx")
