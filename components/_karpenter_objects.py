@@ -1,4 +1,4 @@
-"""Karpenter's own objects: EC2NodeClass and NodePool, as version 1 of their definitions has them."""
+"""Karpenter's objects EC2NodeClass and NodePool, version 1."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ CAPACITY_LABEL = "karpenter.sh/capacity-type"
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 CPU_POOL_LABEL = "cpu"
-"""The pool label of Karpenter's CPU nodes: that of the CPU pool, by which staging and image builds look for a node."""
+"""The pool label of Karpenter's CPU nodes: the CPU pool's label, by which staging and image builds select a node."""
 
 
 @dataclass(frozen=True)
 class NodeSetting:
-    """What all of Karpenter's nodes have in common."""
+    """Settings shared by all nodes that Karpenter starts."""
 
     cluster_name: Text
     kubernetes_version: str
@@ -63,8 +63,8 @@ def accelerator_node_class(
 ) -> dict[str, Any]:
     """The ``spec`` of an accelerator pool's EC2NodeClass: interfaces, disks and limits as a node group has them.
 
-    No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that asks for them, and
-    counts their memory as the pods' own (karpenter-provider-aws#3315, karpenter#751).
+    No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that requests them, and
+    counts their memory as available to pods (karpenter-provider-aws#3315, karpenter#751).
     """
     as_group = NodeGroupConfig(name=pool.name, instance_type=pool.instance_type)
     spec = _node_class(setting, pool.name, subnet, groups, node_groups.root_volume_gib(as_group, instance))
@@ -95,7 +95,7 @@ def accelerator_node_class(
 def accelerator_node_pool(
     pool: KarpenterPoolConfig, instance: InstanceType, labels: Mapping[str, str], taints: Sequence[Taint], minutes: int
 ) -> dict[str, Any]:
-    """The ``spec`` of an accelerator NodePool: a node goes when it is empty, and never for its age or its price."""
+    """The ``spec`` of an accelerator NodePool: an empty node is removed, and no node for its age or its price."""
     return _node_pool(
         pool.name,
         labels={**labels, POOL_LABEL: pool.name},
