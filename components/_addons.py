@@ -61,15 +61,15 @@ def make_addon(wiring: Wiring, addon: Addon, wait_for: Sequence[pulumi.Resource]
 
 
 def configuration(wiring: Wiring, addon: Addon) -> dict[str, object]:
-    """Return the add-on's configuration values, the config's merged over the stack's; empty keeps the add-on's
-    defaults."""
+    """Return the add-on's configuration values, the config's merged over the stack's, or an empty dictionary to keep
+    the defaults."""
     given = wiring.addons.get(addon.name)
     stacks = addon.settings(wiring.region, wiring.catalogue) if addon.settings is not None else {}
     return overlay(stacks, given.settings if given is not None else {})
 
 
 def has_role(addons: Mapping[str, AddonConfig], addon: Addon) -> bool:
-    """Return whether a role is made for the add-on; the role's name contains the add-on's, and IAM limits its
+    """Return whether a role is made for the add-on. The role's name contains the add-on's, and IAM limits its
     length."""
     given = addons.get(addon.name)
     return addon.identity is not None or (given is not None and given.identity is not None)

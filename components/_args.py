@@ -65,7 +65,7 @@ class ArgumentError(pulumi.RunError, ValueError):
         self.subject = subject
         self.problems = tuple(problems)
         self.component = "" if spell is config_path else subject
-        """The component whose arguments are wrong; empty when it is the stack's config. `trn plan` reads it."""
+        """The component with the wrong arguments; empty when it is the stack's config. `trn plan` reads it."""
         count = len(self.problems)
         title = f"{subject}: {count} problem{'' if count == 1 else 's'}, nothing was built"
         super().__init__(f"{title}\n{describe(self.problems, spell)}")
@@ -177,7 +177,6 @@ def merge_args(spec: type[A], section: ConfigModel, /, **wiring: Any) -> A:
 def sources(value: Text) -> list[pulumi.Input[pulumi.Resource]]:
     """Return the resources that a value comes from, for ``depends_on``; none for a plain value.
 
-    The value is no input of the dependent resource. A change of the value therefore does not replace the resource that
-    waits.
+    The value is no input of the dependent resource, so its change does not replace the resource that waits.
     """
     return [cast(pulumi.Output[pulumi.Resource], pulumi.Output.from_input(value).apply(lambda _: None))]

@@ -183,7 +183,7 @@ def overlay(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
 
 
 def at(values: Mapping[str, Any], *keys: str) -> Any:
-    """The value under nested keys, or None when some step is missing or not an object."""
+    """Return the value under nested keys, or None when some step is missing or not an object."""
     found: Any = values
     for key in keys:
         if not isinstance(found, Mapping):
@@ -193,7 +193,7 @@ def at(values: Mapping[str, Any], *keys: str) -> Any:
 
 
 def tolerations(instance_types: Iterable[str], catalogue: Catalogue) -> list[dict[str, str]]:
-    """Tolerations for every taint that nodes of these types carry, once each."""
+    """Return tolerations for every taint of nodes of these types, once each."""
     taints = dict.fromkeys(
         (taint.key, taint.effect) for name in sorted(instance_types) for taint in catalogue.taints(name)
     )
@@ -201,7 +201,7 @@ def tolerations(instance_types: Iterable[str], catalogue: Catalogue) -> list[dic
 
 
 def on_instance_types(instance_types: Iterable[str]) -> dict[str, Any]:
-    """A pod affinity for nodes of these types and no others."""
+    """Return a pod affinity for nodes of these types and no others."""
     expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": sorted(instance_types)}
     terms = [{"matchExpressions": [expression]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

@@ -71,8 +71,8 @@ def make_control_plane(
 
 
 def _made(cluster: aws.eks.Cluster | None) -> aws.eks.Cluster:
-    """Return the cluster that pulumi_eks made in a separate process; raise RuntimeError under Pulumi's mocks. Mocks do
-    not run the process."""
+    """Return the cluster that pulumi_eks made in a separate process, or raise RuntimeError under Pulumi's mocks, which
+    do not run it."""
     if cluster is None:
         raise RuntimeError(
             "pulumi_eks made no cluster: mocks cannot stand in for it; test the program with"

@@ -129,7 +129,7 @@ class DataBucket(pulumi.ComponentResource):
 
 
 def _tls_only(bucket_arn: str) -> str:
-    """A bucket policy that grants nothing and refuses every request without TLS."""
+    """Return a bucket policy that grants nothing and refuses every request without TLS."""
     return _iam.policy(
         [
             {

@@ -48,7 +48,7 @@ def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Prob
 def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Resource) -> dict[str, str]:
     """Make the plugin's release, if there are nodes with EFA.
 
-    No other device plugin runs privileged; this chart requires it (eks-charts#1245): the plugin opens
+    No other device plugin runs privileged, but this chart requires it (eks-charts#1245): the plugin opens
     ``/dev/infiniband`` of a node before any pod requests it.
 
     Args:
@@ -70,7 +70,7 @@ def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Re
         values={
             # Its tag stays the chart's: plugin and chart are released together.
             "image": {"repository": f"{regions.eks_image_registry(args.region)}/eks/{CHART}"},
-            # Each further key would be a term of its own, and only the last would leave out Auto Mode's nodes.
+            # Each further key would be a separate term, and only the last would leave out Auto Mode's nodes.
             "supportedInstanceLabels": {"keys": [INSTANCE_TYPE_LABEL], "values": list(types)},
             "tolerations": tolerations(types, args.catalogue),
             "resources": {

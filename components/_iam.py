@@ -35,7 +35,7 @@ def make_role(
     tags: Mapping[str, Text],
     parent: pulumi.Resource,
 ) -> aws.iam.Role:
-    """Make a role with the permissions boundary. Every role of the library is made here.
+    """Make a role with the permissions boundary; every role of the library is made here.
 
     Args:
         name: logical name, from which IAM's is generated.
@@ -84,7 +84,7 @@ def service_trust(service: str) -> str:
 
 
 def managed_policy_arn(region: str, name: str) -> str:
-    """ARN of a policy that AWS maintains, in the region's partition.
+    """Return the ARN of a policy that AWS maintains, in the region's partition.
 
     Args:
         region: AWS region, ``us-west-2``.
@@ -94,7 +94,7 @@ def managed_policy_arn(region: str, name: str) -> str:
 
 
 def bucket_arn(region: str, name: Text) -> Text:
-    """ARN of a bucket by its name, in the region's partition."""
+    """Return the ARN of a bucket by its name, in the region's partition."""
     prefix = f"arn:{regions.partition(region)}:s3:::"
     return f"{prefix}{name}" if isinstance(name, str) else pulumi.Output.concat(prefix, name)
 
@@ -110,7 +110,7 @@ def principal_key(arn: str) -> str:
 
 
 def account_root(arn: str) -> str:
-    """The root principal of the account that owns ``arn``, in its partition.
+    """Return the root principal of the account that owns ``arn``, in its partition.
 
     The account is read from the ARN of a resource in the stack, so that no look-up runs in a preview.
     """

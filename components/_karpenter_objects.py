@@ -36,12 +36,12 @@ class NodeSetting:
 
 
 def cpu_node_class(karpenter: KarpenterConfig, setting: NodeSetting, subnet: Text, group: Text) -> dict[str, Any]:
-    """The ``spec`` of the CPU nodes' EC2NodeClass."""
+    """Return the ``spec`` of the CPU nodes' EC2NodeClass."""
     return _node_class(setting, CPU_POOL, subnet, [group], karpenter.root_volume_gib)
 
 
 def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
-    """The ``spec`` of the CPU nodes' NodePool: cheap and short-lived."""
+    """Return the ``spec`` of the CPU nodes' NodePool: cheap and short-lived."""
     return _node_pool(
         CPU_POOL,
         labels={POOL_LABEL: CPU_POOL_LABEL},
@@ -61,7 +61,7 @@ def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
 def accelerator_node_class(
     pool: KarpenterPoolConfig, instance: InstanceType, setting: NodeSetting, subnet: Text, groups: Sequence[Text]
 ) -> dict[str, Any]:
-    """The ``spec`` of an accelerator pool's EC2NodeClass: interfaces, disks and limits as a node group has them.
+    """Return the ``spec`` of an accelerator pool's EC2NodeClass, with the interfaces, disks and limits of a node group.
 
     No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that requests them, and
     counts their memory as available to pods (karpenter-provider-aws#3315, karpenter#751).
@@ -95,7 +95,8 @@ def accelerator_node_class(
 def accelerator_node_pool(
     pool: KarpenterPoolConfig, instance: InstanceType, labels: Mapping[str, str], taints: Sequence[Taint], minutes: int
 ) -> dict[str, Any]:
-    """The ``spec`` of an accelerator NodePool: an empty node is removed, and no node for its age or its price."""
+    """Return the ``spec`` of an accelerator NodePool: an empty node is removed, and no node for its age or its
+    price."""
     return _node_pool(
         pool.name,
         labels={**labels, POOL_LABEL: pool.name},

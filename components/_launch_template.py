@@ -106,8 +106,8 @@ def metadata_options() -> aws.ec2.LaunchTemplateMetadataOptionsArgs:
 
 
 IGNORED = ["tagSpecifications"]
-"""Inputs of a launch template whose later changes are ignored. Its tags are part of a version, and EKS replaces every
-node of a group for another version; :func:`._cpu_nodes.tag_new_nodes` gives new nodes the current tags."""
+"""Inputs of a launch template, with later changes ignored. Its tags are part of a version, and EKS replaces every node
+of a group for another version; :func:`._cpu_nodes.tag_new_nodes` gives new nodes the current tags."""
 
 
 def tag_specifications(tags: Mapping[str, Text]) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:

@@ -137,7 +137,8 @@ def _prometheus(metrics: MetricsConfig, workspace: Workspace | None) -> dict[str
 
 
 def _alertmanager(alerts: AlertsConfig | None, region: str, selected: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of Alertmanager; without an SNS topic it is off: Prometheus and Grafana show firing alerts."""
+    """Return the values of Alertmanager, which is off without an SNS topic: Prometheus and Grafana show firing
+    alerts."""
     if alerts is None:
         return {"enabled": False}
     topic = {"topic_arn": alerts.topic_arn, "sigv4": {"region": region}, "send_resolved": True}

@@ -49,7 +49,7 @@ def _types_of_nodes(base: Foundation) -> tuple[str, ...]:
 
 
 def make_logs(base: Foundation) -> LogShipping | None:
-    """Make the shipping of container logs to CloudWatch, if the config has it; None without."""
+    """Make the shipping of container logs to CloudWatch, if the config has it."""
     config = base.config
     if config.observability.logs is None:
         return None

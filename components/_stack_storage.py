@@ -47,7 +47,7 @@ class SharedStorage:
         return {"bucket_arn": arn, "bucket_prefix": durability.prefix, **own_key}
 
     def output(self) -> dict[str, pulumi.Input[Any]]:
-        """The stack's output ``sharedVolume``."""
+        """Return the stack's output ``sharedVolume``."""
         return {
             "fileSystemId": self.file_system.file_system_id,
             "dnsName": self.file_system.dns_name,

@@ -15,7 +15,7 @@ POD_IDENTITY_ADDRESS = "169.254.170.23/32"
 def role_rules(
     rules: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]],
 ) -> list[k8s.rbac.v1.PolicyRuleArgs]:
-    """The rules of a Role or ClusterRole."""
+    """Return the rules of a Role or ClusterRole."""
     return [
         k8s.rbac.v1.PolicyRuleArgs(api_groups=[group], resources=list(resources), verbs=list(verbs))
         for group, resources, verbs in rules

@@ -60,12 +60,12 @@ class TrainiumClusterArgs(ClusterConfig):
     node_groups: tuple[NodeGroupConfig, ...] = ()
     """Accelerator node groups."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """Where the types' facts come from."""
+    """Source of the types' facts."""
     vpc_cidr_block: Text | None = None
     """Address range of the VPC. It may reach the private endpoint where that is somebody's way to the Kubernetes API;
     with None only the cluster's own nodes may."""
     peer_cidr_blocks: tuple[str, ...] = ()
-    """Further ranges that may reach it then: those of peers, and of the VPC's further ranges."""
+    """Further ranges that may reach it then, of peers and of the VPC's further ranges."""
     kms_key_arn: Text | None = None
     """Key for secrets, logs and volumes; None makes one."""
     permissions_boundary: Text | None = None
@@ -75,10 +75,11 @@ class TrainiumClusterArgs(ClusterConfig):
     production: StrictBool = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
-    """Further IAM roles that administer the cluster, whose ARNs may be known later, each under a key that stays the
+    """Further IAM roles that administer the cluster, with ARNs that may be known later, each under a key that stays the
     same (``{ops: role.arn}``)."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags for everything, and for what node groups launch, which the provider's default tags do not reach."""
+    """Tags for everything, and for resources that node groups launch, which the provider's default tags do not
+    reach."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason."""
     egress: tuple[pulumi.Resource, ...] = ()

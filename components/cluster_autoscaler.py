@@ -42,14 +42,14 @@ class AutoscaledGroup(ConfigModel):
     autoscaling_group: OutputText
     """Name of its Auto Scaling group (``eks-…``)."""
     labels: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
-    """Labels of its nodes, beside those that Kubernetes and EKS set."""
+    """Labels of its nodes, in addition to the labels of Kubernetes and EKS."""
     resources: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Resources of a node beside CPU and memory (``{ephemeral-storage: 85Gi}``), over its type's resources: devices,
     EFA, huge pages. An empty group never grows for a pod that requests any other resource."""
 
 
 class ClusterAutoscalerArgs(AutoscalerArgs, ClusterAutoscalerConfig):
-    """Args of :class:`ClusterAutoscaler`: the config section, and its wiring."""
+    """Args of :class:`ClusterAutoscaler`, the config section with its wiring."""
 
     groups: tuple[AutoscaledGroup, ...]
     """The groups that it serves."""
@@ -149,7 +149,7 @@ def group_tags(group: AutoscaledGroup, args: ClusterAutoscalerArgs) -> dict[str,
 def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
     """Return the values of the cluster-autoscaler chart.
 
-    The cluster's name may be an Output: the release's provider is known no earlier.
+    The cluster's name may be an Output, because the release's provider is known no earlier.
     """
     return {
         "fullnameOverride": CHART,

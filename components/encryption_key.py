@@ -41,11 +41,11 @@ class EncryptionKeyArgs(ConfigModel):
     """ARN of the key that an earlier component of this name kept, to be used again: it gets this component's policy and
     alias, and nothing else of it is managed. None makes a key."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
 
 
 def validate(args: EncryptionKeyArgs) -> list[Problem]:
-    """Return the problems of the tags and the kept key. Other values have declared limits (botocore, ``kms``
+    """Return the problems of the tags and the kept key; other values have declared limits (botocore, ``kms``
     ScheduleKeyDeletion and CreateKey)."""
     found = formats.tags("tags", args.tags)
     if isinstance(args.kept_key_arn, str):

@@ -52,7 +52,7 @@ class FsxLustreArgs(FileSystemConfig):
     """Applies the production rules and, where ``protect`` is unset, protects the resources with data: the file system
     and its bucket. Their settings, the rules and the log group may change."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules that this file system breaks on purpose, each with its reason."""
 
@@ -70,8 +70,8 @@ def validate(args: FsxLustreArgs) -> list[Problem]:
 class FsxLustre(pulumi.ComponentResource):
     """A Lustre file system in one subnet, encrypted, compressed, and with backups or a link to S3.
 
-    It waits only for its subnet and for the rules that allow Lustre within its security group, which FSx checks before
-    it creates anything, and not for the cluster or NAT. Clients get access by rules that are made later
+    It waits for its subnet and for the rules that allow Lustre within its security group, which FSx checks before it
+    creates anything, and neither for the cluster nor for NAT. Clients get access by rules that are made later
     (:attr:`client_access`).
     """
 
@@ -162,8 +162,8 @@ class FsxLustre(pulumi.ComponentResource):
         return rules
 
     def _let_clients_in(self) -> list[pulumi.Resource]:
-        """Make the clients' rules, inbound and outbound in both groups: servers call clients back, and a client's group
-        may allow no outbound traffic."""
+        """Make the clients' rules, inbound and outbound in both groups, because servers call clients back, and a
+        client's group may allow no outbound traffic."""
         group = self._security_group.id
         openings: list[tuple[int, int] | None] = [*lustre.PORTS]
         if self._args.efa_enabled:

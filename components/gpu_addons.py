@@ -40,7 +40,7 @@ TRAINER_REASON = "the chart's Job that installs the runtimes runs as root and do
 
 
 class GpuAddonsArgs(DevicePluginArgs, GpuAddonsConfig):
-    """Args of :class:`GpuAddons`: the config section, and its wiring."""
+    """Args of :class:`GpuAddons`, the config section with its wiring."""
 
     instance_types: tuple[str, ...]
     """Types of the GPU node groups: the nodes that get device plugin and exporter. On nodes that no
@@ -146,8 +146,8 @@ class GpuAddons(pulumi.ComponentResource):
         )
 
     def _trainer(self) -> k8s.helm.v3.Release:
-        """Install Kubeflow Trainer after Volcano. Its controller watches PodGroups only if they are defined when it
-        starts."""
+        """Install Kubeflow Trainer after Volcano, because its controller watches PodGroups only if they are defined
+        when it starts."""
         home = namespace(
             f"{self._name}-trainer",
             namespaces.TRAINER,

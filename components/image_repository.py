@@ -27,7 +27,7 @@ class ImageRepositoryArgs(ImageRepositoryConfig):
     force_delete: StrictBool = False
     """True lets a destroy delete the repository with its images; otherwise it must be empty."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
 
 
 def validate(args: ImageRepositoryArgs) -> list[Problem]:

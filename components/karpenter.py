@@ -36,7 +36,7 @@ LONGEST_NAME = 42
 
 
 class KarpenterArgs(AutoscalerArgs, KarpenterConfig):
-    """Args of :class:`Karpenter`: the config section, and its wiring."""
+    """Args of :class:`Karpenter`, the config section with its wiring."""
 
     cluster_security_group_id: Text
     """The security group that EKS made for the cluster."""

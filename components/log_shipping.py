@@ -23,7 +23,7 @@ WRITE_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
 class LogShippingArgs(AwsCallerArgs, LogsConfig):
-    """Args of :class:`LogShipping`: the config section, and its wiring."""
+    """Args of :class:`LogShipping`, the config section with its wiring."""
 
     cluster_name: Text
     """EKS cluster; the log group is named after it."""

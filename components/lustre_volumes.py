@@ -74,7 +74,7 @@ class LustreVolumesArgs(ConfigModel):
     subnet_id: Text
     """Subnet of volumes that the storage class makes."""
     security_group_id: Text
-    """Security group of those volumes: one that already lets Lustre through."""
+    """Security group of those volumes, with rules that allow Lustre."""
     kms_key_arn: Text | None = None
     """Key of those volumes; None leaves them to FSx's own."""
     root: str = "/"
@@ -246,8 +246,8 @@ class LustreVolumes(pulumi.ComponentResource):
         )
 
     def _make_directories(self) -> k8s.batch.v1.Job:
-        """Make the job that creates the teams' directories; root owns a new file system, and Kubernetes does not change
-        the owner of a shared volume."""
+        """Make the job that creates the teams' directories, because root owns a new file system, and Kubernetes does
+        not change the owner of a shared volume."""
         home = self._args.setup_namespace
         volume = self._make_volume(home, "/")
         # After the volume, as a team's namespace: a destroy ends it, with the finished pod and its claim, before it.
@@ -276,7 +276,7 @@ class LustreVolumes(pulumi.ComponentResource):
         """Make a job that runs once, and again under a new name when teams, script or image change. The finished job
         stays: a job that Kubernetes removes by its time to live would be made anew after every ``pulumi refresh``.
 
-        Its finished pod holds the claim. The pod's claim name is an Output of the claim: so the engine replaces the job
+        Its finished pod holds the claim. The pod's claim name is an Output of the claim, so the engine replaces the job
         with the claim, and deletes the job first. ``depends_on`` alone does not cause this.
         """
         teams = [f"{namespace}={user_id}" for namespace, user_id in sorted(self._args.namespaces.items())]

@@ -17,7 +17,7 @@ SERVICE = "grafana.amazonaws.com"
 
 
 class ManagedGrafanaArgs(ManagedGrafanaConfig):
-    """Args of :class:`ManagedGrafana`: the config section, and its wiring."""
+    """Args of :class:`ManagedGrafana`, the config section with its wiring."""
 
     workspace_arn: Text
     """ARN of the workspace of Amazon Managed Prometheus (``MetricsStack.workspace_arn``)."""

@@ -39,7 +39,7 @@ QUERY_ACTIONS = ("aps:QueryMetrics", "aps:GetSeries", "aps:GetLabels", "aps:GetM
 
 
 class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
-    """Args of :class:`MetricsStack`: the config section, and its wiring."""
+    """Args of :class:`MetricsStack`, the config section with its wiring."""
 
     grafana: GrafanaConfig | None = None
     """Grafana; None for none."""
@@ -240,8 +240,8 @@ class MetricsStack(pulumi.ComponentResource):
             )
 
     def _show(self) -> None:
-        """Install the dashboards, which Grafana's sidecar loads as they appear. A chart does it: Pulumi replaces a
-        ConfigMap for every change of its text, Helm updates it."""
+        """Install the dashboards, which Grafana's sidecar loads as they appear. They are in a chart, because Pulumi
+        replaces a ConfigMap for every change of its text and Helm updates it."""
         _charts.release(
             f"{self._name}-dashboards",
             _charts.local_chart(DASHBOARDS_CHART),

@@ -38,7 +38,7 @@ class NetworkArgs(NetworkConfig):
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
 
 
 class ExistingNetworkArgs(ExistingNetworkConfig):
@@ -141,7 +141,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
-        """The private subnet of a zone.
+        """Return the id of a zone's private subnet.
 
         Raises:
             ValueError: for a zone that the network does not have, with the zones that it has.
@@ -379,7 +379,7 @@ class ExistingNetwork(pulumi.ComponentResource):
         return ()
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
-        """The private subnet of a zone.
+        """Return the id of a zone's private subnet.
 
         Raises:
             ValueError: for a zone without a private subnet, with the zones that have one.

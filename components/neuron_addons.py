@@ -37,7 +37,7 @@ MONITOR_REASON = "reads every /dev/neuron* of its node, on the host network"
 
 
 class NeuronAddonsArgs(DevicePluginArgs, NeuronAddonsConfig):
-    """Args of :class:`NeuronAddons`: the config section, and its wiring."""
+    """Args of :class:`NeuronAddons`, the config section with its wiring."""
 
     instance_types: tuple[str, ...]
     """Types of the Neuron node groups: the nodes that get the device plugin."""

@@ -29,8 +29,8 @@ from .volcano_stack import VolcanoStack, VolcanoStackArgs
 class TrainingStack(pulumi.ComponentResource):
     """Everything one environment needs to run distributed training.
 
-    The whole config is validated here; components get their sections marked as validated (``mark_validated``) and do
-    not validate them again.
+    The whole config is validated here; components do not validate sections again that are marked as validated
+    (``mark_validated``).
 
     Data (file system, bucket) and compute (cluster, groups) are connected only by claims: the file system waits for its
     subnet and its own rules, never for the cluster, so that both are made at the same time.

@@ -41,7 +41,7 @@ ETCD_ENDPOINT = f"etcd-server.{ETCD_NAMESPACE}.svc.cluster.local:2379"
 
 
 class VolcanoStackArgs(VolcanoConfig):
-    """Args of :class:`VolcanoStack`: the config section, and its wiring."""
+    """Args of :class:`VolcanoStack`, the config section with its wiring."""
 
     queues: tuple[QueueConfig, ...] = (QueueConfig(name="test"),)
     """Queues to make, besides Volcano's own ``default`` and ``root``, which are left alone."""
@@ -54,7 +54,7 @@ class VolcanoStackArgs(VolcanoConfig):
     """Node labels that name a node's switches, the widest layer first. A controller keeps a HyperNode for each switch;
     empty for no controller, and existing HyperNodes stay."""
     rendezvous_namespaces: tuple[str, ...] = ()
-    """Namespaces whose jobs may reach etcd (it has no password); only with ``rendezvous: etcd``."""
+    """Namespaces with jobs that may reach etcd (it has no password); only with ``rendezvous: etcd``."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason: ``R58`` for a single replica, ``R60`` for ``scale_from_zero``
     off although a group rests at zero."""

@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 
 def _components() -> ModuleType:
-    """Return the package of components that belongs to this package; raise ImportError for another package of that
+    """Return the package of components that belongs to this package, or raise ImportError for another package of that
     name."""
     here = Path(__file__).resolve().parent
     if (here / "components").is_dir():

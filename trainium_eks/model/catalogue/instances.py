@@ -104,7 +104,7 @@ class InstanceType:
     efa_interfaces: int
     """Most EFA interfaces; 0 where EFA is not supported."""
     first_efa_card: int
-    """First card that takes EFA: 0, but 1 on p6-b300.48xlarge, whose card 0 is plain ENA."""
+    """First card that takes EFA: 0, but 1 on p6-b300.48xlarge, where card 0 is plain ENA."""
     interface_layout: InterfaceLayout
     """Default layout of the interfaces: ``efa-only`` (card 0 ``efa``, the others ``efa-only``), ``ena`` (card 0 a plain
     interface, EFA on the others) or ``none``."""

@@ -172,7 +172,7 @@ CLUSTER_AUTOSCALER: Mapping[str, str] = MappingProxyType(
     # Charts 9.51.0 and 9.59.0 have the first two; of the third only the source's tag was seen.
     {"1.34": "1.34.0", "1.35": "1.35.0", "1.36": "1.36.0"}
 )
-"""Cluster Autoscaler by Kubernetes version, whose scheduler it simulates."""
+"""Cluster Autoscaler by Kubernetes version, because it simulates that version's scheduler."""
 GRAFANA_AMP_PLUGIN = "grafana-amazonprometheus-datasource@3.3.5"
 """Grafana's data source for Amazon Managed Prometheus, as Grafana takes it at its start (grafana.com's catalogue, 2026;
 3.0 needs Grafana 12.2.5, and the chart has 13.2)."""

@@ -95,19 +95,20 @@ class StackConfig(ConfigModel):
     image_repository: ImageRepositoryConfig | None = ImageRepositoryConfig()
     """Repository for training images; null for none."""
     training: TrainingConfig = TrainingConfig()
-    """What the plan and `trn train` take for granted of jobs: the size of a checkpoint, and how often nodes fail."""
+    """Assumptions of the plan and `trn train` about jobs: the size of a checkpoint, and how often nodes fail."""
     neuron_addons: NeuronAddonsConfig = NeuronAddonsConfig()
     """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
     gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
     """Add-ons of GPU groups; installed when there is such a group."""
     autoscaling: AutoscalingConfig = AutoscalingConfig()
-    """What adds and removes nodes by itself; nothing unless it is asked for."""
+    """Controllers that add and remove nodes; none by default."""
     observability: ObservabilityConfig = ObservabilityConfig()
-    """Metrics, Grafana and logs; nothing unless asked for (docs/observability.md)."""
+    """Metrics, Grafana and logs; none by default (docs/observability.md)."""
     budget: BudgetConfig = BudgetConfig()
-    """What the environment may grow to (a plan above it fails, rule R72), and who hears what it has cost."""
+    """Bounds on the environment's size and price (a plan above them fails, rule R72), and recipients of e-mails about
+    its cost."""
     idle_guard: IdleGuardConfig | None = None
-    """What warns of idle accelerators and takes them away; null for nothing."""
+    """Guard that warns of idle accelerators and removes them; null for none."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""

@@ -34,7 +34,7 @@ class WaiverConfig(ConfigModel):
     """The reason for breaking a rule on purpose, and its last day."""
 
     reason: LooseStr
-    """Why, for whoever reads the plan."""
+    """Why, for readers of the plan."""
     expires: Annotated[str, pydantic.BeforeValidator(_day)]
     """The last day on which it holds, ``YYYY-MM-DD`` in UTC, no more than a year ahead. From the next day on the plan
     fails, until the rule passes or somebody sets another day."""

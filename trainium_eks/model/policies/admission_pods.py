@@ -77,8 +77,8 @@ VOLUMES = (
 any EBS volume of the account by its id (``awsElasticBlockStore``), and any NFS server, mounted by the node."""
 
 CLAIM_DRIVERS = ("ebs.csi.aws.com", "efs.csi.aws.com", "fsx.csi.aws.com", "s3.csi.aws.com")
-"""Drivers of AWS, whose volumes are claimed. None mounts an inline ``csi`` volume (their CSIDriver objects have no
-lifecycle mode Ephemeral), which the kubelet finds out when the pod is on its node."""
+"""Drivers of AWS with volumes that must be claimed. None mounts an inline ``csi`` volume (their CSIDriver objects have
+no lifecycle mode Ephemeral), which the kubelet finds out when the pod is on its node."""
 
 MOST_GRACE_SECONDS = 3600
 """The longest time that pods may take to end. Until then their node and their share of a quota stay occupied: a node

@@ -25,9 +25,9 @@ class Limits:
     pods: int
     """Pods at one time, as its quota has it (``pods``). One object must not lead to more."""
     finished_pods: int
-    """Pods with those that have ended (``count/pods``). One object must not make more in its life."""
+    """Pods, ended pods included (``count/pods``). One object must not make more in its life."""
     jobs: int
-    """Volcano jobs, with those that have ended (``count/jobs.batch.volcano.sh``)."""
+    """Volcano jobs, ended jobs included (``count/jobs.batch.volcano.sh``)."""
     counted_requests: tuple[str, ...] = ()
     """Resources in requests that the quota counts."""
     closed_storage_classes: tuple[str, ...] = ()

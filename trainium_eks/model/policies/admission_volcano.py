@@ -46,8 +46,8 @@ def validations(limits: Limits) -> Iterator[Validation]:
 
 
 def _names() -> Validation:
-    """Return the validation of names. Templates and cron jobs are exempt: the names of their jobs are validated with
-    the job."""
+    """Return the validation of names. An existing job keeps its name, and templates and cron jobs are exempt, because
+    the names of their jobs are validated with the job."""
     longest = "variables.tasks.all(task, !has(task.name) || size(object.metadata.name) + size(task.name) + 2 + "
     digits = f"size(string(has(task.replicas) ? int(task.replicas) : 1)) <= {MOST_HOST_NAME})"
     return Validation(

@@ -9,7 +9,7 @@ RESERVED_PREFIX = "system-"
 @dataclass(frozen=True)
 class PriorityLevel:
     """One PriorityClass of the stack. None of them preempts: a job of a higher class is the next to start in its queue,
-    and never ends a running job, of its own team or of another. Kubernetes refuses a change of a class's value."""
+    and never ends a running job of any team. Kubernetes refuses a change of a class's value."""
 
     name: str
     value: int

@@ -124,7 +124,7 @@ def hard(
     counts |= {"count/trainingruntimes.trainer.kubeflow.org": pods, "services": pods + SMALL_PODS}
     found |= {name: str(amount) for name, amount in counts.items()}
     found["requests.storage"] = f"{claimed_gib + SCRATCH_GIB}Gi"
-    # Each claim of this class is a file system of its own, at hundreds of dollars a month.
+    # Each claim of this class creates a file system, at hundreds of dollars a month.
     found[f"{lustre.STORAGE_CLASS}.{CLAIMS_OF_CLASS}"] = "0"
     # Models are served to the namespace. Load balancers and node ports cost money, and are an administrator's choice.
     found |= dict.fromkeys(("services.loadbalancers", "services.nodeports"), "0")
