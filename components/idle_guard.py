@@ -190,7 +190,7 @@ class IdleGuard(pulumi.ComponentResource):
             metadata=self._metadata(),
             spec=k8s.batch.v1.CronJobSpecArgs(
                 schedule=f"*/{idle.LOOK_MINUTES} * * * *",
-                # Two guards at once would cordon and release each other's nodes.
+                # Two guards at once would hold and release each other's nodes.
                 concurrency_policy="Forbid",
                 starting_deadline_seconds=60,
                 successful_jobs_history_limit=1,

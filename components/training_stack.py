@@ -29,7 +29,7 @@ from .volcano_stack import VolcanoStack, VolcanoStackArgs
 class TrainingStack(pulumi.ComponentResource):
     """Everything one environment needs to run distributed training.
 
-    The whole config is validated here; components do not validate sections again that are marked as validated
+    The whole config is validated here; components skip the validation of sections marked as validated
     (``mark_validated``).
 
     Data (file system, bucket) and compute (cluster, groups) are connected only by claims: the file system waits for its

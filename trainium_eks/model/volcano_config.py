@@ -39,8 +39,8 @@ round: 27 MB for one gang of 1,000."""
 
 PLACEMENT_WEIGHTS: Mapping[str, int] = {"leastrequested.weight": 0, "balancedresource.weight": 0}
 """Weights of ``nodeorder``, 0 in favour of ``binpack``: by default it prefers empty nodes where ``binpack`` prefers
-full nodes, and a pool of partly used nodes has none for a gang. These two are also the most expensive to compute
-(decision 30)."""
+full nodes, and a pool with all nodes partly used has no free node for a gang. These two are also the most expensive to
+compute (decision 30)."""
 
 NODES_CONSIDERED: Mapping[str, int] = {"scheduler_percentage_nodes_to_find": 10}
 """Share of the nodes that fit a pod and are compared: 10 % of the cluster, and never fewer than 100 nodes, which is

@@ -100,7 +100,7 @@ LUSTRE = "2.15"
 
 NEWEST_KUBERNETES_WITH_LUSTRE = "1.35"
 """The last minor version with nodes that are known to mount the file system (kernel 6.12). Nodes of 1.36 run kernel
-6.18, and no source says whether Amazon Linux' Lustre client works with it."""
+6.18, and no source was found on whether Amazon Linux' Lustre client works with it."""
 
 MINIMUM_VPC_CNI_FOR_EFA_ONLY = "1.18.5"
 """First VPC CNI that leaves ``efa-only`` interfaces alone; with an older one nodes stay NotReady."""

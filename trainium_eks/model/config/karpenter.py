@@ -209,8 +209,7 @@ def _cpu_type_problems(karpenter: KarpenterConfig, catalogue: Catalogue, zone: s
 
 
 def as_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
-    """Return the accelerator pools as node groups that may have no node, for computing the most of nodes and
-    addresses."""
+    """Return the accelerator pools as node groups that may have no node, to count the most nodes and addresses."""
     karpenter = config.autoscaling.karpenter
     return tuple(
         NodeGroupConfig(

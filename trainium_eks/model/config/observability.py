@@ -26,7 +26,7 @@ class AlertsConfig(ConfigModel):
     topic_arn: str
     """ARN of an SNS topic, which sends them on: by e-mail, to a chat, to a pager."""
     topic_key_arn: str | None = None
-    """ARN of the KMS key by which the topic is encrypted, if it is a key of your account."""
+    """ARN of the KMS key by which the topic is encrypted, if it is a customer-managed key."""
 
 
 class MetricsConfig(ConfigModel):
@@ -53,7 +53,7 @@ class ManagedGrafanaConfig(ConfigModel):
     """A workspace of Amazon Managed Grafana. IAM Identity Center must be on in the organisation (or bring SAML)."""
 
     authentication: Literal["AWS_SSO", "SAML"] = "AWS_SSO"
-    """Login by IAM Identity Center, or by your own identity provider (SAML)."""
+    """Identity provider that decides on logins: IAM Identity Center (AWS_SSO), or your own (SAML)."""
 
 
 class GrafanaConfig(ConfigModel):

@@ -104,7 +104,7 @@ def leaves(queues: Sequence[QueueConfig]) -> tuple[str, ...]:
 
 
 def validate(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[Problem]:
-    """Return the problems of the queues, by themselves, together, and against the existing devices.
+    """Return the problems of the queues, by themselves, together, and against the devices of all groups.
 
     Paths are relative to the list (``[0].capability``).
     """

@@ -30,7 +30,7 @@ SHARED = Range("100.64.0.0/10")
 """RFC 6598: carrier-grade NAT. A VPC and its pods may use it; it never reaches an endpoint on the internet."""
 
 MOST_PUBLIC_ADDRESSES = 2**24
-"""Addresses in a /8. A longer list of addresses for an endpoint cannot be offices and runners alone."""
+"""Addresses in a /8. An endpoint open to more addresses is not limited to offices and runners."""
 
 
 def read(text: str) -> Range | None:
