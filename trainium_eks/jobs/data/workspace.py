@@ -31,11 +31,11 @@ class Workspace:
 
 
 def pack(script: str, directory: Path | None) -> Workspace | Problem:
-    """The script, or the whole directory that it is in.
+    """Return the packed script, or the whole directory that it is in.
 
     Args:
         script: path from the directory, or from here without one.
-        directory: whose files travel; None for the script alone. Its version control, environments and caches stay.
+        directory: to pack; None for the script alone. Version control, environments and caches are left out.
     """
     root = directory if directory is not None else Path()
     if not root.is_dir():
@@ -72,7 +72,7 @@ def _travels(path: Path, root: Path) -> bool:
 
 
 def _archive(files: dict[str, Path]) -> bytes:
-    """Without times and owners, so that the same files are the same bytes."""
+    """Return the archive without times and owners, so that the same files are the same bytes."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
