@@ -1,4 +1,4 @@
-"""Jobs as they are listed: Volcano's, and those of Kubernetes and the Training Operator, in the same terms."""
+"""Listed jobs: Volcano's, Kubernetes' and the Training Operator's, in the same terms."""
 
 import re
 from collections.abc import Iterable, Mapping
