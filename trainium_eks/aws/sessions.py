@@ -188,7 +188,7 @@ class NotAnswered(Exception):  # noqa: N818 - reads as what it is where it is ca
 
 
 _PAGE = (b"<!doctype html", b"<html")
-"""Beginning of a web page, of an XHTML page after its XML declaration."""
+"""Marks in the beginning of a web page; in an XHTML page they follow the XML declaration."""
 
 
 def _refuse_pages(operation_model: Any, response_dict: Any, **_: object) -> None:

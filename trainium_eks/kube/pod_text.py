@@ -12,10 +12,11 @@ from typing import Any
 from trainium_eks.model.validation.parsing import parse_json
 
 LINE_CHARACTERS = 8 * 1024
-"""Characters of a line that are searched. A training's step takes some hundred characters."""
+"""Characters of the longest line that is parsed. A training's step takes some hundred characters."""
 
 REPORT_CHARACTERS = 1024 * 1024
-"""Characters of neuron-monitor's reports and of the log shipper's events, which describe a whole node or pod."""
+"""Characters of the longest report of neuron-monitor or event of the log shipper, which describe a whole node or
+pod."""
 
 TAIL_BYTES = 4 * 1024 * 1024
 """Most bytes that are read of a log's last lines, however long they are."""

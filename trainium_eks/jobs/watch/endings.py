@@ -107,7 +107,7 @@ def _exit(pod: Object, container: str, ended: Object) -> Exit:
 
 
 def first_failure(found: Sequence[Exit]) -> Exit | None:
-    """Return the container that failed first of its own fault; if all failed by SIGTERM, which follows another fault,
+    """Return the container that failed first, apart from SIGTERM, which follows another failure; if SIGTERM ended all,
     the first."""
     failed = [each for each in found if each.code]
     own = [each for each in failed if each.code != 128 + signal.SIGTERM]

@@ -1,4 +1,4 @@
-"""What is read of the file system's CloudWatch metrics, and how the exporter (YACE) is told.
+"""CloudWatch metrics of the file system, and the configuration of their exporter (YACE).
 
 YACE names a series ``aws_fsx_<metric>_<statistic>``: ``aws_fsx_free_data_storage_capacity_sum``. Each value is of the
 last whole minute that CloudWatch has, so byte and operation counts are for a minute, not for a second.
@@ -25,12 +25,12 @@ METRICS: Mapping[str, str] = {
 system's (FSx user guide, metrics and dimensions)."""
 
 EXPORT_METRICS: Mapping[str, str] = {"AgeOfOldestQueuedMessage": "Maximum"}
-"""Those of the automatic export to S3, with the dimension ``Publisher`` besides: seconds that the oldest change has
+"""Metrics of the automatic export to S3, with the dimension ``Publisher`` besides: seconds that the oldest change has
 waited; 0 when nothing waits."""
 
 
 def exporter_config(region: str, file_system_id: str, *, exports: bool) -> str:
-    """YACE's configuration for one file system, as JSON (which is YAML).
+    """Return YACE's configuration for one file system, as JSON (which is YAML).
 
     Args:
         region: AWS region.

@@ -1,7 +1,7 @@
 """Every series that dashboards, recording rules and alerts may use, by the names that its exporter gives it.
 
-A test holds all queries to this catalogue, so that none asks for a series that nobody serves. ``labels`` are those that
-a series has in Prometheus: the exporter's own, and those that :mod:`trainium_eks.observe.series.scraping` adds.
+A test compares all queries with this catalogue, so that none asks for a series that no exporter serves. ``labels`` are
+the labels in Prometheus: the exporter's own, and labels that :mod:`trainium_eks.observe.series.scraping` adds.
 """
 
 from collections.abc import Mapping
