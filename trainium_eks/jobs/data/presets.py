@@ -72,4 +72,4 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-"""By name, as ``trn stage --list`` shows them."""
+"""Data sets by name, as ``trn stage --list`` shows them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainium_eks.model.validation.problems import Problem, nearest
 
 LARGEST_BYTES = 700 * 1024
-"""Of the archive. A ConfigMap holds 1 MiB, and all of a request to etcd is at most 1.5 MiB, in base64."""
+"""Size of the archive. A ConfigMap holds 1 MiB, and all of a request to etcd is at most 1.5 MiB, in base64."""
 
 _NEVER = frozenset(
     {".git", ".hg", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".local"}
@@ -27,7 +27,7 @@ class Workspace:
     """The script, from the working directory."""
     files: int
     size_bytes: int
-    """Of the archive, before base64."""
+    """Size of the archive, before base64."""
 
 
 def pack(script: str, directory: Path | None) -> Workspace | Problem:

@@ -27,7 +27,7 @@ _AMOUNT = re.compile(r"(?P<name>[^\s:]+):\{\{(?P<value>-?\d+) (?P<scale>-?\d+)\}
 """One amount in it, as Go prints a quantity: digits, power of ten, and its text, which may be missing."""
 
 _GAVE_UP = "retry limit reached"
-"""In the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
+"""Text in the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
 
 _MORE_ROOM = "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised"
 

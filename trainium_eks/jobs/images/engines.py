@@ -61,7 +61,7 @@ class Programs:
             raise EngineError(f"{shown} ended with code {process.returncode}" + (f":\n{said}" if said else ""))
 
     def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """See :meth:`Runner.ask`."""
+        """Run as :meth:`Runner.ask`."""
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )

@@ -28,7 +28,7 @@ class End:
 
     succeeded: bool
     message: str = ""
-    """Why it failed, in Kubernetes' words."""
+    """Reason of a failure, in Kubernetes' words."""
 
 
 def end_of(job: Json) -> End | None:

@@ -65,7 +65,7 @@ ONE_TASK = RankWords(
     _HOST,
     ('host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"),
 )
-"""In the shape of one task with a pod for each node."""
+"""Place in the shape of one task with a pod for each node."""
 
 
 def place_by_label(first: str) -> RankWords:

@@ -115,7 +115,7 @@ class TrainingJob:
     data: tuple[str, ...] = ()
     """Paths below :data:`DATA` that must be there before it starts."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Further variables, over those that the backend sets."""
+    """Further variables, which override the backend's."""
     hf_secret: str = ""
     """Secret with a token for gated models, ``NAME`` or ``NAME:KEY``; empty for none."""
     retries: int = 50

@@ -31,7 +31,7 @@ REQUEST_ANNOTATION = "trainium-eks/request"
 """Digest of the request."""
 
 PORT = 8080
-"""Of the Service and of its pods: the local cloud leads names of services straight to pods."""
+"""Port of the Service and of its pods: the local cloud leads names of services straight to pods."""
 CONTAINER = "model"
 MODEL = "model"
 """Directory of the trained model, below a job's output (``trainium_workloads.polarity.saved``)."""

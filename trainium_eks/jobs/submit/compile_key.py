@@ -9,8 +9,8 @@ _NOT_OF_THE_GRAPHS = frozenset(
         *("minutes", "name", "output", "path", "resume", "run", "save", "seconds", "steps"),
     )
 )
-"""Words in the names of a script's options by which its graphs do not change: a trial of a few steps compiles what the
-whole training needs."""
+"""Words in the names of a script's options by which its graphs do not change: a trial of a few steps compiles the
+graphs of the whole training."""
 
 
 def cache_key(model: str, world_size: int, precision: str, compiler: str) -> str:

@@ -21,8 +21,8 @@ METRICS: Mapping[str, str] = {
     "MetadataOperations": "Sum",
     "ClientConnections": "Sum",
 }
-"""Metric of a Lustre file system, by the one dimension ``FileSystemId``, to the statistic that is the whole file
-system's (FSx user guide, metrics and dimensions)."""
+"""Metric of a Lustre file system, by the one dimension ``FileSystemId``, to the statistic for the whole file system
+(FSx user guide, metrics and dimensions)."""
 
 EXPORT_METRICS: Mapping[str, str] = {"AgeOfOldestQueuedMessage": "Maximum"}
 """Metrics of the automatic export to S3, with the dimension ``Publisher`` besides: seconds that the oldest change has

@@ -23,7 +23,7 @@ ACCESS: dict[str, Any] = {
     "resources": ["podgroups"],
     "verbs": ["list", "watch"],
 }
-"""What kube-state-metrics must be allowed besides, as a rule of its ClusterRole."""
+"""Further rights that kube-state-metrics needs, as a rule of its ClusterRole."""
 
 
 def custom_resources() -> dict[str, Any]:

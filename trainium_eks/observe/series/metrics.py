@@ -14,4 +14,4 @@ from trainium_eks.observe.series.exporters import Metric
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {metric.name: metric for metric in (*DEVICE_METRICS, *CLUSTER_METRICS)}
 )
-"""By name."""
+"""Metrics by name."""

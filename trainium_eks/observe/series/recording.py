@@ -72,7 +72,7 @@ ABOUT: Mapping[str, str] = {
     "trn:file_system:free_bytes": "free space of the shared file system",
     "trn:file_system:export_age_seconds": "how long the oldest changed file has waited for its export to S3",
 }
-"""Recorded name to what it says."""
+"""Recorded name to its meaning."""
 
 
 def groups(hourly_usd: Mapping[str, float]) -> list[Group]:

@@ -33,7 +33,7 @@ POD_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
     "batch.kubernetes.io/job-name",
 )
-"""Pod labels that it shows (``kube_pod_labels``): whose training a pod is of."""
+"""Pod labels that it shows (``kube_pod_labels``): the training that a pod is of."""
 
 Relabelling = Mapping[str, Any]
 """One step, as the operator's kinds have it."""
@@ -66,7 +66,7 @@ _NUMBERS = (
     "training_kubeflow_org_replica_index",
     "batch_kubernetes_io_job_completion_index",
 )
-"""Labels with a pod's number, of which it has one. In TorchX's shape each task has one pod, whose number is 0."""
+"""Labels with a pod's number, of which it has one. In TorchX's shape each task has one pod, with the number 0."""
 
 _ONLY_RANK_0: Relabelling = {
     "action": "keep",
@@ -188,5 +188,5 @@ SCRAPES: Sequence[Scrape] = (
     FSX_EXPORTER,
     TRAININGS,
 )
-"""Everything that is asked beside what kube-prometheus-stack asks by itself (node-exporter, kube-state-metrics, the
-kubelet with its containers, the API server, CoreDNS)."""
+"""Targets beside the ones of kube-prometheus-stack itself (node-exporter, kube-state-metrics, the kubelet with its
+containers, the API server, CoreDNS)."""

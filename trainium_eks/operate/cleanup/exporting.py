@@ -34,7 +34,7 @@ class NotExported(Exception):  # noqa: N818 - reads as what it is where it is ca
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an export may take."""
+    """Time limit of an export."""
 
     seconds: float
     now: Callable[[], float] = time.monotonic

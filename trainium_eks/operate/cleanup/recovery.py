@@ -316,4 +316,4 @@ FINDERS: Mapping[str, Finder] = MappingProxyType(
         **{type_: _of_ec2(kind) for type_, name in _EC2.items() for kind in network.KINDS if kind.name == name},
     }
 )
-"""How a resource whose id nobody knows is found again, by type."""
+"""Functions that find a resource of unknown id, by type."""

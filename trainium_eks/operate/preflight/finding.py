@@ -67,7 +67,7 @@ class Finding:
 
 
 def passed(detail: str) -> Verdict:
-    """Return a verdict that the account has what the stack needs."""
+    """Return a verdict that the account meets the stack's needs."""
     return Verdict(Outcome.PASS, detail)
 
 

@@ -28,7 +28,8 @@ PLATFORMS: Mapping[str, Platform] = {
         Platform("bitbucket", 30_000, folds=False, hidden="[//]: # ({})", colors=True),
     )
 }
-"""By name. Bitbucket's Markdown shows HTML as it is, so its marker is a link's definition, which shows as nothing."""
+"""Platforms by name. Bitbucket's Markdown shows HTML as it is, so its marker is a link's definition, which shows as
+nothing."""
 
 
 def marker(platform: Platform, project: str, stack: str) -> str:

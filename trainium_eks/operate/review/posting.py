@@ -59,7 +59,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "bitbucket": ("BITBUCKET_TOKEN", "BITBUCKET_REPO_FULL_NAME"),
 }
 _REQUEST: Mapping[str, str] = {"github": "", "gitlab": "CI_MERGE_REQUEST_IID", "bitbucket": "BITBUCKET_PR_ID"}
-"""Where the platform's own runner names the request."""
+"""Variable with the request's number on the platform's own runner."""
 
 
 def place(platform: str, request: int | None, environment: Mapping[str, str]) -> PullRequest:

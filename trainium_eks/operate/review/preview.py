@@ -40,7 +40,7 @@ class Preview:
     after: Graph
     changes: Changes
     phantom: frozenset[str]
-    """URNs of replacements that only follow from a provider whose inputs ``pulumi up`` will know: it will find them
+    """URNs of replacements that only follow from a provider with inputs that ``pulumi up`` will know: it will find them
     unchanged (pulumi-eks#338, #352)."""
     whole: bool
     """Whether unchanged resources were shown too."""

@@ -135,16 +135,16 @@ class Review:
     """The compared base: a commit, a file, the account."""
     comparison: Comparison | None = None
     refusal: Refusal | None = None
-    """In place of a comparison, or beside it when the preview failed."""
+    """Refusal in place of a comparison, or beside it when the preview failed."""
     base_failed: str = ""
-    """Why the base cannot be planned; empty when it can."""
+    """Reason why the base cannot be planned; empty when it can."""
     checks: tuple[Check, ...] | None = None
     """The preflight's; None when it did not run."""
     losses_accepted: bool = False
     """Whether somebody has accepted the losses."""
     commit: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the tools: name to version."""
+    """Versions of the tools, by name."""
 
     @cached_property
     def outcome(self) -> Outcome:

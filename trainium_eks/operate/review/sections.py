@@ -95,7 +95,7 @@ def risk_table(review: Review, words: Words, most: int) -> Lines:
 # --- money and time -----------------------------------------------------------------------------------------------
 
 MOST_STEPS = 5
-"""How many resources' costs are listed."""
+"""Number of resources with listed costs."""
 
 
 def cost_part(review: Review, words: Words) -> Lines:
@@ -286,7 +286,7 @@ def changes_by_component(review: Review, words: Words, most: int) -> Lines:
 
 
 _LISTED = 5
-"""How many resources a component's row names."""
+"""Number of resources that a component's row names."""
 
 _ORDER = {kind: place for place, kind in enumerate(("replace", "delete", "create", "update"))}
 

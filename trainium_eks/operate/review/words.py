@@ -14,7 +14,7 @@ VALUE_LENGTH = 96
 """Longest value shown, in characters."""
 
 _MOST_PARTS = 40
-"""How many entries of a list or a mapping are looked at."""
+"""Number of entries of a list or a mapping that are looked at."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class LocalReport:
     not_installed: Mapping[str, str] = field(default_factory=dict)
     """Name of a release or kustomization to why this machine cannot have it."""
     simulated: tuple[str, ...] = ()
-    """Packages whose answers are made up (``aws``)."""
+    """Packages with invented answers (``aws``)."""
     real_volcano: bool = False
     """Whether Volcano's own processes were started on this machine."""
     running: frozenset[str] = frozenset()

@@ -27,7 +27,7 @@ WEBHOOK_CONFIGURATIONS: Mapping[str, tuple[str, ...]] = {
         "queues-validate",
     ),
 }
-"""What chart 1.15 makes of its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
+"""Webhooks of chart 1.15 by its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
 
 
 def namespaces(examined: Examined) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 
 SCHEMA_VERSION = 1
-"""Of the JSON form; changes when a field is removed or changes meaning."""
+"""Version of the JSON form; changes when a field is removed or changes meaning."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ _SHORT_NAMES = DataTransformerConfig("renameByRegex", options={"regex": r"/\.[\w
 """``ip-10-0-1-2`` of ``ip-10-0-1-2.us-west-2.compute.internal``: the rest is the same of all, and fills a legend."""
 
 _WIDTHS = {"node": 165, "key": 180, "volumename": 220}
-"""Pixels of columns whose values would be cut, of a node before its domain: Grafana makes all of the same width."""
+"""Pixels of columns with values that would be cut, of a node before its domain: Grafana makes all of the same width."""
 _LEAST_WIDTH = 90
 """Pixels of the other columns; Grafana's 150 hides the last of five on a small screen."""
 
