@@ -25,7 +25,7 @@ MOST = 1e15
 """The largest number that is taken, of seconds, steps or bytes alike: as an integer it is exact in JSON."""
 
 _HIDDEN = re.compile(
-    # Controls but tabs and line ends; what reorders or hides characters; halves of surrogate pairs.
+    # Controls but tabs and line ends; characters that reorder or hide others; halves of surrogate pairs.
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 

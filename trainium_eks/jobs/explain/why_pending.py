@@ -88,7 +88,7 @@ def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
         yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
     elif any(" Releasing" in text for text in _of_gang(snapshot)):
-        # What the queue has allocated still holds those.
+        # The queue's allocation still holds those pods.
         yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
     elif snapshot.phase == "Restarting":
         count = (snapshot.job.get("status") or {}).get("retryCount", 0)

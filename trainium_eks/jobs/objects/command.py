@@ -95,7 +95,7 @@ def shell(job: TrainingJob, place: RankWords) -> str:
 _SIGNALS = ["""trap '[ -n "$!" ] || exit 143; again=1; asked=1; kill -TERM "$!" 2>/dev/null' TERM"""]
 _WAIT = [
     "again=1",
-    # A signal ends `wait` before the child has ended: it is asked for once more.
+    # A signal ends `wait` before the child has ended: it runs once more.
     'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',
 ]
 

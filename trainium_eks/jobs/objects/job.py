@@ -28,7 +28,7 @@ FORMS: tuple[Form, ...] = ("volcano", "pytorchjob", "trainjob")
 BACKENDS: tuple[Backend, ...] = ("xla", "neuron", "cuda", "cpu")
 PRECISIONS: Mapping[Backend, tuple[Precision, ...]] = MappingProxyType(
     {
-        # neuronx-cc casts what a model in FP32 multiplies (`--auto-cast-type`); TorchNeuron runs what it is given.
+        # neuronx-cc casts the products of a model in FP32 (`--auto-cast-type`); TorchNeuron casts nothing.
         "xla": ("bf16", "fp32", "tf32", "fp16", "fp8"),
         "neuron": ("bf16", "fp32"),
         "cuda": ("bf16", "fp32", "tf32", "fp16"),

@@ -250,9 +250,9 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     spec |= _pod_spec(job)
     spec["volumes"][0] = _shared_memory(job.resources, limited=True)
     container = spec["containers"][0]
-    # The API server makes requests of limits in pods alone. What a gang needs is summed up from its template's requests
+    # The API server makes requests of limits in pods alone. A gang's needs are summed up from its template's requests
     # (Volcano, pkg/controllers/util; Kubeflow's operators, too): without the devices it would be let into a queue that
-    # has none for it, and while it has no pods nobody could say what it waits for (decision 76).
+    # has none for it, and while it has no pods nobody could say why it waits (decision 76).
     container["resources"]["requests"] |= _devices(job.resources)
     container["securityContext"] = dict(_CONTAINER_SECURITY)
     # The last lines of a failed container stand in the pod's status, where they outlive the log.

@@ -24,7 +24,7 @@ FIRST_STALL_SECONDS = 1800.0
 """Time that a run may be quiet after its first line: the second step may compile, too."""
 
 RECENT = 20
-"""Number of last lines from which the pace is taken."""
+"""Number of the last distances between lines, from which pace and stalls are computed."""
 
 
 @dataclass(frozen=True)

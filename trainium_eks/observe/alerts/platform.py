@@ -23,7 +23,7 @@ def _api(settings: AlertSettings) -> list[Alert]:
         Alert(
             "WebhookFailing",
             "critical",
-            # A webhook that says no is no failure; one that cannot be called refuses everything, or lets all pass.
+            # A refusal by a webhook is no failure; an unreachable one refuses everything, or lets all pass.
             f"""
             sum by (name) (
               increase(apiserver_admission_webhook_rejection_count{{error_type!="no_error"}}[{minutes}m])

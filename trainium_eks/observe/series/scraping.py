@@ -81,7 +81,7 @@ _TRAINING: tuple[Relabelling, ...] = (
     _ONLY_RANK_0,
     NODE,
     *(_from(f"__meta_kubernetes_pod_label_{label}", "job_name") for label in reversed(_JOB_NAMES)),
-    # Volcano's controller sets it on its own jobs' pods. A PyTorchJob's pod has what its launcher wrote.
+    # Volcano's controller sets it on its own jobs' pods. A PyTorchJob's pod has its launcher's label.
     _from("__meta_kubernetes_pod_annotation_volcano_sh_queue_name", "queue"),
     _from("__meta_kubernetes_pod_label_volcano_sh_queue_name", "queue"),
 )

@@ -121,7 +121,7 @@ KINDS = (
     Kind(
         "network interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
         ("delete-network-interface", "--network-interface-id"),
-        # One in use goes with what uses it; AWS' own can only be removed by AWS.
+        # An interface in use goes with its user; only AWS can remove its own interfaces.
         counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
         note="holds up its subnet and its security groups",
     ),

@@ -27,9 +27,9 @@ class Ask:
     context: Mapping[str, str] = field(default_factory=dict)
     """Further condition keys; their values have words, too."""
     of: str = ""
-    """Input with the id of the thing, or several: a parent of the resource. Its id is the word ``parent`` and the id's
-    last part ``end``. A parent that the program does not make has no tags that are known. Empty for the resource
-    itself."""
+    """Input with the id of the thing, or several: a parent of the resource. The word ``parent`` stands for its id and
+    ``end`` for the id's last part. A parent that the program does not make has no tags that are known. Empty for the
+    resource itself."""
 
 
 def reads(*actions: str) -> tuple[Ask, ...]:

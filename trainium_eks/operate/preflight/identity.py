@@ -71,7 +71,7 @@ class _Looked:
     def region(self) -> Verdict:
         """Check that the account has the region enabled."""
         region = self._account.region
-        # A disabled region answers nothing, so another one of the partition is asked.
+        # A disabled region answers nothing, so another region of the partition is queried.
         home = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(
             self._account.partition, region
         )

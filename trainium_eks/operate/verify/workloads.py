@@ -147,7 +147,7 @@ def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Obj
     if not nodes and not desired:
         return not_applicable(id_, workload.name, "there is no node for it")
     if desired < len(nodes):
-        # The controller counts no node that the pods do not select, or whose taint they do not tolerate.
+        # The controller counts no node that the pods do not select, or with a taint that they do not tolerate.
         look = f"kubectl -n {workload.namespace} get daemonset {workload.name} -o yaml"
         remedy = f"compare its affinity and tolerations with the nodes' labels and taints: {look}; {workload.remedy}"
         return failed(id_, workload.name, f"is meant for {desired} of {_count(len(nodes))}", remedy)
