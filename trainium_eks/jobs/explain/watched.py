@@ -64,8 +64,8 @@ class WatchedJob:
 
     @property
     def names_its_pods(self) -> bool:
-        """Return whether its pods' names show their places; names from Kubernetes' own jobs, and so from JobSet, end by
-        chance."""
+        """Return whether its pods' names show their places; pods of Kubernetes' own jobs, and so of JobSet, have random
+        endings."""
         return self.source.get("apiVersion") in (JOB_API, PYTORCH_API)
 
     @property

@@ -81,7 +81,7 @@ def _config(snapshot: ClusterSnapshot, pod: Object, held: Object) -> Reason:
 
 
 def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """Yield pods on nodes that are gone or not ready: Kubernetes waits minutes before it gives them up."""
+    """Yield a reason for pods on nodes that are gone or not ready: Kubernetes waits minutes before it gives them up."""
     if snapshot.nodes is None:
         return
     nodes = {name_of(node): node for node in snapshot.nodes}
@@ -103,8 +103,8 @@ def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
 
 
 def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """Yield claims that are missing or not bound. Volcano 1.15 says nothing of a missing one: the pod gets no
-    condition."""
+    """Yield a reason for claims that are missing or not bound. Volcano 1.15 says nothing of a missing one: the pod gets
+    no condition."""
     if snapshot.claims is None:
         return
     bound = {name_of(each): (each.get("status") or {}).get("phase") for each in snapshot.claims}
