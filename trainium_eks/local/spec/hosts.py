@@ -8,7 +8,7 @@ pods exist as soon as the pod is known, as with ``publishNotReadyAddresses``.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainium_eks.local.agent.known import Body
+from trainium_eks.local.spec.known import Body
 
 _DOMAIN = "svc.cluster.local"
 
