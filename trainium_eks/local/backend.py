@@ -149,7 +149,7 @@ class LocalBackend:
     def _make_room(self, urn: str) -> None:
         """Delete the holdings made from a resource that is about to be replaced, newest first.
 
-        Pulumi's engine deletes in this order: a volume's claim, and before it the job whose pod holds the claim.
+        Pulumi's engine deletes in this order: a volume's claim, and before it the job with a pod that holds the claim.
         """
         for holding in reversed(self._ledger.made_from(urn)):
             self._make_room(holding.urn)
