@@ -12,7 +12,7 @@ AVAILABLE = sys.platform.startswith("linux")
 
 
 class Namespaces(IntFlag):
-    """Kinds of namespaces (``clone(2)``)."""
+    """The kinds of namespaces (``clone(2)``)."""
 
     MOUNT = 0x00020000
     UTS = 0x04000000
@@ -23,7 +23,7 @@ class Namespaces(IntFlag):
 
 
 class Resolve(IntFlag):
-    """How a path may be resolved (``openat2(2)``)."""
+    """The limits to the resolution of a path (``openat2(2)``)."""
 
     NO_MAGIC_LINKS = 0x02
     BENEATH = 0x08
@@ -110,7 +110,8 @@ def open_in(directory: int, path: str, flags: int, resolution: Resolve) -> int:
     """Return a descriptor of a path in an open directory.
 
     Raises:
-        OSError: ``EXDEV`` or ``ELOOP`` for a forbidden link, ``ENOSYS`` where the kernel lacks the call.
+        OSError: ``EXDEV`` or ``ELOOP`` where the path may not be resolved so, ``ENOSYS`` where the kernel lacks the
+            call.
     """
     if not AVAILABLE:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -44,7 +44,7 @@ class Run:
     container: str
     restart: int
     is_running: Callable[[], bool]
-    """Return whether the log may still grow."""
+    """Returns whether the log may still grow."""
 
 
 class NoLog(Exception):  # noqa: N818 (what is the case)

@@ -101,7 +101,7 @@ def head(document: str) -> dict[str, Any]:
 
 
 def _answered(body: Mapping[str, Any], answering: Answering) -> dict[str, Any] | None:
-    """Return the object with its webhooks sent to the answering processes; None when no webhook is left."""
+    """Return the object with its webhooks sent to the answering processes; None when nothing is left."""
     if body["kind"] == "APIService":
         return None if (body.get("spec") or {}).get("service") else dict(body)
     webhooks = [

@@ -305,8 +305,7 @@ class Lifecycle:
         return next(each for each in self._all() if each.plan.name == name)
 
     def _go_on(self, status: _Status, before: Mapping[str, Any], now: float) -> None:
-        """Restore a container after the loss of its shim: a running one has ended; an ended one may restart by policy.
-        """
+        """Restore a container after the loss of its shim. A running one has ended; an ended one restarts by policy."""
         status.restarts = int(before.get("restartCount") or 0)
         status.last = before.get("last")
         state = before.get("state")

@@ -25,7 +25,7 @@ class Isolation(StrEnum):
 
 
 class RestartPolicy(StrEnum):
-    """When a container that ended is started again."""
+    """The rule for restarts of containers that ended."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"

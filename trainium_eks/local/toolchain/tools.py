@@ -220,7 +220,7 @@ class PrometheusPins:
         return PROMETHEUS if tool in PROMETHEUS_TOOLS else None
 
     def misfit(self, tool: str, version: str) -> str:
-        """Return a reason, as in :class:`Release`. 2 parses rule files and queries differently, without
+        """Return a reason, as in :class:`Release`. Version 2 parses rules and queries differently, without
         ``parse_query``.
         """
         return "" if tool in PROMETHEUS_TOOLS and parsed(version)[0] == 3 else "must be 3"
