@@ -157,8 +157,7 @@ class LocalBackend:
             self._ledger.drop(holding)
 
     def _known_of(self, registration: Registration, identity: str) -> Mapping[str, Any]:
-        """Return the real properties of a simulated resource, and remember its inputs where nodes are made from them.
-        """
+        """Return the real properties of a simulated resource, and remember its inputs where nodes depend on them."""
         if registration.type in REMEMBERED:
             self._made[identity] = registration.inputs
         return self._cluster if registration.type == eks.CLUSTER.token else {}

@@ -159,10 +159,10 @@ class Report:
 
 
 class UpFailed(LocalCloudError):  # noqa: N818 (what happened)
-    """The program, or something it asked for, failed.
+    """The error of a program that failed, or that has failed resources.
 
     Attributes:
-        failures: URN and message of each, the first first; empty when the program itself failed.
+        failures: URN and message of each failed resource, in order of time; empty when the program itself failed.
         detail: the program's own traceback and output.
     """
 

@@ -43,9 +43,9 @@ class Holding:
     protect: bool = False
     retain: bool = False
     run: int = 0
-    """Number of the last ``up`` that asked for it."""
+    """Number of the last ``up`` with this holding in its program."""
     done: bool = False
-    """Whether that ``up`` finished it."""
+    """Whether that ``up`` completed it."""
 
     @property
     def key(self) -> str:

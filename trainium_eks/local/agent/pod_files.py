@@ -11,7 +11,7 @@ from trainium_eks.local.spec.planning import Planned
 from trainium_eks.local.spec.volumes import File
 from trainium_eks.model.validation.parsing import parse_json
 
-# Nobody answers there, and at once: a name that /etc/hosts does not have is unknown without a wait.
+# No server answers there, and the failure comes at once: names missing from /etc/hosts are unknown without a wait.
 _NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
 _HOST_NAMES = Path("/etc/resolv.conf")
 

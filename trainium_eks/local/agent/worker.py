@@ -66,7 +66,7 @@ class Worker:
         if shim is not None:
             around.when_ended(shim.pid, self.look)
 
-    # --- What the agent says --------------------------------------------------------------------------------------
+    # --- For the agent --------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Wake the worker, because the pod's state may have changed."""
@@ -206,7 +206,7 @@ class Worker:
 
     async def _end_at_once(self) -> float | None:
         if self._shim is not None:
-            # Not SIGKILL: it ends what it runs, and at once.
+            # Not SIGKILL: the shim ends its containers, and at once.
             self._shim.signal(signal.SIGTERM)
             return 0.1
         if self._gone:
@@ -215,7 +215,7 @@ class Worker:
             return None
         if not await self._find_node():
             return _UNMET_SECONDS
-        # There is a node of that name again, so nobody collects the pod. It is looked at as after a machine's restart.
+        # There is a node of that name again, so Kubernetes does not collect the pod. Continue as after a restart.
         self._node_gone = False
         return None
 
@@ -372,7 +372,7 @@ class Worker:
         self._directory.state.unlink(missing_ok=True)
         return 0.0
 
-    # --- Telling --------------------------------------------------------------------------------------------------
+    # --- Status ---------------------------------------------------------------------------------------------------
 
     async def _report(self, state: Mapping[str, Any] | None) -> None:
         if self._is_over:

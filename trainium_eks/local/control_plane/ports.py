@@ -13,7 +13,7 @@ from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
-# Below what Linux (32768-60999) and macOS (49152-65535) take for connections that programs make to others, so that
+# Below the ranges that Linux (32768-60999) and macOS (49152-65535) use for programs' outgoing connections, so that
 # while the control plane is down only a program that listens can take one.
 _RANGE = range(20000, 32768)
 

@@ -107,7 +107,7 @@ class Shim:
         if not self._stop_now:
             self._write_state()
 
-    # --- Doing what the rules say ---------------------------------------------------------------------------------
+    # --- Steps ----------------------------------------------------------------------------------------------------
 
     def _do(self, steps: list[Step], now: float) -> None:
         for step in steps:
@@ -175,7 +175,7 @@ class Shim:
         if self._plan.isolation is Isolation.PLAIN:
             memory.kill_descendants(os.getpid())
 
-    # --- Noticing what happens ------------------------------------------------------------------------------------
+    # --- Events ---------------------------------------------------------------------------------------------------
 
     def _wait(self, wakeup: int) -> None:
         now = time.time()
@@ -298,7 +298,7 @@ class Shim:
             running.reason, running.message = why
             self._kill(running)
 
-    # --- Telling --------------------------------------------------------------------------------------------------
+    # --- State ----------------------------------------------------------------------------------------------------
 
     def _write_state(self, problem: str = "") -> None:
         state = {**self._life.to_json(), "problem": problem, "holder": 0 if problem else self._sandbox.holder}

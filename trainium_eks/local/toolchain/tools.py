@@ -31,7 +31,7 @@ All other versions are only downloaded or found.
 # The same as in go.mod; a test compares them.
 ETCD = "3.6.5"
 HELM = "3.19.5"
-# 0.7.0 does not compile with the libraries of Kubernetes 1.35, 0.8.0 only with those of 1.36.
+# 0.7.0 does not compile with the libraries of Kubernetes 1.35, 0.8.0 compiles only with 1.36's.
 KWOK = "0.6.1"
 
 KWOK_IMAGE_DIGEST = "sha256:aeb199bfba96b23482bb647f81a83884b134ff518d774ed4c3464b213501dc25"
