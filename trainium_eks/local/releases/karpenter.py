@@ -82,13 +82,13 @@ class Karpenter(PartOfStack):
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
-        """Return whether a stack installs it, by whichever path its chart has."""
+        """Return whether a stack installs Karpenter, by whichever path its chart has."""
         releases = graph.of_type("kubernetes:helm.sh/v3:Release")
         return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
 
     @staticmethod
     def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Return the definitions of its objects and of its kwok provider's objects."""
+        """Return the definitions of Karpenter's objects and of its kwok provider's objects."""
         return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
 
     def run(self, found: Provided) -> str:
@@ -106,7 +106,7 @@ class Karpenter(PartOfStack):
         return f"Karpenter runs for real{'' if before else ' (started)'}: it makes simulated nodes, and takes them away"
 
     def remove(self) -> None:
-        """End it, after the nodes that it made: they wait for it before they go."""
+        """End Karpenter, after the nodes that it made: they wait for it before they go."""
         if parts.running(self._paths, NAME):
             found = [ObjectReference(*_CLAIM, "", each["metadata"]["name"]) for each in self._api.list(*_CLAIM)]
             for claim in found:

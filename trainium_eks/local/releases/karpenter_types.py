@@ -19,9 +19,9 @@ Its name for a Capacity Block is ``reserved``, which needs the reservation's id,
 """
 
 _OVERHEAD_MILLICPU, _OVERHEAD_MIB = 100, 10
-"""The provider's fixed deduction from each type for the kubelet (kwok/cloudprovider/helpers.go). The catalogue's
-figures
-are without the kubelet's share already.
+"""The provider's fixed deduction from each type for the kubelet (kwok/cloudprovider/helpers.go).
+
+The catalogue's figures are without the kubelet's share already.
 """
 
 _NAME = re.compile(r"(?P<family>(?P<category>[a-z]+)(?P<generation>\d+)[a-z0-9-]*)\.(?P<size>[a-z0-9-]+)")

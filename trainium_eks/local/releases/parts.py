@@ -66,7 +66,7 @@ class PartOfStack(ABC):
     @staticmethod
     @abstractmethod
     def is_wanted(graph: Graph) -> bool:
-        """Return whether a stack installs it."""
+        """Return whether a stack installs the part."""
 
     @staticmethod
     @abstractmethod
@@ -75,7 +75,7 @@ class PartOfStack(ABC):
 
     @abstractmethod
     def run(self, found: Provided) -> str:
-        """Start it, or restart it for another program, and wait until it answers.
+        """Start the part, or restart it for another program, and wait until it answers.
 
         Args:
             found: its program, or the reason why it is missing.
@@ -89,7 +89,7 @@ class PartOfStack(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """End it, and delete the objects that were made for it."""
+        """End the part, and delete the objects that were made for it."""
 
     def _kept(self, program: Path) -> Running | None:
         """Return the process that stays; end a process of another program."""
@@ -103,14 +103,14 @@ class PartOfStack(ABC):
     def provided(
         cls, graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]
     ) -> Provided:
-        """Return the program and manifests for a stack that installs it; see :func:`provided`."""
+        """Return the program and manifests for a stack that installs the part; see :func:`provided`."""
         if not cls.is_wanted(graph):
             return Provided()
         return provided(cls.part, cls.manifests, paths, progress, environment)
 
     @classmethod
     def settle(cls, graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
-        """Bring it in line with the stack's program: it runs, or is gone.
+        """Bring the part in line with the stack's program: it runs, or is gone.
 
         Returns:
             The notes for the user.

@@ -78,7 +78,7 @@ class ReleaseInputs:
 
     @property
     def key(self) -> str:
-        """Return the key that sets it apart from every other release of a cluster; good as a label's value."""
+        """Return the key that sets a release apart from every other release of a cluster; good as a label's value."""
         return f"{self.namespace}.{self.name}"
 
 

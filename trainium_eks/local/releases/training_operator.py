@@ -40,7 +40,7 @@ class TrainingOperator(PartOfStack):
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
-        """Return whether a stack installs it."""
+        """Return whether a stack installs the operator."""
         return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
 
     @staticmethod
@@ -65,7 +65,7 @@ class TrainingOperator(PartOfStack):
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:
-        """End it, and delete the objects that were made for it."""
+        """End the operator, and delete the objects that were made for it."""
         processes.stop(self._paths, [NAME])
         home = ObjectReference("v1", "Namespace", "", namespaces.TRAINING_OPERATOR)
         found = self._api.get(home)

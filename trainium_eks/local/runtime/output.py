@@ -165,14 +165,14 @@ class Selection:
         return self._left is not None and self._left <= 0
 
     def first(self, reader: Reader) -> bytes:
-        """Return the entries that exist when the answer begins."""
+        """Return the selected text of the log when the answer begins."""
         entries = [each for each in reader.entries() if each[0] >= self._wanted.since]
         if self._wanted.tail is not None:
             entries = _last_lines(entries, self._wanted.tail)
         return self._shown(entries)
 
     def more(self, reader: Reader) -> bytes:
-        """Return the entries added since then."""
+        """Return the text added since the last call."""
         return self._shown(reader.entries())
 
     def _shown(self, entries: "Iterator[tuple[str, bool, bytes]] | list[tuple[str, bool, bytes]]") -> bytes:
