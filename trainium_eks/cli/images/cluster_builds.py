@@ -4,7 +4,7 @@ import secrets
 from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.images.image import Planned
+from trainium_eks.cli.images.planned import Planned
 from trainium_eks.cli.jobs.data.render_stage import shown_progress
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
