@@ -1,4 +1,4 @@
-"""``trn image mirror``: somebody's image into the stack's repository."""
+"""``trn image mirror``: copies of foreign images in the stack's repository."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from trainium_eks.model.catalogue.training_images import reference_problems
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     source: str
@@ -31,7 +31,7 @@ class MirrorOptions:
 
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
-    """Copies the image; the exit code."""
+    """Copy the image; return the exit code."""
     return run_and_report(lambda: _mirror(options, runner), as_json=options.cluster.as_json)
 
 
@@ -63,7 +63,7 @@ def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
 
 
 def _copy(options: MirrorOptions, repository: Repository, reference: str) -> None:
-    """By the copier that runs in the cluster, too, as a process of this machine."""
+    """Run the copier of the cluster's Jobs as a process of this machine."""
     from trainium_eks.cli.jobs.data.render_stage import shown_progress
     from trainium_eks.local.images.images import workloads
 

@@ -42,7 +42,7 @@ class UpgradeOptions:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What an upgrade does."""
+    """Result of ``trn upgrade``: the settings, steps and warnings of an upgrade."""
 
     stack: str
     config: StackConfig
@@ -55,11 +55,11 @@ class Upgrade:
     changes: Changes
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
-    """What the new config is warned of and the old one is not."""
+    """Warnings of the new config that the old config has not."""
     advice: tuple[Problem, ...]
     """Warnings about the way itself."""
     hourly_usd: float
-    """What it costs more an hour; negative for less."""
+    """Additional cost an hour; negative for a saving."""
     written: str = ""
     """Name of the file that was changed; empty when nothing was."""
 
@@ -69,7 +69,7 @@ class Upgrade:
         return any(change.refused for change in self.changes.items)
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form."""
+        """Return the versioned JSON form."""
         quick, most = total_seconds(self.steps)
         return {
             "schemaVersion": SCHEMA_VERSION,
@@ -90,7 +90,7 @@ class Upgrade:
 
 
 def run(options: UpgradeOptions) -> int:
-    """``trn upgrade``; the exit code."""
+    """Run ``trn upgrade``; return the exit code."""
     try:
         made = _make(options)
         if options.write and made.settings:
@@ -140,7 +140,7 @@ def _make(options: UpgradeOptions) -> Upgrade:
 
 
 def _recorded(directory: Path, stack: str, adjust: Callable[[StackSettings], StackSettings]) -> tuple[Graph, Graph]:
-    """The program with the config as it is, and as it would be; each in a process of its own."""
+    """Return the graphs of the present and the upgraded config, recorded in two processes at the same time."""
     with ThreadPoolExecutor(2) as pool:
         now = pool.submit(recording.record, directory, stack)
         then = pool.submit(recording.record, directory, stack, adjust=adjust)
@@ -155,7 +155,7 @@ def _recorded(directory: Path, stack: str, adjust: Callable[[StackSettings], Sta
 
 
 def _config(project: Project, stack: str) -> StackConfig:
-    """The stack's config as it is.
+    """Return the stack's present config.
 
     Raises:
         Failure: the config is not of the shape that this library's program reads.
@@ -178,7 +178,7 @@ def _changed(project: Project, stack: str, wanted: tuple[Setting, ...]) -> Stack
 
 
 def _adjust(project: Project, wanted: tuple[Setting, ...]) -> Callable[[StackSettings], StackSettings]:
-    """Sets the values in the settings on their way to the program, as Pulumi stores them."""
+    """Return a function that sets the values in the settings on their way to the program, as Pulumi stores them."""
 
     def adjust(settings: StackSettings) -> StackSettings:
         config = dict(settings.config)
@@ -206,7 +206,7 @@ def _new_warnings(before: StackConfig, after: StackConfig) -> tuple[str, ...]:
 
 
 def _write(options: UpgradeOptions, made: Upgrade) -> str:
-    """Changes the stack's file; its name.
+    """Change the stack's file; return its name.
 
     Raises:
         Failure: AWS would refuse a change, or the file has a form that is not edited here.
@@ -246,7 +246,7 @@ def _support_json(version: str) -> dict[str, str]:
 
 
 def support_lines(made: Upgrade) -> list[str]:
-    """Until when EKS supports the versions that it is about."""
+    """Return a line for each version with the ends of its support by EKS."""
     lines = []
     for version in _versions(made):
         support = versions.KUBERNETES_STANDARD_SUPPORT[version]

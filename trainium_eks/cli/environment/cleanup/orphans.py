@@ -1,4 +1,4 @@
-"""``trn orphans``: what a stack left in the account."""
+"""``trn orphans``: the resources that a stack left in the account."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class OrphansOptions:
 
 @dataclass(frozen=True)
 class Orphans:
-    """What was looked for, where, and what there is."""
+    """Result of a search: its subject, its region, and the resources found."""
 
     subject: str
     """``dev``, or the cluster's name."""
@@ -39,11 +39,11 @@ class Orphans:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left, as far as everything was looked at."""
+        """Whether nothing is left and everything was looked at."""
         return not self.result.found and not self.result.unseen
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return the versioned JSON form."""
         return {
             "schemaVersion": SCHEMA_VERSION,
             "subject": self.subject,
@@ -60,7 +60,7 @@ class Orphans:
 
 
 def run(asked: OrphansOptions) -> int:
-    """Shows what is left; the exit code."""
+    """Show the left-over resources; return the exit code."""
     try:
         found = look(asked)
         if asked.as_json:
@@ -75,7 +75,7 @@ def run(asked: OrphansOptions) -> int:
 
 
 def look(asked: OrphansOptions) -> Orphans:
-    """Searches the account.
+    """Search the account.
 
     Raises:
         Failure: no state or no region is known.
@@ -97,7 +97,7 @@ def look(asked: OrphansOptions) -> Orphans:
 
 
 def _project(asked: OrphansOptions) -> Path | None:
-    """The project directory; None where everything that it would tell is given."""
+    """Return the project directory; None where there is none and the options make it needless."""
     if asked.directory is None and (asked.cluster is not None or asked.state is not None):
         try:
             return recording.find_project(None)

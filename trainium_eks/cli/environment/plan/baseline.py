@@ -16,19 +16,19 @@ from trainium_eks.plan.recording.project import SUFFIXES, ProjectError, load_pro
 
 @dataclass(frozen=True)
 class Baseline:
-    """Where an earlier program comes from; :meth:`graph` gets it."""
+    """Source of an earlier program; :meth:`graph` loads or records it."""
 
     name: str
-    """As shown: a path, or what was asked for with the commit's short hash."""
+    """Displayed name: a path, or the given revision with the commit's short hash."""
     project: Path
     stack: str
     plan_file: Path | None = None
     commit: str = ""
     given: Assumptions = field(default_factory=Assumptions)
-    """Answers for what the earlier program asks."""
+    """Answers for the look-ups of the earlier program."""
 
     def graph(self) -> Graph:
-        """The earlier program; an empty one when the commit has no such stack yet.
+        """Return the earlier program; an empty one when the commit has no such stack yet.
 
         Raises:
             Failure: when the file is no plan, or the commit has a program that fails.
@@ -39,7 +39,7 @@ class Baseline:
         return graph
 
     def _of_commit(self) -> Graph:
-        """Extracts the commit and records it there: its packages lie beside its program, and are the ones imported."""
+        """Extract the commit and record its program there: the program imports the packages beside it."""
         inside = _git(self.project, "rev-parse", "--show-prefix")
         top = _git(self.project, "rev-parse", "--show-toplevel")
         with tempfile.TemporaryDirectory(prefix="trn-plan-") as directory:
@@ -63,7 +63,7 @@ class Baseline:
 
 
 def find(text: str, project: Path, stack: str, given: Assumptions) -> Baseline:
-    """What ``--against`` means: a file where there is one, else a commit of the project's repository.
+    """Return the baseline for ``--against``: a file where there is one, else a commit of the project's repository.
 
     Raises:
         Failure: when it is neither.
@@ -85,7 +85,7 @@ def find(text: str, project: Path, stack: str, given: Assumptions) -> Baseline:
 
 
 def _is_new(before: Path, stack: str) -> bool:
-    """Whether the commit knows neither the environment nor, perhaps, its project: then everything is created."""
+    """Return whether the commit has neither the stack nor, perhaps, the project: then everything is created."""
     if not any((before / f"Pulumi{suffix}").is_file() for suffix in SUFFIXES):
         return True
     try:

@@ -1,4 +1,4 @@
-"""``trn plan``: record, judge, compare, show."""
+"""``trn plan``: record a program, apply the rules, compare, show."""
 
 import importlib
 import sys
@@ -31,14 +31,14 @@ class PlanOptions:
     no_color: bool = False
     directory: Path | None = None
     stub: Path | None = None
-    """File with answers for what the program asks."""
+    """File with answers for the program's look-ups."""
     fail_on: "tuple[Kind, ...]" = ()
     """Kinds of change that fail the command."""
     accept_losses: bool = False
 
 
 def run(asked: PlanOptions) -> int:
-    """Shows the plan; the exit code."""
+    """Show the plan; return the exit code."""
     try:
         if asked.fail_on and asked.against is None:
             raise Failure(WRONG_USAGE, "--fail-on needs --against: without it there are no changes")
@@ -71,7 +71,7 @@ def _show(plan: "Plan", asked: PlanOptions) -> None:
 
 
 def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
-    """The changes of these kinds, counted; empty when there are none."""
+    """Return the number of changes of each given kind; empty when there are none."""
     compared = plan.review.comparison if plan.review else None
     if compared is None:
         return ""
@@ -80,7 +80,7 @@ def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
 
 
 def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
-    """Hands over to the real `pulumi`; comes back only when it cannot."""
+    """Replace this process by the real `pulumi`; return an exit code only when that is impossible."""
     from trainium_eks.cli.environment.change import deploy as real
 
     try:
@@ -119,7 +119,7 @@ def _make(asked: PlanOptions) -> "Plan":
 
 @contextmanager
 def _judges(asked: PlanOptions) -> Iterator[None]:
-    """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
+    """Import the plan's report or renderer while the program runs in its own process: a fifth of the whole time."""
     module = f"trainium_eks.cli.{'report' if asked.as_json else 'render'}"
     importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
     importing.start()
@@ -129,7 +129,7 @@ def _judges(asked: PlanOptions) -> Iterator[None]:
 
 @contextmanager
 def _progress(message: str) -> Iterator[None]:
-    """A spinner on stderr, where a person looks at it; after two seconds it says how long it has been at it."""
+    """Show a spinner on stderr at a terminal; after two seconds it counts the seconds."""
     if not sys.stderr.isatty():
         yield
         return
