@@ -1,4 +1,4 @@
-"""``--in-cluster``: image builds and copies as Jobs on the CPU pool, with the caller's login, which ends with the Job."""
+"""``--in-cluster``: image builds and copies by Jobs on the CPU pool; the caller's login goes with the Job."""
 
 import secrets
 from typing import Any

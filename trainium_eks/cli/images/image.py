@@ -1,4 +1,4 @@
-"""``trn image build`` and ``push``: the image's contents, the engine that builds it, the repository that receives it."""
+"""``trn image build`` and ``push``: the image's contents, the building engine, the repository."""
 
 import os
 import sys

@@ -82,7 +82,7 @@ def cost_line(graph: Graph) -> str:
 
 
 def data_lines(graph: Graph) -> list[str]:
-    """Return a line for each resource that holds data, with its fate at a destroy: protected, kept, backed up or lost."""
+    """Return a line for each resource with data and its fate at a destroy: protected, kept, backed up or lost."""
     holding = []
     for resource in graph.resources:
         holds = registry.of(resource).holds if resource.custom else None
@@ -92,7 +92,7 @@ def data_lines(graph: Graph) -> list[str]:
 
 
 def fate(resource: Resource, when_deleted: Callable[[Resource], str]) -> str:
-    """Return what ``pulumi destroy`` does to a resource that holds data.
+    """Return the fate of a resource with data at a ``pulumi destroy``.
 
     Args:
         resource: a resource of a type that holds data.

@@ -56,7 +56,7 @@ def region(state: StackState | None, given: str | None, project: Path | None, st
 
 
 def _of_config(project: Path | None, stack: str) -> str:
-    """Return the region in the stack's file; empty without one, also where the file does not fit the project any more."""
+    """Return the region in the stack's file; empty without one, or where the file does not fit the project any more."""
     if project is None:
         return ""
     try:

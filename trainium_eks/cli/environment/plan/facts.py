@@ -11,7 +11,7 @@ def of(graph: Graph, resource: Resource) -> tuple[str, ...] | None:
 
 
 def joined_as(resource: Resource, label: str) -> str | None:
-    """Return a resource's name in the shared line of its type; None for a type whose resources have separate lines."""
+    """Return a resource's name in the shared line of its type; None for a type with a line for each resource."""
     shown = registry.of(resource).shown
     return (shown.joined_as(resource) or label) if shown and shown.joined_as else None
 

@@ -187,7 +187,7 @@ def _compact(value: Any) -> str:
 
 
 def _common_prefix(graph: Graph) -> str:
-    """Return the common prefix of all names when one component holds everything: it says nothing in a column of names."""
+    """Return the prefix of all names when one component holds everything: it says nothing in a column of names."""
     top = [each for each in graph.resources if not each.custom and graph.component_of(each) is None]
     names = [each.name for each in top if each.type != STACK_TYPE]
     return f"{names[0]}-" if len(names) == 1 else ""
@@ -289,7 +289,7 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
 
 
 def rule_list(plan: Plan) -> RenderableType:
-    """Return failed rules with their faults, then waived rules, then rules without enough data, then the others by id."""
+    """Return failed rules with their faults, then waived rules, then rules that lack data, then the others by id."""
     table = _table("mark", "id", "rule")
     failed = _with_status(plan, "fail")
     for verdict in failed:

@@ -77,7 +77,7 @@ def predict(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Predict all texts of a file with a trained model: a Job, whose output appears only when it is complete.
+    """Predict all texts of a file with a trained model: a Job that writes the whole output, or none.
 
     Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for a request that cannot run.
     """

@@ -135,7 +135,7 @@ def _model(session: Session, model: str) -> tuple[str, list[Problem]]:
 
 
 def _unknown(names: list[str], model: str) -> list[Problem]:
-    """Return a problem for a misspelt job; none for other unknown jobs, because a removed job may have left its model."""
+    """Return a problem for a misspelt job; none for other names, because a removed job may have left its model."""
     near = nearest(model, names)
     if near is None:
         return []
