@@ -12,8 +12,8 @@ import torchx.specs as specs
 
 
 def _library() -> Any:
-    """The part of trainium_eks that needs no other package. TorchX executes this file as a part of a module of its own,
-    so where it is stands in the command line alone."""
+    """Return the part of trainium_eks that needs no other package. TorchX executes this file inside a module of
+    TorchX, so only the command line has the path of this file."""
     try:
         from trainium_eks.jobs.objects import torchx_app
     except ModuleNotFoundError:
@@ -69,7 +69,7 @@ def trainium_ddp(
         bf16: train in BF16, with stochastic rounding on Trainium; False for FP32
         precision: another one in its place: tf32, fp16, fp8, as far as the backend has it
         cacheset: key of the compile cache that the job reads, or fills with --precompile; empty for none
-        cache_options: JSON object of what the compiled graphs depend on
+        cache_options: JSON object with the options on which the compiled graphs depend
         precompile: compile the graphs of a short run, and train nothing
         backend: xla, neuron, cuda or cpu; empty for the instance type's own
         launcher: torchrun, or gang where the image has no torch
