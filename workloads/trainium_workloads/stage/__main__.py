@@ -24,7 +24,7 @@ TRY_AGAIN = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; the exit code."""
+    """Run the copy; return the exit code."""
     asked = _parser().parse_args(arguments)
     # As process 1 of a container it would otherwise not hear of SIGTERM: there is no default action for that one.
     signal.signal(signal.SIGTERM, _end)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def below(root: Path, to: str) -> Path:
-    """The directory ``to`` below the volume's root; a path that begins with the root is meant so, too.
+    """Return the directory ``to`` below the volume's root; ``to`` may begin with the root.
 
     Raises:
         StageError: it is the root itself, outside it, or one of the copier's own.
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    # At once: whatever is cut off here is cut off soundly, and the grace period is for others.
+    # At once: an interrupted copy loses nothing that is noted, and the grace period is for others.
     sys.stdout.write('{"stage": "interrupted", "message": "asked to end; the next try goes on from here"}\n')
     sys.stdout.flush()
     os._exit(128 + number)
