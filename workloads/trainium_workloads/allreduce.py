@@ -30,7 +30,8 @@ class Reduction(Protocol):
         ...
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Return the sums of each value over all ranks, which give equally many; equal in each rank, to the bit."""
+        """Return each value's sum over all ranks, equal in each rank to the bit. All ranks give the same number
+        of values."""
         ...
 
     def close(self) -> None:

@@ -195,7 +195,7 @@ def _said(message: str, code: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
+    """Run the command line and return the exit code."""
     asked = _parser().parse_args(arguments)
     if asked.verb == "key":
         sys.stdout.write(f"{key(asked.model, asked.world_size, asked.precision, asked.compiler)}\n")

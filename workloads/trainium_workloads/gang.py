@@ -249,7 +249,7 @@ class _Ranks:
         return code
 
     def _watch(self) -> int:
-        """Wait for all ranks here, or for the first failure anywhere; return the exit code."""
+        """Wait for all ranks here, or for the first failure anywhere, and return the exit code."""
         with selectors.DefaultSelector() as selector:
             for peer in self._node.peers:
                 peer.setblocking(False)

@@ -83,7 +83,7 @@ class Cache:
         return Lease(self._helpers / f"{generation}.{who}", *self._times)
 
     def check(self, options: Mapping[str, Any]) -> Verdict:
-        """Return whether training with these options would find its graphs."""
+        """Return the verdict whether training with these options would find its graphs."""
         if (found := self.complete(options)) is not None:
             return found
         holder = self.lease.holder()

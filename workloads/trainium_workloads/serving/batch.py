@@ -25,7 +25,7 @@ _TOLD_SECONDS = 10.0
 
 
 def main() -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     loading.add_options(parser)
     parser.add_argument("input", type=Path, help="ends with .jsonl, .csv or .parquet")

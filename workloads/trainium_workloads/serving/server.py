@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Write nothing: probes come every few seconds, and texts are private; failures are logged elsewhere."""
+        """Write nothing: probes come every few seconds, texts are private, and failures are logged elsewhere."""
 
 
 def _texts(body: bytes) -> Sequence[str] | str:
@@ -188,7 +188,7 @@ def _texts(body: bytes) -> Sequence[str] | str:
 
 
 def main() -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     loading.add_options(parser)
     parser.add_argument("--host", default="0.0.0.0", help="default: all addresses")

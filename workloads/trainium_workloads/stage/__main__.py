@@ -24,7 +24,7 @@ TRY_AGAIN = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the copy; return the exit code."""
+    """Run the copy and return the exit code."""
     asked = _parser().parse_args(arguments)
     # As process 1 of a container it would otherwise not hear of SIGTERM: there is no default action for that one.
     signal.signal(signal.SIGTERM, _end)

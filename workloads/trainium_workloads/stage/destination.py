@@ -2,7 +2,7 @@
 
 Beside ``/data/wiki`` there is, while it is made, ``/data/.stage-wiki``::
 
-    lock           held (flock) by the one process that writes
+    lock           held (flock) by the writing process
     request.json   the request of this copy
     files/         complete files; becomes the destination
     parts/         incomplete files
@@ -78,7 +78,7 @@ class Destination:
         killed one.
 
         Args:
-            waiting: receives the holder's name every half minute.
+            waiting: receives a message with the holder every half minute.
 
         Raises:
             StageError: the file system has no locks.
@@ -191,7 +191,7 @@ class Destination:
         write_whole(self._request_file, json.dumps(wanted))
 
     def missing(self, files: Iterable[File]) -> list[File]:
-        """Return the files that are not whole here yet; delete files that belong to no request."""
+        """Return the files that are not whole here yet; delete files and parts that belong to no given file."""
         wanted = {file.path: file for file in files}
         known = {line["path"]: line for line in _lines(self._journal)}
         missing = []

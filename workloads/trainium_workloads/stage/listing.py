@@ -62,11 +62,11 @@ def list_files(
         source: ``s3://…``, ``https://…``, ``hf://…`` or ``file:///…``.
         web: connections.
         is_manifest: the source is a list of files, not data: see :func:`_of_manifest`.
-        selection: which of them; all when None.
+        selection: chosen files; all when None.
         environment: see the sources' own modules.
 
     Raises:
-        StageError: an invalid source, is not there or not allowed, or has paths that cannot lie in one directory.
+        StageError: the source is invalid, missing or not allowed, or has paths that cannot lie in one directory.
         Interrupted: it does not answer.
     """
     scheme = urlsplit(source).scheme

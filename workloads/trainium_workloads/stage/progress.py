@@ -68,7 +68,7 @@ class Progress:
 
         Args:
             message: for people.
-            stage: for this line alone; empty for the present stage.
+            stage: of this line alone.
         """
         now = time.monotonic()
         with self._lock:

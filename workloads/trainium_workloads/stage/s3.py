@@ -102,7 +102,7 @@ class _Bucket(Access):
         return File(path, url, int(headers["content-length"]), announced(headers), etag, self)
 
     def below(self, prefix: str) -> Iterator[File]:
-        """Yield all objects below a prefix, without the empty ones that consoles make to show a directory."""
+        """Yield all objects below a prefix, without the empty objects by which consoles show a directory."""
         after = ""
         while True:
             page = self._page(prefix, after)

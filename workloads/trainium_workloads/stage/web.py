@@ -1,7 +1,7 @@
 """Requests over HTTP for copies that take days: kept connections, patience, redirects without secrets.
 
 Not urllib.request, which opens a connection for every request: with TLS that is most of the time of a small file.
-Proxies are those of the environment (``https_proxy``, ``http_proxy``, ``no_proxy``).
+Proxies come from the environment (``https_proxy``, ``http_proxy``, ``no_proxy``).
 """
 
 import email.utils

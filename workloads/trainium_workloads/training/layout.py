@@ -38,7 +38,7 @@ class Layout(Protocol):
         ...
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
-        """Sum the gradients over all ranks, where that has not happened in the backward pass."""
+        """Average the gradients over all ranks, where that has not happened in the backward pass."""
         ...
 
     def clip(self, model: nn.Module, limit: float) -> Tensor:

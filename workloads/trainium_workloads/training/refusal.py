@@ -18,7 +18,7 @@ class Refusal(Exception):  # noqa: N818 - reads as what it is where it is raised
 
 
 class NotSaved(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """The last checkpoint could not be written: the job starts again from the one before."""
+    """The last checkpoint could not be written: the job starts again from the checkpoint before it."""
 
 
 def guarded(main: Callable[[], int]) -> int:

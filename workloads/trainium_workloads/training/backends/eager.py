@@ -1,4 +1,4 @@
-"""Devices whose operations run one by one: CPUs over gloo, NVIDIA GPUs over NCCL, Trainium by TorchNeuron."""
+"""Backends that run operations one by one: CPUs over gloo, NVIDIA GPUs over NCCL, Trainium by TorchNeuron."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
