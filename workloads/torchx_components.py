@@ -55,7 +55,7 @@ def trainium_ddp(
     memory_mb: int = 0,
     env: Dict[str, str] = {},  # noqa: B006, UP006 - TorchX reads the default, nothing changes it
 ) -> specs.AppDef:
-    """Distributed training on whole nodes of Trainium or GPUs, as `trn train` submits it.
+    """Run distributed training on whole nodes of Trainium or GPUs, as `trn train` submits it.
 
     Args:
         image: the training image

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
-from trainium_eks.cli.cluster_access import find_stack
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import run_and_report
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.images.planned import Planned
+from trainium_eks.cli.shared.cluster_access import find_stack
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
-from trainium_eks.jobs.images.images import Context, ImageRequest
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
@@ -36,21 +36,6 @@ class ImageOptions:
     context: Path | None = None
     tag: str | None = None
     engine: str | None = None
-
-
-@dataclass(frozen=True)
-class Planned:
-    """An image that can be built."""
-
-    request: ImageRequest
-    made_of: Context
-    repository: Repository
-    tag: str
-
-    @property
-    def reference(self) -> str:
-        """Repository and tag."""
-        return f"{self.repository.url}:{self.tag}"
 
 
 def build(options: ImageOptions, runner: Runner | None = None) -> int:

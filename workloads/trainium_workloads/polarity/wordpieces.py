@@ -18,7 +18,7 @@ class WordPieces:
     """A vocabulary, and how text is cut into its pieces."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Of a ``tokenizers.Tokenizer`` with BERT's special tokens.
+        """Wrap a ``tokenizers.Tokenizer`` with BERT's special tokens.
 
         Raises:
             Refusal: it lacks one of them.

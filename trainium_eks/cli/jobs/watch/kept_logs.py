@@ -12,10 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from trainium_eks.aws.cloudwatch_logs import CloudWatchLogs
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.live_logs import (
     LogOptions,
@@ -31,14 +27,18 @@ from trainium_eks.cli.jobs.watch.live_logs import (
     since_of,
     targets,
 )
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.identity import ROLE
+from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.jobs.watch.log_lines import LogLine
-from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.runtime.output import timestamp
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 _BATCH = 1000
 _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
@@ -91,11 +91,6 @@ def node_of(job: str, pod: str) -> int | None:
     return int(next((each for each in found.groups() if each is not None), 0))
 
 
-def keeps(session: Session) -> bool:
-    """Return whether the stack keeps the log lines of deleted pods."""
-    return session.source.paths is not None or bool(session.outputs.log_group)
-
-
 def run(session: Session, cluster: ClusterOptions, name: str, options: LogOptions) -> int:
     """Print the log lines of a job since a time; return the exit code.
 
@@ -105,7 +100,7 @@ def run(session: Session, cluster: ClusterOptions, name: str, options: LogOption
     """
     found = reading.jobs(session)
     job = reading.named(found, name)
-    if job is None and not keeps(session):
+    if job is None and not reading.keeps(session):
         raise reading.no_such(session, name, found)
     since = since_of(options)
     if job is None:
@@ -126,7 +121,7 @@ def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options:
     live, troubles = read_all(session, wanted, [pod for pod in chosen if has_begun(pod)])
     sought = Sought(job.name, since, wanted, until={lines[0].pod: lines[0].line.stamp for lines in live if lines})
     before: Iterator[Shown] = iter(())
-    if keeps(session) and not _are_all_there(job, chosen, sought):
+    if reading.keeps(session) and not _are_all_there(job, chosen, sought):
         try:
             before = _begun(_kept(session, sought))
         except ClusterError as error:
@@ -138,7 +133,7 @@ def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options:
             raise Failure(FAILED, troubles[0])
         if not live:
             nothing = f"{job.name} wrote nothing since {_second(since)} that is kept"
-            has_ended = job.ended is not None and keeps(session)
+            has_ended = job.ended is not None and reading.keeps(session)
             raise Failure(FAILED, nothing if has_ended else no_log(session, job, chosen, there))
     complain(troubles)
     return 0

@@ -1,11 +1,14 @@
 """Recording of a program's graph; every error is a :class:`Failure`."""
 
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from trainium_eks.cli.environment.change.stack_file import StackFile
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.stack_file import StackFile
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process
@@ -110,3 +113,31 @@ def record(
         raise Failure(FAILED, str(error)) from None
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
+
+
+@contextmanager
+def spinner(message: str) -> Iterator[None]:
+    """Show a spinner on stderr if that is a terminal; after two seconds the spinner shows the seconds."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    began, done = time.monotonic(), threading.Event()
+    with Console(stderr=True).status(message) as status:
+
+        def tell() -> None:
+            while not done.wait(1):
+                seconds = int(time.monotonic() - began)
+                if seconds >= 2:
+                    status.update(
+                        f"{message}: {seconds} s (it is stopped when nothing moves for {TIMEOUT_SECONDS:g} s)"
+                    )
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()
