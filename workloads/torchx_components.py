@@ -77,7 +77,7 @@ def trainium_ddp(
         claim: claim of the shared file system, mounted at /data; empty for none
         data: paths below /data that must be there, separated by commas
         max_retries: which fault of a pod ends the job; the gang starts again after each one before
-        max_restarts: how often torchrun starts failed processes again by itself
+        max_restarts: number of times that torchrun restarts failed processes within their pods
         grace: seconds between SIGTERM and SIGKILL (TorchX 0.7.0 cannot set it: 30)
         metrics: port where rank 0 serves the training's metrics; 0 for none
         cpu: CPU limit of a pod; 0 for the whole node

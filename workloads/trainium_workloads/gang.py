@@ -151,13 +151,13 @@ def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
                 hello = json.loads(_line(peer))
                 theirs, rank = hello["job"], hello["rank"]
             except (OSError, ValueError, KeyError, TypeError):
-                peer.close()  # somebody who has nothing to say: a scan, a node that was killed
+                peer.close()  # not a node that joins: a scan, or a killed node
                 continue
             if theirs != job:
                 _say(peer, {"refused": f"this is the rendezvous of {job!r}"})
                 peer.close()
                 continue
-            # One that comes again has started again; the connection of before is dead.
+            # A node that comes again has started again; its earlier connection is dead.
             peers[len(peers) + 1 if rank is None else int(rank)] = peer
     port = _free_port()
     for rank, peer in peers.items():

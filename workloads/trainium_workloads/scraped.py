@@ -69,7 +69,7 @@ class Scraped:
         self._first_step = self._step = step
         self._warming: tuple[int, float] | None = None
         self._productive = 0.0
-        # Never changed, always replaced: what a request shows is of one moment.
+        # Never changed, always replaced: a request shows the values of one moment.
         self._values: dict[str, float] = {}
         self._put(info=1, step=step, started_timestamp_seconds=began, examples_total=0, productive_seconds_total=0)
         self._server = _served(self)
@@ -102,7 +102,7 @@ class Scraped:
     def close(self) -> None:
         """Stop the server."""
         if self._server is not None:
-            # In a thread of its own, which a client that keeps the server busy cannot make anybody wait for.
+            # In a separate thread, because a client may keep the server busy.
             ending = threading.Thread(target=self._server.shutdown, daemon=True)
             ending.start()
             ending.join(_CLOSE_SECONDS)

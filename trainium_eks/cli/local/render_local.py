@@ -39,7 +39,7 @@ _MARKS = {
 def reporter(*, no_color: bool = False) -> Iterator["ConsoleReporter"]:
     """Yield a reporter that shows an ``up`` on stderr."""
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
-    # A line that changes is for a terminal; elsewhere each phase is a line of its own.
+    # A line that changes is for a terminal; elsewhere each phase has a line.
     status = console.status("Beginning") if console.is_terminal else None
     if status is None:
         yield ConsoleReporter(console, None)

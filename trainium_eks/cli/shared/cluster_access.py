@@ -166,7 +166,7 @@ def _commands(kubeconfig: str) -> Iterator[str]:
             if "exec" in user["user"]:
                 yield str(user["user"]["exec"]["command"])
     except (ValueError, KeyError, TypeError):
-        return  # the client says what is wrong with it
+        return  # the client reports the error
 
 
 def _local(stack: str, paths: Paths) -> StackAccess:

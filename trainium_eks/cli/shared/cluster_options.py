@@ -13,7 +13,7 @@ class ClusterOptions:
     namespace: str | None = None
     """None for the stack's first."""
     outputs: Path | None = None
-    """The stack's outputs in a file, for those who cannot ask Pulumi."""
+    """The stack's outputs in a file, for users without access to Pulumi."""
     kubeconfig: Path | None = None
     """File in place of the kubeconfig in the outputs, or the local cloud's."""
     directory: Path | None = None

@@ -23,7 +23,7 @@ def write(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # What is left in the buffer would be tried again, and complained about, when Python ends.
+        # Python would write the rest of the buffer again at its end, and report the error.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise Failure(FAILED, f"cannot write to standard output: {error.strerror}") from None

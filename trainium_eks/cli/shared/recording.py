@@ -46,7 +46,7 @@ def check_stack(project: Path, stack: str) -> None:
     try:
         settings = load_project(project).stack(stack)
     except InvalidConfig:
-        return  # recording says what is wrong with the values
+        return  # recording reports the errors in the values
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
     for warning in settings.warnings:

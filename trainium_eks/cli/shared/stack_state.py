@@ -43,7 +43,7 @@ def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -
 
 
 def region(state: StackState | None, given: str | None, project: Path | None, stack: str) -> str:
-    """Return the region: the given region, else the state's, the config's or that of AWS' environment variables.
+    """Return the region: the given one, else the region of the state, of the config or of AWS' environment variables.
 
     Raises:
         Failure: no region is known.

@@ -26,7 +26,7 @@ class Sizes:
     intermediate: int
     """Features inside a layer's feed-forward part."""
     vocabulary: int = 30522
-    """Tokens; 30,522 is that of the published uncased models."""
+    """Tokens; the published uncased models have 30,522."""
     positions: int = 512
     """The longest sequence."""
     segments: int = 2

@@ -39,7 +39,7 @@ COLUMNS = {
     "masked_lm_ids": "predictions",
     "next_sentence_labels": "",
 }
-"""By name: what their second dimension is."""
+"""Second dimension of each column, by name."""
 
 _TOGETHER = 200_000
 """Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each,

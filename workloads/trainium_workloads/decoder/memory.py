@@ -35,7 +35,7 @@ class Memory:
     """Weights of the block that runs, of the next, which is fetched meanwhile, and of what is no block; and whole
     gradients where they are kept. Exact, but for what the allocator adds."""
     activations: int
-    """What the forward pass keeps, about: with PyTorch's memory-saving attention."""
+    """Estimated bytes that the forward pass keeps, with PyTorch's memory-saving attention."""
 
     @property
     def total(self) -> int:

@@ -26,7 +26,7 @@ FILE_BYTES = 4 * 10**9
 """Of an exported file, about; rank 0 holds so much in memory."""
 
 EXPORTED: Final = "trained.json"
-"""In what was exported: by what."""
+"""File of an export with the facts of its training."""
 
 _INDEX: Final = "model.safetensors.index.json"
 _SINGLE: Final = "model.safetensors"

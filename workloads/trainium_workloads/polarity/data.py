@@ -42,7 +42,7 @@ class ReviewSource:
     synthetic: int
     """How many are made up; 0 for those of the files. A fifth as many are made to test with."""
     seed: int
-    """Of what is made up."""
+    """Seed of synthetic reviews."""
     length: int
     """Pieces of a review."""
     vocabulary: Path | None

@@ -13,10 +13,10 @@ from typing import Any
 from trainium_workloads.training.refusal import Refusal
 
 COLUMNS = ("label", "content")
-"""What is read."""
+"""Columns that are read."""
 
 LABELS = ("negative", "positive")
-"""What a label says, by its number."""
+"""Meaning of a label, by its number."""
 
 SUFFIXES = (".parquet", ".csv")
 

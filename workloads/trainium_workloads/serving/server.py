@@ -42,7 +42,7 @@ class Service(ThreadingHTTPServer):
     """Server that listens from its making, and answers ``/healthz`` and ``/ready`` while the model is loaded and
     compiled."""
 
-    daemon_threads = True  # one that waits for the next request of its client holds nobody up
+    daemon_threads = True  # a thread that waits for its client's next request must not delay the end
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -216,7 +216,7 @@ def main() -> int:
         service.shutdown()
         raise
     finally:
-        # Looked at again and again: a signal that comes as the thread falls asleep would not wake it.
+        # Checked repeatedly: a signal that comes as the thread falls asleep would not wake it.
         while listening.is_alive():
             listening.join(_LOOK_SECONDS)
         service.finish()

@@ -1,7 +1,7 @@
 """``python -m trainium_workloads.stage SOURCE --to DIRECTORY``.
 
-Exit codes: 0 it is there; 1 it cannot be done, however often it is tried; 75 it could not be done now, and another try
-goes on where this one was (``EX_TEMPFAIL`` of sysexits.h); 2 wrong usage.
+Exit codes: 0 the data set is there; 1 it cannot be copied, however often it is tried; 75 it could not be copied now,
+and another try resumes from there (``EX_TEMPFAIL`` of sysexits.h); 2 wrong usage.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     # As process 1 of a container it would otherwise not hear of SIGTERM: there is no default action for that one.
     signal.signal(signal.SIGTERM, _end)
-    # The team's group reads and writes what one member staged.
+    # The team's group reads and writes the data sets of each member.
     os.umask(0o007)
     request = StageRequest(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
     settings = Settings(max(1, asked.workers), asked.chunk_mib * 1024 * 1024, asked.replace)

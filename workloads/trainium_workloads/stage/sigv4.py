@@ -67,7 +67,7 @@ class CredentialSource:
         try:
             token = Path(env["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"]).read_text(encoding="utf-8").strip()
             request = urllib.request.Request(address, headers={"Authorization": token})
-            # Straight to the agent on this node, whatever proxy the environment names.
+            # Straight to the agent on this node, without a proxy of the environment.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(request, timeout=_SECONDS) as answer:
                 data = json.load(answer)

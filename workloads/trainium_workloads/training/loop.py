@@ -118,7 +118,7 @@ def _loader(examples: Examples, order: Order, options: Options, first: int, last
         collate_fn=_as_it_is,
         num_workers=options.workers,
         pin_memory=options.backend == "cuda",
-        # Of its own: it draws a number when it begins, which would shift those of the first step after a resume.
+        # A separate one: it draws a number at its start, which would shift the first step's numbers after a resume.
         generator=torch.Generator(),
     )
 

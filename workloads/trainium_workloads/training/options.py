@@ -32,7 +32,7 @@ class Options:
     steps: int = 1000
     """Updates of the whole training: the length of the schedule."""
     steps_this_run: int = 0
-    """Ends well after so many; 0 or -1 for all. A compilation needs few."""
+    """Updates after which this run ends well; 0 or -1 for all. A compilation needs few."""
     batch_size: int = 8
     """Examples of a micro-batch, in each rank."""
     accumulate: int = 1
@@ -53,7 +53,7 @@ class Options:
     """Parameters in BF16, each update rounded up or down by chance: by the hardware on Trainium, by us elsewhere."""
     backend: BackendName = "cpu"
     eager: bool = False
-    """PyTorch/XLA's eager debug mode: each operation by itself."""
+    """PyTorch/XLA's eager debug mode: operations run one by one."""
     compile: bool = False
     """``torch.compile`` the model; not on ``xla``, which traces by itself."""
     output: Path = Path("output")

@@ -207,7 +207,7 @@ def check(options: Options) -> None:
         )
     if options.precision in ("fp16", "fp8"):
         raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
-    # On Trainium the variable for it is set for every job, and only means what the hardware does to casts.
+    # On Trainium the variable for it is set for every job, and only changes the hardware's casts.
     if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
         raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
 
@@ -226,7 +226,7 @@ def region_of(tensor: Tensor) -> Region:
     mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     assert coordinate is not None
     spans = [(0, size) for size in tensor.shape]
-    # Rows divided a layer before FSDP divided what each of them has, so the inner dimension of the mesh comes first.
+    # Rows divided a layer before FSDP divided each row's part, so the inner dimension of the mesh comes first.
     for number in reversed(range(mesh.ndim)):
         dimension = getattr(tensor.placements[number], "dim", None)
         if dimension is None:

@@ -15,7 +15,7 @@ from trainium_workloads.training.progress import State
 from trainium_workloads.training.task import Batch, Task
 
 _EVERY_RANK = -1
-"""In place of a rank's number, for what all draw alike."""
+"""In place of a rank's number, for random numbers that all ranks share."""
 
 
 @dataclass(frozen=True)

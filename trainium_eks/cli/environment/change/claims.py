@@ -24,7 +24,7 @@ TAKES_AWAY = ("delete", "replace", "delete-replaced")
 """Steps of a preview after which the old object is gone."""
 
 NOT_FOR_PREVIEW = ("--yes", "-y", "--skip-preview", "-f", "--json", "-j")
-"""Arguments of ``pulumi up`` that say nothing about what changes."""
+"""Arguments of ``pulumi up`` that do not affect the changes."""
 
 PAUSE_SECONDS = 5.0
 """Seconds between two reads of the pods."""

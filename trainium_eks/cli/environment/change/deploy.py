@@ -188,7 +188,7 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
     if not going:
         return
     typer.echo(claims.told(going))
-    # With its namespace a claim goes, and its pods end: that is what was asked for.
+    # With its namespace a claim goes, and its pods end: the request implies that.
     held = [claim for claim in going if not claim.with_namespace]
     try:
         if patient:

@@ -79,5 +79,5 @@ def signed_in(account: "Account") -> "Account":
     except NoCredentials as error:
         raise Failure(WRONG_USAGE, str(error)) from None
     except (NotChecked, RequestError):
-        pass  # each question says so by itself
+        pass  # each finding repeats the error
     return account

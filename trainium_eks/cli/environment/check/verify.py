@@ -40,7 +40,7 @@ class VerifyOptions:
 
 
 Look = Callable[[], Verification]
-"""Reads the cluster and judges it.
+"""Reads and checks the cluster.
 
 Raises:
     ReadError: when the API server cannot be asked.

@@ -15,7 +15,7 @@ from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.left_over import LeftOver, NotLookedAt, Result
 
 COMMAND_WIDTH = 72
-"""Columns after which a command goes on in the next line."""
+"""Columns after which a command continues in the next line."""
 
 
 _EMPTY = (

@@ -58,7 +58,7 @@ class Baseline:
         try:
             return recording.record(project, self.stack, self.given)
         except Failure as failure:
-            # The directory is gone when somebody reads this: the commit is what they know.
+            # The directory is gone when somebody reads this: readers know the commit.
             title = failure.title.replace(str(project), self.name)
             raise Failure(failure.code, f"as of {self.name}: {title}", failure.problems, failure.detail) from None
 
@@ -92,7 +92,7 @@ def _is_new(before: Path, stack: str) -> bool:
     try:
         return stack not in load_project(before).stacks
     except ProjectError:
-        return False  # recording says what is wrong with it
+        return False  # recording reports the error
 
 
 def _git(project: Path, *arguments: str) -> str:

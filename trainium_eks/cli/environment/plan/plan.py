@@ -91,7 +91,7 @@ def _make(asked: PlanOptions) -> "Plan":
     from trainium_eks.cli.environment.plan import baseline, report
 
     earlier = baseline.find(asked.against, project, asked.stack, given)
-    # Both programs run in processes of their own, so two threads that wait for them are enough.
+    # Each program runs in its process, so two threads that wait for them are enough.
     with spinner(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
         now = pool.submit(recording.record, project, asked.stack, given)

@@ -128,7 +128,7 @@ def resources(graph: Graph) -> RenderableType:
 
 
 def _branch(graph: Graph, tree: Tree, children: Sequence[Resource], above: str) -> None:
-    """Add resources with lines of their own, then shared lines, then the counts of other types, then components."""
+    """Add resources with single lines, then shared lines, then the counts of other types, then components."""
     counted: Counter[str] = Counter()
     joined: dict[str, list[str]] = {}
     leaves = [*_leaves(graph, children)]

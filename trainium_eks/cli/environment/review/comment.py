@@ -167,7 +167,7 @@ def _document(path: Path) -> object:
         if path.stat().st_size > MOST_BYTES:
             raise Failure(WRONG_USAGE, f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
         text = path.read_text(encoding="utf-8", errors="replace")
-        # `pulumi preview --json` prints what plugins say before the document.
+        # `pulumi preview --json` prints the plugins' messages before the document.
         return parse_json(text[max(text.find("{"), 0) :])
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
@@ -200,7 +200,7 @@ def _review(found: Programs, asked: CommentOptions) -> Review:
         return replace(judged, refusal=found.after)
     before = found.before
     if isinstance(before, Refusal):
-        # What mends a broken base must be able to pass: it is compared with nothing.
+        # A request that mends a broken base must be able to pass: it is compared with nothing.
         judged = replace(judged, base_failed=before.title)
         before = Graph(found.after.project, found.after.stack, (), {})
     return replace(judged, comparison=review.of_plans(before, found.after))

@@ -98,7 +98,7 @@ def _request(options: StageOptions, *, is_local: bool) -> StageRequest:
         raise Failure(WRONG_USAGE, "say where to: --to PATH, a directory on the team's volume, as in --to data/wiki")
     return StageRequest(
         source,
-        # `/data/x` is what a training job calls it.
+        # A training job's path is `/data/x`.
         to.removeprefix(f"{staging.DATA}/").rstrip("/"),
         is_list=options.is_list,
         extract=options.extract or bool(preset and preset.extract),

@@ -88,7 +88,7 @@ def _apply(api: Api, deployment: Json, service: Json) -> None:
     else:
         path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
         changes = {"metadata": {"annotations": deployment["metadata"]["annotations"]}, "spec": deployment["spec"]}
-        # What an earlier request had and this one has not must go, too.
+        # Settings of an earlier request that this one has not must go, too.
         changes["spec"] = _without_leftovers(there["spec"], changes["spec"])
         made = api.request("PATCH", path, changes, content_type="application/merge-patch+json")
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": reference.name, "uid": made["metadata"]["uid"]}

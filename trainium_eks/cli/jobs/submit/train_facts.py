@@ -36,7 +36,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
     may_submit = cluster_facts.may_submit(api, namespace, form)
     jobs: cluster_facts.Objects = []
     if may_submit:
-        # A cluster without Volcano is told of when the job is submitted; a dry run needs none.
+        # A missing Volcano is an error when the job is submitted; a dry run needs none.
         with contextlib.suppress(NoSuchKind, ApiError):
             jobs = cluster_facts.volcano_jobs(api, namespace)
     return Facts(

@@ -147,7 +147,7 @@ class _Follower:
     def _lines(self, stream: _Stream) -> Iterator[LogLine]:
         query = {**self._wanted.query, "follow": "true"}
         if stream.last:
-            # Whole seconds are all that it takes; what was shown is left out below.
+            # The API takes whole seconds; lines already shown are left out below.
             query["sinceTime"] = f"{stream.last[:19]}Z" if stream.last.endswith("Z") else stream.last
             query.pop("tailLines", None)
             query.pop("sinceSeconds", None)

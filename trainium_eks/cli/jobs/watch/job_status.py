@@ -30,8 +30,7 @@ LOOK_SECONDS = 2.0
 """Seconds between two pictures of a live view."""
 
 FAILURES = ("Failed", "Terminated")
-"""States of a job that did not end well by itself: ``Terminated`` is what no restart can mend, such as a script that is
-not there."""
+"""States of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script."""
 
 LAST_LINES = 12
 """Of the log of the pod that failed first."""
@@ -44,7 +43,7 @@ class JobStatus:
     job: WatchedJob
     now: datetime
     waits: Reason | None
-    """Why it does not run; None for one that does, or has ended."""
+    """Why it does not run; None for a running or ended job."""
     trouble: Reason | None
     """Problems of a running job, such as a lost node, or why Volcano gave up an ended job."""
     nodes: tuple[str, ...]
@@ -60,7 +59,7 @@ class JobStatus:
     block_ends: datetime | None
     """End of the Capacity Block that it runs in; None without one."""
     measured: Measured | None = None
-    """Its useful time; None where nothing can be said of it yet."""
+    """Its useful time; None where it is not known yet."""
 
     @property
     def failed(self) -> bool:

@@ -84,7 +84,7 @@ def node_of(job: str, pod: str) -> int | None:
         pod: its name.
     """
     rest = pod.removeprefix(f"{job}-")
-    # Volcano's in both shapes; the Training Operator's; JobSet's for a TrainJob; those of a Job of Kubernetes.
+    # Names by Volcano in both shapes, by the Training Operator, by JobSet for a TrainJob, by a Job of Kubernetes.
     found = re.fullmatch(rf"{ROLE}-(\d+)-0|{ROLE}-(\d+)|worker-(\d+)|node-0-(\d+)-[a-z0-9]{{5}}|[a-z0-9]{{5}}", rest)
     if rest == pod or found is None:
         return None
