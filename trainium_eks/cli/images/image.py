@@ -71,7 +71,8 @@ def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: boo
         else:
             with opened_engine(options.engine, runner) as engine:
                 _build(engine, planned)
-                bring(engine, planned.repository, planned.reference)
+                log_in(engine, planned.repository)
+                engine.push(planned.reference)
         return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
 
     return run_and_report(act, as_json=options.cluster.as_json)
@@ -135,21 +136,28 @@ def repository_of(outputs: StackOutputs) -> Repository:
 
 
 @contextmanager
-def opened_engine(asked: str | None, runner: Runner | None) -> Iterator[Engine]:
+def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = False) -> Iterator[Engine]:
     """Yield a working engine with a temporary file for logins.
+
+    Args:
+        asked: the engine; None for the first that works.
+        runner: runs it.
+        copies: True for a copy between registries, for which skopeo and crane come first.
 
     Raises:
         Failure: the name of the engine is unknown.
-        EngineError: no engine works.
+        NoEngine: no engine works.
     """
-    if asked is not None and asked not in engines.ENGINES:
-        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
+    known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
+    if asked is not None and asked not in known:
+        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
+    among = engines.COPIERS if copies else engines.ENGINES
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
-        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"))
+        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"), among)
 
 
-def bring(engine: Engine, repository: Repository, reference: str) -> None:
-    """Push an image that the engine holds.
+def log_in(engine: Engine, repository: Repository) -> None:
+    """Log the engine in to the stack's registry, where that is ECR.
 
     Raises:
         AwsError: no way into the registry.
@@ -158,7 +166,6 @@ def bring(engine: Engine, repository: Repository, reference: str) -> None:
     login = repository.login()
     if login is not None:
         engine.login(login.registry, login.user, login.password)
-    engine.push(reference)
 
 
 def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> int:

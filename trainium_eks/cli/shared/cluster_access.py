@@ -1,7 +1,7 @@
 """Outputs and cluster of a stack: from the local cloud, from a file, or from the deployed stack.
 
 Every command uses the kubeconfig of ``--kubeconfig``; without it, the kubeconfig of the variable ``KUBECONFIG`` where
-that leads to the stack's cluster; without both, the stack's own kubeconfig (docs/watching.md).
+that leads to the stack's cluster; without both, the stack's own kubeconfig (docs/watching.md, "Rights").
 """
 
 import os
