@@ -207,8 +207,8 @@ def upgrade(
 ) -> None:
     """Show an upgrade's changes, their order and duration, and the work that they disturb. Uses no network.
 
-    Compares the config with its upgraded copy. Without a version, shows until when EKS supports the present version and
-    the next.
+    Compares the config with its upgraded copy.
+    Without a version, shows until when EKS supports the present version and the next.
 
     Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
     """
@@ -239,8 +239,8 @@ def deploy(
     """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
 
     `up` first runs the checks of `trn check` (not with --skip-check) and, at a terminal, asks you to accept the cost.
-    It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them. `destroy`
-    names the jobs that end and exports files that S3 lacks (not with --no-export; --export-minutes=120).
+    It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
+    `destroy` names the jobs that end and exports files that S3 lacks (not with --no-export; --export-minutes=120).
     """
     from trainium_eks.cli.environment.change import deploy as command
 

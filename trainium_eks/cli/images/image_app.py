@@ -103,8 +103,8 @@ def mirror(
 ) -> None:
     """Copy somebody's image into the stack's repository, as for clusters without a way out.
 
-    By skopeo or crane: all platforms, with their digests. Layers in the repository are not copied again, so an
-    interrupted copy continues where it stopped.
+    By skopeo or crane: all platforms, with their digests.
+    Layers in the repository are not copied again, so an interrupted copy continues where it stopped.
 
     Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
     """
