@@ -1,4 +1,4 @@
-"""``trn image mirror``: somebody's image into the stack's repository."""
+"""``trn image mirror``: copies of foreign images in the stack's repository."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from trainium_eks.model.catalogue.training_images import reference_problems
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     source: str
@@ -24,7 +24,7 @@ class MirrorOptions:
 
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
-    """Copies the image; the exit code."""
+    """Copy the image; return the exit code."""
     return run_and_report(lambda: _mirror(options, runner), as_json=options.cluster.as_json)
 
 

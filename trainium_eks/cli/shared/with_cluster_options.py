@@ -39,7 +39,7 @@ def _options(
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter ``cluster`` is made of options, which come last in its help."""
+    """Return a command with the options of its parameter ``cluster``, last in its help."""
     own = [each for each in inspect.signature(command).parameters.values() if each.name != "cluster"]
     options = inspect.signature(_options).parameters
 
