@@ -196,7 +196,7 @@ def test_every_problem_of_the_model_has_a_case(monkeypatch: pytest.MonkeyPatch) 
 def problems_in_code() -> dict[tuple[str, int], str]:
     """File and line of every problem that the model tells, with its text in the source."""
     found = {}
-    for source in (ROOT / "trainium_eks" / "model").glob("*.py"):
+    for source in (ROOT / "trainium_eks" / "model").rglob("*.py"):
         text = source.read_text()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
