@@ -33,7 +33,7 @@ class Manifests:
 
     objects: tuple[Mapping[str, Any], ...]
     charts: tuple[str, ...]
-    """Releases of the project's own charts whose objects are included."""
+    """Releases of the project's own charts; their objects are included."""
     left_out: Mapping[str, str]
     """Release to the reason why its objects are not included."""
 

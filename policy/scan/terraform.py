@@ -123,7 +123,7 @@ def terraform_type(token: str) -> str | None:
 
 
 def _addresses(graph: Graph) -> tuple[dict[str, str], list[str]]:
-    """Return URN to address, and a line for each resource whose type has no address."""
+    """Return URN to address, and a line for each resource with a type that has no address."""
     addresses: dict[str, str] = {}
     unmapped = []
     for resource in graph.resources:

@@ -68,7 +68,7 @@ class Autoscaling:
         return (NO_GANGS, *((OVER_BUYS,) if neuron else ()), PARTIAL)
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data."""
+        """Return camelCase data."""
         return {"pools": [each.to_json() for each in self.pools], "limits": list(self.limits)}
 
 

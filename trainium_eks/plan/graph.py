@@ -66,7 +66,7 @@ class Resource:
     outputs: Mapping[str, Any] = field(default_factory=dict)
     """Answer of the (simulated) provider, or the outputs that a component registered."""
     dependencies: tuple[str, ...] = ()
-    """URNs, sorted: ``depends_on`` and every resource whose output is an input."""
+    """URNs, sorted: ``depends_on`` and every resource with an output that is an input here."""
     property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Input name to the URNs it came from."""
     provider: str = ""
@@ -86,7 +86,7 @@ class Graph:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The project's config, decoded, without namespace; secrets as :data:`SECRET`."""
     simulated: tuple[str, ...] = ()
-    """Packages whose answers are made up (``aws``, ``eks``, ``kubernetes``)."""
+    """Packages with made-up answers (``aws``, ``eks``, ``kubernetes``)."""
     warnings: tuple[str, ...] = ()
     """Warnings that the program logged."""
     placeholders: tuple[str, ...] = ()

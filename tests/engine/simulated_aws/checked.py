@@ -49,10 +49,10 @@ OTHER_NAMES: Mapping[str, str] = {
     "aws:cloudwatch/eventTarget:EventTarget": "targetId",
     "aws:grafana/workspace:Workspace": "name",
 }
-"""Names that are filled in for types whose row has none, because two things may have the same one."""
+"""Names that are filled in for types without ``named_by`` in their row, because two things may share a name."""
 
 LOWER_CASE = frozenset({"aws:s3/bucket:Bucket"})
-"""Types whose names are made in lower case."""
+"""Types with names that are made in lower case."""
 
 SCHEMA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "aws:cloudwatch/eventRule:EventRule": {"eventBusName": "default"},

@@ -19,7 +19,7 @@ PACKAGES = ("aws", "eks", "kubernetes")
 """Packages that are served, each on a separate port."""
 
 FAILURE = "TRN_SIMULATED_FAILURE"
-"""Environment variable: a type token whose first creation fails."""
+"""Environment variable: a type token; the first creation of that type fails."""
 
 # Each operation of an engine holds a thread, a component that is being built one more.
 _THREADS = 64

@@ -136,7 +136,7 @@ class Changes:
     """What AWS refuses first, then lost data and work (replaced, deleted, then rolled), the rest by component."""
     options: tuple[OptionChange, ...] = ()
     outputs: tuple[PathChange, ...] = ()
-    """Exports of the stack that are gone, or empty now."""
+    """Exports of the stack that the later program lacks or leaves empty."""
 
     def of(self, *kinds: Kind) -> tuple[ResourceChange, ...]:
         """Return the changes of these kinds, in order."""

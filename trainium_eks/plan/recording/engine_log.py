@@ -11,7 +11,7 @@ class Engine:
         self.messages: list[str] = []
 
     def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802 (name of the RPC)
-        """Keep a warning or an error of ``pulumi.log``; ignore other messages."""
+        """Keep a warning or an error of ``pulumi.log`` and ignore other messages."""
         if request.severity == engine_pb2.WARNING:
             self.messages.append(request.message)
         elif request.severity == engine_pb2.ERROR:

@@ -292,4 +292,4 @@ _ANSWERS: Mapping[str, Callable[[Lookup], Answer]] = {
 }
 
 CERTAIN = frozenset({"aws:iam/getPolicyDocument:getPolicyDocument", "kubernetes:yaml:decode"})
-"""Look-ups whose answer follows from the arguments alone: it is no placeholder."""
+"""Look-ups with an answer that follows from the arguments alone: it is no placeholder."""

@@ -62,7 +62,7 @@ class StackSettings:
     config: Mapping[str, str]
     """Full key (``trainium-eks:region``) to text; objects as JSON; encrypted values as ``[secret]``."""
     secret_keys: frozenset[str] = frozenset()
-    """Full keys whose value is secret or holds a secret."""
+    """Full keys of values that are secret or hold a secret."""
     warnings: tuple[str, ...] = ()
     """Warnings about values that could not be seen, for people."""
 
@@ -355,7 +355,7 @@ _MOST_VALUES = 100_000
 
 
 def _expanded_size(file: str, node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of values in a node, aliases written out; raise when it is above the limit."""
+    """Return the number of values in a node with aliases written out, or raise when it is above the limit."""
     if id(node) in known:
         if not known[id(node)]:
             raise ProjectError(f"{file}:{node.start_mark.line + 1}: an alias is inside its own anchor")

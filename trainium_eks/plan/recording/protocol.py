@@ -110,7 +110,7 @@ class Answer:
     problems: tuple[Mapping[str, Any], ...] = ()
     """The JSON forms of the problems, when invalid."""
     component: str = ""
-    """The component whose arguments are invalid; empty when it is the stack's config."""
+    """The component with invalid arguments; empty when the stack's config is invalid."""
     message: str = ""
     """The error, when failed."""
     traceback: str = ""
@@ -147,7 +147,7 @@ class Answer:
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message without its version; raise for an unknown version."""
+    """Return the message without its version, or raise for an unknown version."""
     rest = dict(data)
     version = rest.pop("protocol", None)
     if version not in (PROTOCOL, LIVE_PROTOCOL):
