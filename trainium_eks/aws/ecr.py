@@ -122,7 +122,9 @@ def _digest_by_protocol(url: str, tag: str) -> str:
 
     host, _, name = url.partition("/")
     scheme = "http" if re.match(r"(localhost|127\.0\.0\.1)(:|$)", host) else "https"
-    accept = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+    kinds = ("vnd.oci.image.index.v1", "vnd.oci.image.manifest.v1")
+    older = ("vnd.docker.distribution.manifest.list.v2", "vnd.docker.distribution.manifest.v2")
+    accept = ", ".join(f"application/{kind}+json" for kind in (*kinds, *older))
     try:
         answer = urllib3.request(
             "HEAD", f"{scheme}://{host}/v2/{name}/manifests/{tag}", headers={"Accept": accept}, timeout=10, retries=2

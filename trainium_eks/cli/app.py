@@ -19,10 +19,10 @@ from trainium_eks.cli.jobs.serve import serve_app
 from trainium_eks.cli.jobs.submit import launch_app
 from trainium_eks.cli.jobs.watch import watch_app
 from trainium_eks.cli.local import local_app
-from trainium_eks.cli.local.local_app import Directory, Stack
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import EXIT_CODES, RUNS_HERE, App
 from trainium_eks.cli.shared.failure import TRACEBACK, unexpected
+from trainium_eks.cli.shared.options import Directory, Stack
 
 if TYPE_CHECKING:
     from trainium_eks.plan.differences.changes import Kind
@@ -241,11 +241,11 @@ def deploy(
     It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
     `destroy` names the jobs that end and exports what S3 lacks (not with --no-export; --export-minutes=120).
     """
-    from trainium_eks.cli.environment.plan import plan as command
+    from trainium_eks.cli.environment.change import deploy as command
 
     if context.obj == RUNS_HERE:
         raise typer.BadParameter(f"the local cloud of {stack} runs here; name the stack on AWS", param_hint="--stack")
-    raise typer.Exit(command.deploy(operation.value, stack, directory, arguments or []))
+    raise typer.Exit(command.record_and_run(operation.value, stack, directory, arguments or []))
 
 
 @app.command(example="trn verify --stack local --wait 60")

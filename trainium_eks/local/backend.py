@@ -18,6 +18,7 @@ from trainium_eks.local.handlers import Maker, ResourceRequest, kind_of, makers
 from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.backend import Answer, Registration, SimulationError
 from trainium_eks.plan.graph import Resource
@@ -50,7 +51,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
         Path(asked.helm),
         backend.waiting,
         backend.stopped,
-        CATALOGUE.with_entries(asked.instance_types),
+        with_entries(CATALOGUE, asked.instance_types),
         asked.csi_drivers,
         Programs({name: Path(path) for name, path in asked.volcano.items()}, asked.volcano_missing),
     )

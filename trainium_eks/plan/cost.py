@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from trainium_eks.model.catalogue import prices
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
@@ -154,7 +155,7 @@ def estimate(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Cost:
     """
     entries = graph.config.get("instanceTypes")
     if isinstance(entries, Mapping) and entries:
-        catalogue = catalogue.with_entries(entries)
+        catalogue = with_entries(catalogue, entries)
     items = tuple(
         CostItem(resource.urn, _component(graph, resource), line)
         for resource in graph.resources

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import goodput
@@ -85,7 +86,7 @@ def expect(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Training | None:
     """
     entries = graph.config.get("instanceTypes")
     if isinstance(entries, Mapping) and entries:
-        catalogue = catalogue.with_entries(entries)
+        catalogue = with_entries(catalogue, entries)
     megabytes = max((_megabytes_per_second(each) for each in graph.of_type(fsx.FILE_SYSTEM.token)), default=0.0)
     told = _told(graph)
     state = told.checkpoint_gigabytes

@@ -4,7 +4,7 @@ import secrets
 from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.images.image import Planned
+from trainium_eks.cli.images.planned import Planned
 from trainium_eks.cli.jobs.data.render_stage import shown_progress
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
@@ -12,7 +12,6 @@ from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError
-from trainium_eks.local.images.images import workloads
 
 Json = dict[str, Any]
 
@@ -46,8 +45,7 @@ def mirror(cluster: ClusterOptions, repository: Repository, source: str, referen
     login = _login(repository)
     with open_session(cluster) as session:
         name = f"mirror-{secrets.token_hex(3)}"
-        code = image_jobs.mirror_code(workloads())
-        job, needs = image_jobs.mirror_objects(session.namespace, name, source, reference, code, login)
+        job, needs = image_jobs.mirror_objects(session.namespace, name, source, reference, login)
         _run(session, name, job, needs, reference, no_color=cluster.no_color)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
+from trainium_eks.cli.images.planned import Planned
 from trainium_eks.cli.shared.cluster_access import find_stack
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
@@ -16,7 +17,6 @@ from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
-from trainium_eks.jobs.images.images import Context, ImageRequest
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
@@ -36,21 +36,6 @@ class ImageOptions:
     context: Path | None = None
     tag: str | None = None
     engine: str | None = None
-
-
-@dataclass(frozen=True)
-class Planned:
-    """An image that can be built."""
-
-    request: ImageRequest
-    made_of: Context
-    repository: Repository
-    tag: str
-
-    @property
-    def reference(self) -> str:
-        """Repository and tag."""
-        return f"{self.repository.url}:{self.tag}"
 
 
 def build(options: ImageOptions, runner: Runner | None = None) -> int:
@@ -86,7 +71,8 @@ def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: boo
         else:
             with opened_engine(options.engine, runner) as engine:
                 _build(engine, planned)
-                bring(engine, planned.repository, planned.reference)
+                log_in(engine, planned.repository)
+                engine.push(planned.reference)
         return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
 
     return run_and_report(act, as_json=options.cluster.as_json)
@@ -150,21 +136,28 @@ def repository_of(outputs: StackOutputs) -> Repository:
 
 
 @contextmanager
-def opened_engine(asked: str | None, runner: Runner | None) -> Iterator[Engine]:
-    """An engine that works, with a place for logins that is gone afterwards.
+def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = False) -> Iterator[Engine]:
+    """Return an engine that works, with a place for logins that is gone afterwards.
+
+    Args:
+        asked: the engine; None for the first that works.
+        runner: runs it.
+        copies: True for a copy between registries, for which skopeo and crane come first.
 
     Raises:
         Failure: an engine that we do not know.
-        EngineError: none that works.
+        NoEngine: none that works.
     """
-    if asked is not None and asked not in engines.ENGINES:
-        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
+    known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
+    if asked is not None and asked not in known:
+        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
+    among = engines.COPIERS if copies else engines.ENGINES
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
-        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"))
+        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"), among)
 
 
-def bring(engine: Engine, repository: Repository, reference: str) -> None:
-    """Pushes an image that the engine holds.
+def log_in(engine: Engine, repository: Repository) -> None:
+    """Log the engine in to the stack's registry, where that is ECR.
 
     Raises:
         AwsError: no way into the registry.
@@ -173,7 +166,6 @@ def bring(engine: Engine, repository: Repository, reference: str) -> None:
     login = repository.login()
     if login is not None:
         engine.login(login.registry, login.user, login.password)
-    engine.push(reference)
 
 
 def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> int:

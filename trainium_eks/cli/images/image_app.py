@@ -95,15 +95,16 @@ def mirror(
         str | None, typer.Option("--tag", help="In the repository; default: mirror-<what it is called>.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", help="Copy by docker, podman or buildah, with its logins; default: none.")
+        str | None, typer.Option("--engine", help="skopeo, crane, docker, podman or buildah; default: skopeo or crane.")
     ] = None,
     in_cluster: InCluster = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Copy somebody's image into the stack's repository, as for clusters without a way out. Needs no engine.
+    """Copy somebody's image into the stack's repository, as for clusters without a way out.
 
-    What is there already is not copied again, so an interrupted copy goes on where it was.
+    By skopeo or crane: all platforms, with their digests. What is there already is not copied again, so an interrupted
+    copy goes on where it was.
 
     Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
     """

@@ -6,30 +6,13 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 
 app = App(
     otherwise="local",
     help="The whole stack on this machine: a real Kubernetes, a simulated AWS.",
     no_args_is_help=True,
 )
-
-Stack = Annotated[
-    str,
-    typer.Option(
-        "--stack",
-        "-s",
-        show_default=False,
-        help="Environment: reads Pulumi.<stack>.yaml. Default: TRN_STACK, else the local cloud that runs here, else "
-        "dev (trn local: local).",
-    ),
-]
-Directory = Annotated[
-    Path | None,
-    typer.Option(
-        "--directory", "-C", help="Project directory; default: the nearest one upwards from here with a Pulumi.yaml."
-    ),
-]
-NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")]
 
 images_app = App(help="Environments for pods that run: images `local/…`.")
 app.add_typer(images_app, name="images", invoke_without_command=True)

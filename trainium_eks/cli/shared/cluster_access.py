@@ -1,7 +1,7 @@
 """A stack's outputs and its cluster: those of the local cloud, of a file, or of the deployed stack.
 
 Every command asks the cluster with the kubeconfig of ``--kubeconfig``; without it, of the variable ``KUBECONFIG`` where
-that leads to the stack's cluster; without that, with the stack's own (docs/watching.md, "With whose rights").
+that leads to the stack's cluster; without that, with the stack's own (docs/watching.md, "Rights").
 """
 
 import os

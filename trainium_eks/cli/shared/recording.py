@@ -1,7 +1,10 @@
 """Getting a program's graph, with whatever can go wrong said in one shape."""
 
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
@@ -109,3 +112,31 @@ def record(
         raise Failure(FAILED, str(error)) from None
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
+
+
+@contextmanager
+def spinner(message: str) -> Iterator[None]:
+    """Show a spinner on stderr if that is a terminal; after two seconds the spinner shows the seconds."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    began, done = time.monotonic(), threading.Event()
+    with Console(stderr=True).status(message) as status:
+
+        def tell() -> None:
+            while not done.wait(1):
+                seconds = int(time.monotonic() - began)
+                if seconds >= 2:
+                    status.update(
+                        f"{message}: {seconds} s (it is stopped when nothing moves for {TIMEOUT_SECONDS:g} s)"
+                    )
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of
+from trainium_eks.jobs.explain.hypernodes import shared_members
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import (
     Ask,
@@ -19,7 +20,6 @@ from trainium_eks.jobs.explain.room import (
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.operate.verify.topology import shared_members
 
 
 def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:

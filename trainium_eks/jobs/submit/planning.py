@@ -13,6 +13,7 @@ from trainium_eks.jobs.submit import refusals, saving
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest
@@ -29,7 +30,7 @@ LOCAL_GRACE_SECONDS = 30
 
 def catalogue(outputs: StackOutputs) -> Catalogue:
     """The types of a stack: the catalogue, with what its config adds."""
-    return CATALOGUE.with_entries(outputs.instance_types) if outputs.instance_types else CATALOGUE
+    return with_entries(CATALOGUE, outputs.instance_types) if outputs.instance_types else CATALOGUE
 
 
 def find_group(

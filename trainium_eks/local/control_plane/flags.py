@@ -94,8 +94,8 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
         f"--enable-admission-plugins={','.join(ADMISSION_PLUGINS)}",
         "--allow-privileged=true",  # as EKS: drivers' and device plugins' pods are
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        f"--service-account-key-file={pki.service_account_public_key(paths)}",
-        f"--service-account-signing-key-file={pki.key(paths, 'service-account')}",
+        f"--service-account-key-file={pki.certificate(paths, pki.SERVICE_ACCOUNT)}",
+        f"--service-account-signing-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
         f"--service-cluster-ip-range={service_range}",
         # All nodes' kubelets are one: no node names a port of its own.
         f"--kubelet-preferred-address-types={kubelet.ADDRESS_TYPE}",
@@ -119,7 +119,7 @@ def _controller_manager(paths: Paths, server: str) -> list[str]:
         "--leader-elect=false",
         "--controllers=*",
         f"--root-ca-file={pki.certificate(paths, 'ca')}",
-        f"--service-account-private-key-file={pki.key(paths, 'service-account')}",
+        f"--service-account-private-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
         f"--cluster-signing-cert-file={pki.certificate(paths, 'ca')}",
         f"--cluster-signing-key-file={pki.key(paths, 'ca')}",
         # Three of kwok's lease renewals may be late on a busy machine before a node counts as lost.

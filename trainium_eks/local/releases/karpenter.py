@@ -23,6 +23,7 @@ from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
 from trainium_eks.local.releases.parts import PartOfStack, Provided
 from trainium_eks.local.toolchain import sources
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types.rows import vpc
@@ -70,7 +71,7 @@ def localised(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def offered(graph: Graph) -> list[dict[str, Any]]:
     """The instance types of a stack's catalogue, in the zones that its subnets are in."""
-    catalogue = CATALOGUE.with_entries(graph.config.get("instanceTypes") or {})
+    catalogue = with_entries(CATALOGUE, graph.config.get("instanceTypes") or {})
     zone_ids = {str(each.inputs.get("availabilityZoneId") or "") for each in graph.of_type(vpc.SUBNET.token)}
     return instance_types(catalogue, str(graph.config.get("region") or DEFAULT_REGION), zone_ids - {""})
 

@@ -37,8 +37,15 @@ AT_LEAST_ONE = frozenset({"vcpus", "memory_gib", "network_cards", "interfaces_pe
 NAME = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
-def extended(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]]) -> Catalogue:
-    """The catalogue with ``entries`` merged over it; see :meth:`Catalogue.with_entries`.
+def with_entries(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]]) -> Catalogue:
+    """Return a catalogue with types added or changed, as the stack's config says (``instanceTypes``).
+
+    Args:
+        catalogue: the types to start from.
+        entries: name to fields of :class:`InstanceType`, in camelCase or snake_case. A known name needs only the fields
+            that change; ``zones`` are laid over the known ones region by region. A new name needs every field, or
+            ``like``, a known type to start from: all fields are copied but zones, price and SageMaker name, which
+            belong to a type and not to its shape. ``allocatable…`` and ``maxPods`` are derived unless given.
 
     Raises:
         CatalogueError: with every fault of every entry.

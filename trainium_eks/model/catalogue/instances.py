@@ -1,13 +1,15 @@
 """The catalogue: every fact about an instance type that anything in this project asks for.
 
 Nothing here is looked up at run time. Sources and dates stand in :mod:`trainium_eks.model.catalogue.instance_data`;
-entries can be added or changed from the stack's config (``instanceTypes``) by :meth:`Catalogue.with_entries`."""
+:func:`~trainium_eks.model.catalogue.instance_entries.with_entries` adds and changes entries from the stack's config
+(``instanceTypes``).
+"""
 
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from trainium_eks.model.catalogue import instance_data, instance_zones
 from trainium_eks.model.catalogue.regions import REGIONS
@@ -256,22 +258,6 @@ class Catalogue(Mapping[str, InstanceType]):
         if kind.hourly_usd is None:
             return None
         return Price(kind.hourly_usd, kind.price_date, kind.price_region)
-
-    def with_entries(self, entries: Mapping[str, Mapping[str, Any]]) -> "Catalogue":
-        """A catalogue with types added or changed, as the stack's config says (``instanceTypes``).
-
-        Args:
-            entries: name to fields of :class:`InstanceType`, in camelCase or snake_case. A known name needs only what
-                changes; ``zones`` are laid over the known ones region by region. A new name needs every field,
-                or ``like``, a known type to start from: all of it is taken over but zones, price and SageMaker name,
-                which belong to a type and not to its shape. ``allocatable…`` and ``maxPods`` are derived unless given.
-
-        Raises:
-            CatalogueError: with every fault of every entry.
-        """
-        from trainium_eks.model.catalogue import instance_entries  # it needs the classes above
-
-        return instance_entries.extended(self, entries)
 
 
 def allocatable_millicpu(vcpus: int) -> int:

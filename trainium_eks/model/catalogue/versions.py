@@ -159,6 +159,10 @@ IMAGES: Mapping[str, str] = MappingProxyType(
         "lustre-setup": "public.ecr.aws/docker/library/busybox:1.37.0",
         # Builds images in the cluster, rootless. The tag is in use in public projects.
         "buildah": "quay.io/buildah/stable:v1.43.0",
+        # Copies images. Upstream rebuilds its other tags every day and deletes their digests; this one stays. Tag and
+        # digest as several public projects pin them.
+        "skopeo": "quay.io/skopeo/stable:v1.22.3-immutable"
+        "@sha256:c0ee1f4edca5c01cb8d5611124f92f3cc47196ecab68aee5d0f90834e00574d5",
         # Stages data: Docker's official image, from AWS' mirror. The tag is from memory.
         "python": "public.ecr.aws/docker/library/python:3.13.7-slim-bookworm",
         # Ends the instances that the idle guard names. The tag is in use in public projects.

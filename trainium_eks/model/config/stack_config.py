@@ -10,6 +10,7 @@ from typing import Any, cast
 import pydantic
 
 from trainium_eks.model.catalogue import compatibility, instance_overrides, regions
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.model.config import (
     addons,
@@ -214,7 +215,7 @@ def catalogue(config: StackConfig) -> Catalogue:
     Raises:
         CatalogueError: for entries that :func:`problems` refuses.
     """
-    return CATALOGUE.with_entries(config.instance_types) if config.instance_types else CATALOGUE
+    return with_entries(CATALOGUE, config.instance_types) if config.instance_types else CATALOGUE
 
 
 def zone_ids(config: StackConfig) -> tuple[str, ...]:

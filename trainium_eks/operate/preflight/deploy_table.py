@@ -6,7 +6,7 @@ reference also says which resource and which tags IAM sees with each action.
 
 from collections.abc import Mapping
 
-from trainium_eks.operate.preflight.deploy_rights import Ask, Tags, has, makes, named, reads
+from trainium_eks.operate.preflight.deploy_actions import Ask, Tags, has, makes, named, reads
 
 Asks = tuple[Ask, ...]
 

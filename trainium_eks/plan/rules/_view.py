@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.plan.graph import STACK_TYPE, UNKNOWN, Graph, Resource
 from trainium_eks.plan.rules._facts import (
@@ -49,7 +50,7 @@ class View:
         """The catalogue with the environment's own entries."""
         own = mapping(self.graph.config.get("instanceTypes"))
         try:
-            return CATALOGUE.with_entries({name: mapping(entry) for name, entry in own.items()}) if own else CATALOGUE
+            return with_entries(CATALOGUE, {name: mapping(entry) for name, entry in own.items()}) if own else CATALOGUE
         except CatalogueError:  # refused with the config itself, long before a rule runs
             return CATALOGUE
 

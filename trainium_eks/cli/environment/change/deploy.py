@@ -13,7 +13,9 @@ from typing import NoReturn
 import typer
 
 from trainium_eks.cli.environment.change import claims
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared.recording import spinner
 from trainium_eks.plan import cost
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import registry
@@ -246,3 +248,18 @@ def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str])
 def _stop(message: str, code: int = FAILED) -> NoReturn:
     typer.echo(message, err=True)
     raise SystemExit(code)
+
+
+def record_and_run(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
+    """Record the program, then hand over to the real `pulumi`; return only when it cannot run."""
+    try:
+        project = recording.find_project(directory)
+        recording.check_stack(project, stack)
+        missing = complaints()
+        if missing:
+            raise Failure(WRONG_USAGE, "\n".join(missing))
+        with spinner(f"Recording {stack}"):
+            graph = recording.record(project, stack)
+    except Failure as failure:
+        return complain(failure)
+    return run(operation, graph, project, arguments)

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli.environment.change.upgrade import Upgrade, support_lines
+from trainium_eks.cli.environment.change.upgrade_report import Upgrade, support_lines
 from trainium_eks.cli.environment.plan import facts
 from trainium_eks.cli.shared.failure import as_typed
 from trainium_eks.operate.upgrade.settings import next_version

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainium_eks.cli.environment.check import check
+from trainium_eks.cli.environment.cleanup.orphans_report import Orphans
 from trainium_eks.cli.shared import output, recording, stack_state
 from trainium_eks.cli.shared.failure import FAILED, Failure
-from trainium_eks.plan.graph import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from trainium_eks.operate.cleanup.left_over import Result
+    pass
 
 
 @dataclass(frozen=True)
@@ -24,37 +24,6 @@ class OrphansOptions:
     as_json: bool = False
     no_color: bool = False
     directory: Path | None = None
-
-
-@dataclass(frozen=True)
-class Orphans:
-    """What was looked for, where, and what there is."""
-
-    subject: str
-    """``dev``, or the cluster's name."""
-    region: str
-    result: "Result"
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing is left, as far as everything was looked at."""
-        return not self.result.found and not self.result.unseen
-
-    def to_json(self) -> dict[str, Any]:
-        """For tools."""
-        return {
-            "schemaVersion": SCHEMA_VERSION,
-            "subject": self.subject,
-            "region": self.region,
-            "comparedWithState": self.result.has_state,
-            "stateIsEmpty": self.result.empty_state,
-            "liveClusters": list(self.result.live),
-            "pendingOperations": self.result.pending,
-            "hourlyUsd": round(self.result.hourly_usd, 4),
-            "unknownPrices": list(self.result.unknown),
-            "found": [each.to_json() for each in self.result.found],
-            "notLookedAt": [{"what": each.what, "reason": each.reason} for each in self.result.unseen],
-        }
 
 
 def run(asked: OrphansOptions) -> int:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli.environment.cleanup.orphans import Orphans
+from trainium_eks.cli.environment.cleanup.orphans_report import Orphans
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.shared.failure import as_typed
 from trainium_eks.model.catalogue import prices

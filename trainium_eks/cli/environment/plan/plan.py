@@ -3,7 +3,6 @@
 import importlib
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trainium_eks.cli.shared import output, recording
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared.recording import spinner
 
 if TYPE_CHECKING:
     from trainium_eks.cli.environment.plan.report import Plan
@@ -78,29 +78,12 @@ def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
     return ", ".join(f"{count} {kind}" for kind, count in found if count)
 
 
-def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
-    """Hands over to the real `pulumi`; comes back only when it cannot."""
-    from trainium_eks.cli.environment.change import deploy as real
-
-    try:
-        project = recording.find_project(directory)
-        recording.check_stack(project, stack)
-        missing = real.complaints()
-        if missing:
-            raise Failure(WRONG_USAGE, "\n".join(missing))
-        with _progress(f"Recording {stack}"):
-            graph = recording.record(project, stack)
-    except Failure as failure:
-        return complain(failure)
-    return real.run(operation, graph, project, arguments)
-
-
 def _make(asked: PlanOptions) -> "Plan":
     project = recording.find_project(asked.directory)
     recording.check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
     if asked.against is None:
-        with _progress(f"Recording {asked.stack}"), _judges(asked):
+        with spinner(f"Recording {asked.stack}"), _judges(asked):
             graph = recording.record(project, asked.stack, given)
         from trainium_eks.cli.environment.plan import report
 
@@ -109,7 +92,7 @@ def _make(asked: PlanOptions) -> "Plan":
 
     earlier = baseline.find(asked.against, project, asked.stack, given)
     # Both programs run in processes of their own, so two threads that wait for them are enough.
-    with _progress(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
+    with spinner(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
         now = pool.submit(recording.record, project, asked.stack, given)
         plan = report.make(now.result())
@@ -124,31 +107,3 @@ def _judges(asked: PlanOptions) -> Iterator[None]:
     importing.start()
     yield
     importing.join()
-
-
-@contextmanager
-def _progress(message: str) -> Iterator[None]:
-    """A spinner on stderr, where a person looks at it; after two seconds it says how long it has been at it."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    began, done = time.monotonic(), threading.Event()
-    with Console(stderr=True).status(message) as status:
-
-        def tell() -> None:
-            while not done.wait(1):
-                seconds = int(time.monotonic() - began)
-                if seconds >= 2:
-                    status.update(
-                        f"{message}: {seconds} s (it is stopped when nothing moves for {recording.TIMEOUT_SECONDS:g} s)"
-                    )
-
-        teller = threading.Thread(target=tell, daemon=True)
-        teller.start()
-        try:
-            yield
-        finally:
-            done.set()
-            teller.join()

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli.jobs.watch.render_watch import duration
+from trainium_eks.cli.shared.durations import duration
 from trainium_eks.plan.goodput import Gang, Training
 
 NARROW = 62

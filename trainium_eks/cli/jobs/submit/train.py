@@ -217,7 +217,7 @@ def _submitted(job: TrainingJob, saving: Goodput | None, *, waits: bool) -> str:
 
 
 def _saving(proposed: Goodput) -> str:
-    from trainium_eks.cli.jobs.watch.render_watch import duration
+    from trainium_eks.cli.shared.durations import duration
 
     run = proposed.run
     mean = run.seconds_between_faults

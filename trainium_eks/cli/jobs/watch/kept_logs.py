@@ -91,11 +91,6 @@ def node_of(job: str, pod: str) -> int | None:
     return int(next((each for each in found.groups() if each is not None), 0))
 
 
-def keeps(session: Session) -> bool:
-    """Whether the stack keeps what pods wrote that are gone."""
-    return session.source.paths is not None or bool(session.outputs.log_group)
-
-
 def run(session: Session, cluster: ClusterOptions, name: str, options: LogOptions) -> int:
     """Shows what a job wrote since then; the exit code.
 
@@ -105,7 +100,7 @@ def run(session: Session, cluster: ClusterOptions, name: str, options: LogOption
     """
     found = reading.jobs(session)
     job = reading.named(found, name)
-    if job is None and not keeps(session):
+    if job is None and not reading.keeps(session):
         raise reading.no_such(session, name, found)
     since = since_of(options)
     if job is None:
@@ -126,7 +121,7 @@ def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options:
     live, troubles = read_all(session, wanted, [pod for pod in chosen if has_begun(pod)])
     sought = Sought(job.name, since, wanted, until={lines[0].pod: lines[0].line.stamp for lines in live if lines})
     before: Iterator[Shown] = iter(())
-    if keeps(session) and not _are_all_there(job, chosen, sought):
+    if reading.keeps(session) and not _are_all_there(job, chosen, sought):
         try:
             before = _begun(_kept(session, sought))
         except ClusterError as error:
@@ -138,7 +133,7 @@ def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options:
             raise Failure(FAILED, troubles[0])
         if not live:
             nothing = f"{job.name} wrote nothing since {_second(since)} that is kept"
-            has_ended = job.ended is not None and keeps(session)
+            has_ended = job.ended is not None and reading.keeps(session)
             raise Failure(FAILED, nothing if has_ended else no_log(session, job, chosen, there))
     complain(troubles)
     return 0

@@ -1,6 +1,5 @@
-"""``trn logs``: what a job's ranks print, once or as it comes."""
+"""The logs of pods that exist, and their lines as people read them."""
 
-import heapq
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why
@@ -95,31 +94,6 @@ class Printer:
         prefix = f"node {shown.place:>{self._width}} | "
         color = _COLORS[shown.place % len(_COLORS)]
         return f"\x1b[{color}m{prefix}\x1b[0m" if self._colored else prefix
-
-
-def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
-    """Shows the logs of a job; the exit code: that of showing them, or with ``follow`` 0 only when the job succeeds."""
-
-    def work(session: Session) -> int:
-        from trainium_eks.cli.jobs.watch import kept_logs
-
-        if options.since is not None and not options.follow and not options.previous:
-            return kept_logs.run(session, cluster, name, options)
-        found = reading.jobs(session)
-        job = reading.named(found, name)
-        if job is None:
-            failure = reading.no_such(session, name, found)
-            offer = f". What a removed job wrote: trn logs {name} --since 24h" if kept_logs.keeps(session) else ""
-            raise Failure(failure.code, f"{failure.title}{offer}")
-        wanted = choose(job, options)
-        printer = Printer(cluster, wanted)
-        if options.follow:
-            from trainium_eks.cli.jobs.watch import follow
-
-            return follow.follow(session, job, wanted, printer)
-        return _once(session, job, wanted, printer)
-
-    return reading.run(cluster, work)
 
 
 def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
@@ -212,21 +186,6 @@ def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
 
 
-def _once(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
-    there = reading.pods_of(session, job)
-    chosen = targets(there, wanted)
-    pods = [pod for pod in chosen if has_begun(pod)]
-    if not pods:
-        raise Failure(FAILED, no_log(session, job, chosen, there))
-    answers, troubles = read_all(session, wanted, pods)
-    lines = heapq.merge(*answers, key=lambda each: each.line.stamp)
-    printer.write(each for each in lines if each.line.is_of(wanted.local_rank))
-    if troubles and not any(answers):
-        raise Failure(FAILED, troubles[0])
-    complain(troubles)
-    return 0
-
-
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
     """The lines of each pod, those of all its ranks, and why some could not be read."""
     from trainium_eks.kube.api import ApiError
@@ -271,11 +230,9 @@ def no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: S
 
 
 def _gone(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
-    from trainium_eks.cli.jobs.watch import kept_logs
-
     which = "that pod is gone" if there else "the pods are gone"
     left = f"what is left: trn logs {job.name} --all" if there else "what it wrote is on the volume"
-    if kept_logs.keeps(session):
+    if reading.keeps(session):
         since = f"{job.created.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return f"{which}; what was written since its beginning is kept: trn logs {job.name} --since {since}"
     return f"{which}, and the log too (observability.logs of the stack's config would keep it); {left}"

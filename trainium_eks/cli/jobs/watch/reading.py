@@ -230,3 +230,8 @@ def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = F
         if error.status in (401, 403):
             return None
         raise
+
+
+def keeps(session: Session) -> bool:
+    """Whether the stack keeps what pods wrote that are gone."""
+    return session.source.paths is not None or bool(session.outputs.log_group)

@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli.jobs.watch.render_watch import duration, fix_line, steps_lines, tries
+from trainium_eks.cli.jobs.watch.render_watch import fix_line, steps_lines, tries
+from trainium_eks.cli.shared.durations import duration
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import some
 from trainium_eks.jobs.watch import endings

@@ -7,6 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.failure import as_typed
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress
@@ -85,17 +86,6 @@ def _step(where: Progress | None) -> Text:
     elif where.diverged:
         text.append(" loss!", "bold red")
     return text
-
-
-def duration(seconds: float) -> str:
-    """``45s``, ``12m``, ``3h05m``, ``2d04h``: two units at most."""
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole}s"
-    if whole < 7200:
-        return f"{whole // 60}m{whole % 60:02}s" if whole < 600 else f"{whole // 60}m"
-    hours = whole // 3600
-    return f"{hours}h{whole % 3600 // 60:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
 
 
 def steps_lines(where: Progress) -> Iterable[Text]:

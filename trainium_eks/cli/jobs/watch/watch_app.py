@@ -99,10 +99,10 @@ def logs(
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """
-    from trainium_eks.cli.jobs.watch import live_logs
+    from trainium_eks.cli.jobs.watch import live_logs, logs
 
     options = live_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
-    raise typer.Exit(live_logs.run(cluster, job, options))
+    raise typer.Exit(logs.run(cluster, job, options))
 
 
 @app.command(example="trn top bert-tiny")
