@@ -161,7 +161,8 @@ class Monitor(sdk.BaseMonitor):
         return provider_pb2.CallResponse(**{"return": wire.encode(answer)})
 
     def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:  # noqa: N802
-        """Answer ``.get()`` and references to other stacks: look-ups too. They belong to other stacks: not recorded."""
+        """Answer ``.get()`` and references to other stacks: look-ups too. Such resources are not this
+        stack's, and are not recorded."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if self._lookups is None:
             raise self._refused(
@@ -249,7 +250,7 @@ class Monitor(sdk.BaseMonitor):
             inputs=values.ordered(self._hide(resource.inputs)),
             outputs=values.ordered(self._hide(outputs)),
             options=options,
-            # Resources that the program read belong to another stack, and exist already.
+            # Resources that the program read are not this stack's, and exist already.
             dependencies=tuple(urn for urn in resource.dependencies if urn not in self._read),
             property_dependencies={
                 name: kept
