@@ -61,7 +61,6 @@ _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A
 _SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
 KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
-KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _ASSUMED_ROLE = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<role>[A-Za-z0-9_+=,.@-]+)/[!-~]+"
 )
