@@ -315,6 +315,7 @@ def test_all_that_is_stopped_ends_helm(place: Place) -> None:
     assert time.monotonic() - started < SECONDS / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("installed", "helm_too"), [(False, True), (True, True), (False, False)])
 def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> None:
     """Whether or not Helm goes with ``trn``: one that is left behind must not go on beside the next."""
@@ -565,6 +566,7 @@ def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place: Pla
     assert place.api.get(configuration)
 
 
+@pytest.mark.slow
 def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(
     place: Place, volcano_programs: Mapping[str, Path]
 ) -> None:

@@ -142,6 +142,7 @@ def test_logs_are_shown_by_process(project: LocalProject) -> None:
     assert "no log of 'nothing'" in project.trn("local", "logs", "nothing").stderr
 
 
+@pytest.mark.slow
 def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalProject) -> None:
     project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
     shown = project.trn("local", "up", "--nodes", "3")
@@ -165,6 +166,7 @@ def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalP
     assert "second" not in names
 
 
+@pytest.mark.slow
 def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_ends_alone(
     project: LocalProject,
 ) -> None:

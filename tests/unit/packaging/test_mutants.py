@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from mutate import LISTS, ROOT, Mutant, load, planted
 
+pytestmark = pytest.mark.slow
+
 LOADED = {path.stem: load(path) for path in sorted(LISTS.glob("*.yaml"))}
 MUTANTS = [
     pytest.param(mutant, id=f"{name}-{number}") for name, rows in LOADED.items() for number, mutant in enumerate(rows)

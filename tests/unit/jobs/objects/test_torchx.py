@@ -16,6 +16,8 @@ from trainium_eks.jobs.objects.job import CompileCache, Program, TrainingJob
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[4]
 COMPONENT = ROOT / "workloads" / "torchx_components.py"
 
