@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from engine.rig import Rig, why_not
 
-
 FOLDER = Path(__file__).parent
 
 
