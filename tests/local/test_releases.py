@@ -34,6 +34,8 @@ from trainium_eks.model.catalogue.versions import CHARTS
 from trainium_eks.observe.alerts import alerts
 from trainium_eks.observe.series import recording, scraping
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "http://127.0.0.1:9"
 SECONDS = 600.0
@@ -315,7 +317,6 @@ def test_all_that_is_stopped_ends_helm(place: Place) -> None:
     assert time.monotonic() - started < SECONDS / 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("installed", "helm_too"), [(False, True), (True, True), (False, False)])
 def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> None:
     """Whether or not Helm goes with ``trn``: one that is left behind must not go on beside the next."""
@@ -566,7 +567,6 @@ def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place: Pla
     assert place.api.get(configuration)
 
 
-@pytest.mark.slow
 def test_volcanos_processes_start_a_gang_in_a_queue_and_end_with_the_release(
     place: Place, volcano_programs: Mapping[str, Path]
 ) -> None:

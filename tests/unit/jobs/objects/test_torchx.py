@@ -37,7 +37,7 @@ json.dump(kubernetes.sanitize_for_serialization(made.request.resource), sys.stdo
 
 def _pythons() -> dict[str, str]:
     """Interpreter of each TorchX that is here, by its version."""
-    named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if each]
+    named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if Path(each).is_file()]
     on_path = shutil.which("torchx")
     found = {}
     for program in [*named, *([Path(on_path)] if on_path else [])]:
