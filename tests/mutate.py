@@ -7,6 +7,7 @@ the code, and its tests must exist and pass.
 """
 
 import argparse
+import compileall
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 from typing import Literal
 
@@ -129,7 +131,7 @@ class Trees:
         """Whether the tests pass on an unchanged copy."""
         tree = self._free.get()
         try:
-            return _passes(tree, tests, quiet=False)
+            return _passes(tree, tests, workers=self.count, timeout=None, quiet=False)
         finally:
             self._free.put(tree)
 
@@ -147,20 +149,33 @@ class Trees:
 
 
 def _trees(directory: Path, workers: int) -> Trees:
-    copies = tuple(directory / str(number) for number in range(workers))
-    for copy in copies:
-        shutil.copytree(ROOT, copy, ignore=_LEFT_OUT, symlinks=True)
-    return Trees(copies)
+    """Return copies of the repository with their bytecode.
+
+    Bytecode is told apart by time and size as a rule: a fault of the same size, planted within a second, would not be
+    read. It is told apart by the source's digest here.
+    """
+    first, *others = (directory / str(number) for number in range(workers))
+    shutil.copytree(ROOT, first, ignore=_LEFT_OUT, symlinks=True)
+    compileall.compile_dir(first, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+    for other in others:
+        shutil.copytree(first, other, symlinks=True)
+    return Trees((first, *others))
 
 
-def _passes(tree: Path, tests: tuple[str, ...], *, quiet: bool = True) -> bool:
+def _passes(
+    tree: Path,
+    tests: tuple[str, ...],
+    *,
+    workers: int = 0,
+    timeout: float | None = TIMEOUT_SECONDS,
+    quiet: bool = True,
+) -> bool:
     """Whether the tests pass; a test that is not there is an error, not a pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *tests]
-    # Bytecode is told apart by time and size: a fault of the same size, planted within a second, would not be read.
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), *tests]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ran = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
         return False
