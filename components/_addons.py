@@ -11,7 +11,7 @@ from trainium_eks.model.catalogue.addon_records import Addon, Identity
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config import addons as section
 from trainium_eks.model.config.addons import AddonConfig
-from trainium_eks.model.validation.config_model import LaterText
+from trainium_eks.model.validation.config_model import OutputText
 
 from . import _iam
 from ._args import Text, text
@@ -85,7 +85,7 @@ def _make_identity(wiring: Wiring, addon: Addon) -> list[pulumi.Resource]:
 
 
 def _with_role(
-    wiring: Wiring, addon: Addon, identity: Identity, policies: Mapping[str, LaterText]
+    wiring: Wiring, addon: Addon, identity: Identity, policies: Mapping[str, OutputText]
 ) -> list[pulumi.Resource]:
     """The role of a service account, by Pod Identity.
 

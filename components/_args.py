@@ -10,24 +10,32 @@ import pydantic
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config.waivers import reasons
 from trainium_eks.model.validation import formats, limits
-from trainium_eks.model.validation.config_model import LaterText, Shape, ShapeError, Word, is_judged, judged, read
+from trainium_eks.model.validation.config_model import (
+    ConfigModel,
+    ConfigModelError,
+    LooseStr,
+    OutputText,
+    is_validated,
+    mark_validated,
+    read,
+)
 from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, snake
 
-A = TypeVar("A", bound=Shape)
+A = TypeVar("A", bound=ConfigModel)
 
 Text = str | pulumi.Output[str]
 """A string that may be known only after another resource exists. Never compare, hash or truth-test it."""
 
-Tags = dict[str, Word | pulumi.Output[str]]
+Tags = dict[str, LooseStr | pulumi.Output[str]]
 """AWS tags: keys are plain, values may be known later."""
 
 
-def text(value: LaterText) -> Text:
+def text(value: OutputText) -> Text:
     """A value of the model, which knows no Pulumi, as resources take it."""
     return value if isinstance(value, str) else cast(pulumi.Output[str], value)
 
 
-class AwsCallerArgs(Shape):
+class AwsCallerArgs(ConfigModel):
     """The wiring of a component that runs in the cluster and calls AWS, under roles that it makes."""
 
     region: str
@@ -43,7 +51,7 @@ class AwsCallerArgs(Shape):
 class AutoscalerArgs(AwsCallerArgs):
     """The wiring of an autoscaler."""
 
-    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
+    node_selector: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Labels of the nodes that it runs on itself; nodes that it takes away must not be among them."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """What the types have."""
@@ -63,23 +71,23 @@ class ArgumentError(pulumi.RunError, ValueError):
         super().__init__(f"{title}\n{describe(self.problems, spell)}")
 
 
-def accept(
+def validate_args(
     spec: type[A],
     args: A | Mapping[str, Any],
-    judge: Callable[[A], Iterable[Problem]],
+    validate: Callable[[A], Iterable[Problem]],
     subject: str,
     waivers: Mapping[str, str] | None = None,
     spell: Callable[[str], str] = str,
     naming: Callable[[A], Iterable[Problem]] = lambda _: (),
 ) -> A:
-    """The args as an instance of ``spec``, once ``judge`` finds nothing to refuse; warnings go to Pulumi's log.
+    """The args as an instance of ``spec``, once ``validate`` finds nothing to refuse; warnings go to Pulumi's log.
 
-    Args that a stack has made of its judged config, or that were accepted before, are not judged again.
+    Args that a stack has made of its validated config are not validated again.
 
     Args:
         spec: the component's args model.
         args: an instance of it, or a mapping with its fields.
-        judge: the component's ``problems`` function.
+        validate: the component's function of that name.
         subject: how the error names the component (``Network net``).
         waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
         spell: how paths are shown: as Python names, or as the config file has them (``config_path``).
@@ -90,22 +98,25 @@ def accept(
     """
     try:
         read_args = read(spec, args)
-    except ShapeError as error:
+    except ConfigModelError as error:
         beside = _problems_beside(
-            spec, args, error.problems, lambda known: (*naming(known), *_limit_problems(known), *judge(known))
+            spec, args, error.problems, lambda known: (*naming(known), *_limit_problems(known), *validate(known))
         )
         every = [*error.problems, *refused(beside, waivers or {})]
         raise ArgumentError(subject, every, spell) from None
-    found = (*naming(read_args), *(() if is_judged(read_args) else (*_limit_problems(read_args), *judge(read_args))))
+    found = (
+        *naming(read_args),
+        *(() if is_validated(read_args) else (*_limit_problems(read_args), *validate(read_args))),
+    )
     stopping = refused(found, waivers or {})
     if stopping:
         raise ArgumentError(subject, stopping, spell)
     _warn([problem for problem in found if problem.severity is Severity.WARN], subject, spell)
-    return judged(read_args)
+    return mark_validated(read_args)
 
 
 def _problems_beside(
-    spec: type[A], args: A | Mapping[str, Any], faults: Iterable[Problem], judge: Callable[[A], Iterable[Problem]]
+    spec: type[A], args: A | Mapping[str, Any], faults: Iterable[Problem], validate: Callable[[A], Iterable[Problem]]
 ) -> list[Problem]:
     """Return the problems of the well-formed fields, when other fields are malformed.
 
@@ -121,7 +132,7 @@ def _problems_beside(
         sound = relaxed.model_validate({name: value for name, value in args.items() if snake(name) not in broken})
         for name in needed:
             del sound.__dict__[name]
-        found = list(judge(sound))
+        found = list(validate(sound))
     except (pydantic.ValidationError, AttributeError):
         return []
     return [each for each in found if _field(each) not in broken and not any(name in each.reason for name in broken)]
@@ -131,7 +142,7 @@ def _field(problem: Problem) -> str:
     return re.split(r"[.\[]", problem.path, maxsplit=1)[0]
 
 
-def _limit_problems(args: Shape) -> Iterable[Problem]:
+def _limit_problems(args: ConfigModel) -> Iterable[Problem]:
     """Return the values outside of their declared limits, and the ARNs of another partition or region."""
     places = list(limits.walk(args))
     region = getattr(args, "region", None)
@@ -154,7 +165,7 @@ def waivers_of(args: object) -> dict[str, str]:
     return reasons(args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None))
 
 
-def extend(spec: type[A], section: Shape, /, **wiring: Any) -> A:
+def merge_args(spec: type[A], section: ConfigModel, /, **wiring: Any) -> A:
     """A component's args from the config section they extend, plus what the stack connects.
 
     ``NetworkArgs`` extends ``NetworkConfig``: ``extend(NetworkArgs, config.network, region=config.region)``.

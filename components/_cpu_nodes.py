@@ -28,7 +28,7 @@ class CpuPool:
     """Subnets that its nodes may be in."""
     zones: int = 1
     """What the sizes are multiplied by."""
-    size_managed_elsewhere: bool = False
+    ignore_desired_size: bool = False
     """Whether an `up` leaves the number of nodes as it is."""
 
 
@@ -86,7 +86,7 @@ def make_cpu_nodes(
         opts=pulumi.ResourceOptions(
             parent=parent,
             depends_on=list(wait_for),
-            ignore_changes=["scalingConfig.desiredSize"] if pool.size_managed_elsewhere else None,
+            ignore_changes=["scalingConfig.desiredSize"] if pool.ignore_desired_size else None,
             custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
         ),
     )

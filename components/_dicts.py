@@ -92,7 +92,7 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     local_storage: NotRequired[Literal["raid0", "none"]]
     labels: NotRequired[Mapping[str, str]]
     max_unavailable: NotRequired[int]
-    size_managed_elsewhere: NotRequired[bool]
+    ignore_desired_size: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool]
     release_version: NotRequired[str | None]
@@ -490,7 +490,7 @@ class CpuPoolConfigDict(TypedDict):
     max_size: NotRequired[int]
     desired_size: NotRequired[int]
     root_volume_gib: NotRequired[int]
-    size_managed_elsewhere: NotRequired[bool]
+    ignore_desired_size: NotRequired[bool]
 
 
 class AddonIdentityConfigDict(TypedDict):
@@ -527,7 +527,7 @@ class NodeGroupConfigDict(TypedDict):
     local_storage: NotRequired[Literal["raid0", "none"]]
     labels: NotRequired[Mapping[str, str]]
     max_unavailable: NotRequired[int]
-    size_managed_elsewhere: NotRequired[bool]
+    ignore_desired_size: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool]
     release_version: NotRequired[str | None]

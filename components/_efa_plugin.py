@@ -8,7 +8,7 @@ import pydantic
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
 from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL, Catalogue
-from trainium_eks.model.validation.config_model import Shape
+from trainium_eks.model.validation.config_model import ConfigModel
 from trainium_eks.model.validation.problems import Problem, join
 
 from ._charts import chart, release, tolerations, unknown_type
@@ -18,7 +18,7 @@ RELEASE_NAME = "aws-efa-k8s-device-plugin"
 """The same wherever it is made, so that a second one in a cluster fails at once instead of fighting the first."""
 
 
-class DevicePluginArgs(Shape):
+class DevicePluginArgs(ConfigModel):
     """The wiring of device plugins, of which that of EFA is one."""
 
     region: str

@@ -9,9 +9,9 @@ from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.network import ranges_beyond
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.validation.config_model import judged
+from trainium_eks.model.validation.config_model import mark_validated
 
-from ._args import extend, waivers_of
+from ._args import merge_args, waivers_of
 from ._stack_config import default_tags
 from .cluster import TrainiumCluster, TrainiumClusterArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -68,7 +68,7 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
     key_args = EncryptionKeyArgs(region=config.region, kept_key_arn=config.kept_key_arn)
     key = EncryptionKey(f"{name}-key", key_args, child)
     network = _make_network(f"{name}-network", config, key, child)
-    args = extend(
+    args = merge_args(
         TrainiumClusterArgs,
         config.cluster,
         region=config.region,
@@ -86,7 +86,7 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
         tags=tags,
         waivers=waivers_of(config),
     )
-    cluster = TrainiumCluster(f"{name}-cluster", judged(args), child)
+    cluster = TrainiumCluster(f"{name}-cluster", mark_validated(args), child)
     return Foundation(stack, name, config, catalogue, tags, key, network, cluster)
 
 
@@ -94,9 +94,9 @@ def _make_network(
     name: str, config: StackConfig, key: EncryptionKey, child: pulumi.ResourceOptions
 ) -> Network | ExistingNetwork:
     if config.existing_network is not None:
-        wiring = extend(ExistingNetworkArgs, config.existing_network, region=config.region)
-        return ExistingNetwork(name, judged(wiring), child)
-    args = extend(
+        wiring = merge_args(ExistingNetworkArgs, config.existing_network, region=config.region)
+        return ExistingNetwork(name, mark_validated(wiring), child)
+    args = merge_args(
         NetworkArgs,
         config.network,
         zone_ids=model.zone_ids(config),
@@ -104,4 +104,4 @@ def _make_network(
         kms_key_arn=key.key_arn,
         permissions_boundary=config.permissions_boundary,
     )
-    return Network(name, judged(args), child)
+    return Network(name, mark_validated(args), child)

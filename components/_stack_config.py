@@ -7,10 +7,10 @@ from pulumi.runtime import config as runtime_config
 
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, config_path, refused
 
-from ._args import ArgumentError, accept, waivers_of
+from ._args import ArgumentError, validate_args, waivers_of
 
 
 def read_config() -> StackConfig:
@@ -27,10 +27,10 @@ def read_config() -> StackConfig:
     subject = f"Pulumi.{stack}.yaml"
     try:
         config = model.load(values)
-    except ShapeError as error:
+    except ConfigModelError as error:
         beside = refused(model.problems_beside(values, error.problems), waivers_of(model.decode(values)))
         raise ArgumentError(subject, [*error.problems, *beside], spell=config_path) from None
-    return accept(StackConfig, config, model.problems, subject, waivers=waivers_of(config), spell=config_path)
+    return validate_args(StackConfig, config, model.validate, subject, waivers=waivers_of(config), spell=config_path)
 
 
 def default_tags(config: StackConfig) -> dict[str, str]:

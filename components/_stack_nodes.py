@@ -4,9 +4,9 @@ from trainium_eks.model.catalogue import node_templates
 from trainium_eks.model.config import autoscaling, idle, karpenter
 from trainium_eks.model.config.karpenter import KarpenterConfig
 from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
-from trainium_eks.model.validation.config_model import judged
+from trainium_eks.model.validation.config_model import mark_validated
 
-from ._args import extend
+from ._args import merge_args
 from ._foundation import Foundation
 from .cluster_autoscaler import AutoscaledGroup, ClusterAutoscaler, ClusterAutoscalerArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
@@ -35,10 +35,12 @@ def make_device_addons(base: Foundation, volcano: VolcanoStack) -> None:
     efa = types_with_efa(base)
     common = {"region": config.region, "catalogue": base.catalogue}
     if neuron:
-        args = extend(NeuronAddonsArgs, config.neuron_addons, instance_types=neuron, efa_instance_types=efa, **common)
+        args = merge_args(
+            NeuronAddonsArgs, config.neuron_addons, instance_types=neuron, efa_instance_types=efa, **common
+        )
         NeuronAddons(f"{base.name}-neuron", args, base.in_cluster())
     if gpu:
-        gpu_args = extend(
+        gpu_args = merge_args(
             GpuAddonsArgs,
             config.gpu_addons,
             instance_types=gpu,
@@ -56,7 +58,7 @@ def make_autoscaling(base: Foundation) -> None:
         _make_karpenter(base, config.autoscaling.karpenter)
     if config.autoscaling.cluster_autoscaler is None:
         return
-    args = extend(
+    args = merge_args(
         ClusterAutoscalerArgs,
         config.autoscaling.cluster_autoscaler,
         groups=_autoscaled_groups(base),
@@ -65,12 +67,12 @@ def make_autoscaling(base: Foundation) -> None:
         catalogue=base.catalogue,
         **base.for_aws_callers,
     )
-    ClusterAutoscaler(f"{base.name}-autoscaler", judged(args), base.in_cluster())
+    ClusterAutoscaler(f"{base.name}-autoscaler", mark_validated(args), base.in_cluster())
 
 
 def _make_karpenter(base: Foundation, section: KarpenterConfig) -> None:
     network = base.network
-    args = extend(
+    args = merge_args(
         KarpenterArgs,
         section,
         cluster_security_group_id=base.cluster.cluster_security_group_id,
@@ -115,8 +117,8 @@ def make_idle_guard(base: Foundation) -> None:
     if base.config.idle_guard is None or not guarded:
         return
     groups = {group.name: _guarded(base, group) for group in guarded}
-    args = extend(IdleGuardArgs, base.config.idle_guard, groups=groups, **base.for_aws_callers)
-    IdleGuard(f"{base.name}-idle", judged(args), base.in_cluster())
+    args = merge_args(IdleGuardArgs, base.config.idle_guard, groups=groups, **base.for_aws_callers)
+    IdleGuard(f"{base.name}-idle", mark_validated(args), base.in_cluster())
 
 
 def _guarded(base: Foundation, group: NodeGroupConfig) -> GuardedGroup:

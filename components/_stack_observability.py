@@ -1,9 +1,9 @@
 """What a stack has to see what goes on: metrics, Grafana, and the logs of containers."""
 
 from trainium_eks.model.config.node_groups import POOL_LABEL
-from trainium_eks.model.validation.config_model import judged
+from trainium_eks.model.validation.config_model import mark_validated
 
-from ._args import extend, waivers_of
+from ._args import merge_args, waivers_of
 from ._foundation import Foundation
 from ._stack_nodes import accelerator_types, types_with_efa
 from ._stack_storage import SharedStorage
@@ -17,7 +17,7 @@ def make_metrics(base: Foundation, shared: SharedStorage | None) -> None:
     observability = base.config.observability
     if observability.metrics is None:
         return
-    args = extend(
+    args = merge_args(
         MetricsStackArgs,
         observability.metrics,
         grafana=observability.grafana,
@@ -30,16 +30,16 @@ def make_metrics(base: Foundation, shared: SharedStorage | None) -> None:
         kms_key_arn=base.key.key_arn,
         **base.for_aws_callers,
     )
-    metrics = MetricsStack(f"{base.name}-metrics", judged(args), base.in_cluster())
+    metrics = MetricsStack(f"{base.name}-metrics", mark_validated(args), base.in_cluster())
     if observability.grafana is not None and observability.grafana.managed is not None:
-        managed = extend(
+        managed = merge_args(
             ManagedGrafanaArgs,
             observability.grafana.managed,
             workspace_arn=metrics.workspace_arn,
             permissions_boundary=base.config.permissions_boundary,
             tags=base.tags,
         )
-        ManagedGrafana(f"{base.name}-grafana", judged(managed), base.child())
+        ManagedGrafana(f"{base.name}-grafana", mark_validated(managed), base.child())
 
 
 def _types_of_nodes(base: Foundation) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def make_logs(base: Foundation) -> LogShipping | None:
     config = base.config
     if config.observability.logs is None:
         return None
-    args = extend(
+    args = merge_args(
         LogShippingArgs,
         config.observability.logs,
         kms_key_arn=base.key.key_arn,
@@ -61,4 +61,4 @@ def make_logs(base: Foundation) -> LogShipping | None:
         waivers=waivers_of(config),
         **base.for_aws_callers,
     )
-    return LogShipping(f"{base.name}-logs", judged(args), base.in_cluster())
+    return LogShipping(f"{base.name}-logs", mark_validated(args), base.in_cluster())

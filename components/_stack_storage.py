@@ -8,10 +8,10 @@ import pulumi
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config import storage
 from trainium_eks.model.config.storage import FileSystemConfig, S3Durability
-from trainium_eks.model.validation.config_model import judged
+from trainium_eks.model.validation.config_model import mark_validated
 
 from . import _iam
-from ._args import extend, text, waivers_of
+from ._args import merge_args, text, waivers_of
 from ._foundation import Foundation
 from .fsx_lustre import FsxLustre, FsxLustreArgs
 from .lustre_volumes import LustreVolumes, LustreVolumesArgs
@@ -63,7 +63,7 @@ def make_storage(base: Foundation) -> SharedStorage | None:
     config, section = base.config, base.config.file_system
     if section is None:
         return None
-    args = extend(
+    args = merge_args(
         FsxLustreArgs,
         section,
         region=config.region,
@@ -75,7 +75,7 @@ def make_storage(base: Foundation) -> SharedStorage | None:
         tags=base.tags,
         waivers=waivers_of(config),
     )
-    return SharedStorage(section, FsxLustre(f"{base.name}-fsx", judged(args), base.child()))
+    return SharedStorage(section, FsxLustre(f"{base.name}-fsx", mark_validated(args), base.child()))
 
 
 def make_volumes(base: Foundation, shared: SharedStorage | None) -> LustreVolumes | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainium_eks import fetched
-from trainium_eks.fetched import Source
+from trainium_eks.fetched import ProjectFiles
 from trainium_eks.model.catalogue import versions
 
 from ._charts import CHARTS_DIRECTORY, digest
@@ -24,18 +24,20 @@ MIRROR_VARIABLE = "TRN_TRAINING_OPERATOR_URL"
 _RAW = "https://raw.githubusercontent.com/kubeflow/trainer"
 
 
-def source() -> Source:
+def source() -> ProjectFiles:
     """Upstream's files at the pinned commit."""
     lines = (OPERATOR_DIRECTORY / "upstream.sha256").read_text(encoding="utf-8").splitlines()
     pairs = (line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return Source(
+    return ProjectFiles(
         name=f"training-operator-{versions.TRAINING_OPERATOR}",
         url=f"{_RAW}/{versions.TRAINING_OPERATOR_COMMIT}/manifests",
         sha256={path: sha for sha, path in pairs},
     )
 
 
-def kustomization(*, gangs: bool, pinned: Source | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+def kustomization(
+    *, gangs: bool, pinned: ProjectFiles | None = None, environment: Mapping[str, str] = os.environ
+) -> Path:
     """The directory that kustomize builds, upstream's files beside it.
 
     Args:

@@ -14,16 +14,16 @@ from trainium_eks.model.catalogue import addon_records, regions
 from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config import addons
-from trainium_eks.model.config import cluster as judge
+from trainium_eks.model.config import cluster as validators
 from trainium_eks.model.config import node_groups as group_judge
 from trainium_eks.model.config.cluster import ClusterConfig
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, judged
+from trainium_eks.model.validation.config_model import StrictBool, mark_validated
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 from . import _addons, _iam
-from ._args import Tags, Text, accept, extend, waivers_of
+from ._args import Tags, Text, merge_args, validate_args, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
@@ -70,9 +70,9 @@ class TrainiumClusterArgs(ClusterConfig):
     """Key for secrets, logs and volumes; None makes one."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
-    file_systems_on_demand: Flag = False
+    file_systems_on_demand: StrictBool = False
     """Whether the FSx driver may make and delete file systems, one for each claim of the on-demand class."""
-    production: Flag = False
+    production: StrictBool = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
     """Further IAM roles that administer the cluster, whose ARNs may be known later, each under a key that stays the
@@ -85,11 +85,11 @@ class TrainiumClusterArgs(ClusterConfig):
     """Routes and endpoints that nodes need to reach ECR and EKS; nodes wait for them."""
 
 
-def problems(args: TrainiumClusterArgs) -> list[Problem]:
+def validate(args: TrainiumClusterArgs) -> list[Problem]:
     """Return the problems of the cluster, its groups, and how they are connected."""
     zones = tuple(args.subnet_ids_by_zone)
-    found = judge.problems(args, production=args.production, catalogue=args.catalogue, zones=max(len(zones), 1))
-    found += under("endpoint", judge.peer_problems(args.endpoint, args.peer_cidr_blocks))
+    found = validators.validate(args, production=args.production, catalogue=args.catalogue, zones=max(len(zones), 1))
+    found += under("endpoint", validators.peer_problems(args.endpoint, args.peer_cidr_blocks))
     for index, peer in enumerate(args.peer_cidr_blocks):
         found += formats.cidr(join("peer_cidr_blocks", index), peer, what="a range that reaches the endpoint")
     found += formats.keyed_principals("admin_principal_arns", args.admin_principal_arns)
@@ -112,7 +112,7 @@ def problems(args: TrainiumClusterArgs) -> list[Problem]:
 
 def _group_problems(group: NodeGroupConfig, args: TrainiumClusterArgs) -> list[Problem]:
     cni = addons.version(args.addons, "vpc-cni", args.kubernetes_version)
-    found = group_judge.problems(
+    found = group_judge.validate(
         group,
         region=args.region,
         catalogue=args.catalogue,
@@ -163,10 +163,10 @@ class TrainiumCluster(pulumi.ComponentResource):
         args: TrainiumClusterArgs | TrainiumClusterArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(
+        args = validate_args(
             TrainiumClusterArgs,
             args,
-            problems,
+            validate,
             f"TrainiumCluster {name}",
             waivers=waivers_of(args),
             naming=lambda read: _name_problems(name, read),
@@ -382,7 +382,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         """Staging and monitoring run beside the accelerators, so that their traffic stays in the zone."""
         nodes = self._args.cpu_nodes
         subnets = [next(iter(self._args.subnet_ids_by_zone.values()))]
-        return self._make_cpu_nodes(CpuPool("cpu", nodes, subnets, size_managed_elsewhere=nodes.size_managed_elsewhere))
+        return self._make_cpu_nodes(CpuPool("cpu", nodes, subnets, ignore_desired_size=nodes.ignore_desired_size))
 
     def _make_cpu_nodes(self, pool: CpuPool) -> aws.eks.NodeGroup:
         return make_cpu_nodes(
@@ -402,7 +402,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         """Waits for what every node waits for, and not for the system nodes: both start at the same time."""
         args = self._args
         zone = group_judge.zone_of(group) or next(iter(args.subnet_ids_by_zone))
-        wiring = extend(
+        wiring = merge_args(
             AcceleratorNodeGroupArgs,
             group,
             region=args.region,
@@ -419,7 +419,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             wait_for=tuple(self.before_nodes),
         )
         # The cluster has judged its groups.
-        return AcceleratorNodeGroup(f"{self._name}-{group.name}", judged(wiring), self._child())
+        return AcceleratorNodeGroup(f"{self._name}-{group.name}", mark_validated(wiring), self._child())
 
     def _make_storage_class(self) -> None:
         """The default class: encrypted gp3. New EKS versions mark none as default.

@@ -12,11 +12,11 @@ from trainium_eks.model.config import autoscaling, namespaces
 from trainium_eks.model.config.autoscaling import ClusterAutoscalerConfig
 from trainium_eks.model.policies.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import LaterText, Shape, Word
+from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText
 from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
-from ._args import AutoscalerArgs, accept, text
+from ._args import AutoscalerArgs, text, validate_args
 from ._charts import chart, namespace, release, spread, unknown_type
 from ._dicts import ClusterAutoscalerArgsDict
 from .node_group import name_problems
@@ -32,18 +32,18 @@ USER_ID = 65534
 """Who the project's own manifests run it as (cluster-autoscaler/cloudprovider/aws/examples)."""
 
 
-class AutoscaledGroup(Shape):
+class AutoscaledGroup(ConfigModel):
     """One node group that Cluster Autoscaler serves."""
 
     name: str
     """Its name in the program; the tags are named after it."""
     instance_type: str
     """EC2 type of its nodes."""
-    autoscaling_group: LaterText
+    autoscaling_group: OutputText
     """Name of its Auto Scaling group (``eks-…``)."""
-    labels: dict[str, Word] = pydantic.Field(default_factory=dict)
+    labels: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Labels of its nodes, beside those that Kubernetes and EKS set."""
-    resources: dict[str, Word] = pydantic.Field(default_factory=dict)
+    resources: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """What a node has beside CPU and memory (``{ephemeral-storage: 85Gi}``), over what its type has: devices, EFA, huge
     pages. An empty group never grows for a pod that asks for something else."""
 
@@ -75,10 +75,10 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         args: ClusterAutoscalerArgs | ClusterAutoscalerArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(
+        args = validate_args(
             ClusterAutoscalerArgs,
             args,
-            problems,
+            validate,
             f"ClusterAutoscaler {name}",
             naming=lambda _: name_problems(name, LONGEST_NAME),
         )
@@ -201,7 +201,7 @@ def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
     }
 
 
-def problems(args: ClusterAutoscalerArgs) -> list[Problem]:
+def validate(args: ClusterAutoscalerArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = formats.duplicates("groups", [group.name for group in args.groups], "name")
     found += formats.tags("tags", args.tags)

@@ -10,12 +10,12 @@ import pydantic
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.policies.addon_policies import KEY_USE_ACTIONS, Statement
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Length
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, accept
+from ._args import Tags, Text, validate_args
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
@@ -23,7 +23,7 @@ SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
 metrics. S3 is not among them: whoever reads the bucket needs a policy that grants the key."""
 
 
-class EncryptionKeyArgs(Shape):
+class EncryptionKeyArgs(ConfigModel):
     """Args of :class:`EncryptionKey`."""
 
     region: str
@@ -32,9 +32,9 @@ class EncryptionKeyArgs(Shape):
         "Volumes, file system, secrets, images and logs of a training environment"
     )
     """What the key is for, as the KMS console shows it."""
-    deletion_window_days: Annotated[Whole, Bounds(7, 30, "days")] = 30
+    deletion_window_days: Annotated[StrictInt, Bounds(7, 30, "days")] = 30
     """Days before a deletion takes effect; until then it can be cancelled."""
-    retain_on_delete: Flag = True
+    retain_on_delete: StrictBool = True
     """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
     be read again without it. False deletes it with the stack, after the deletion window."""
     kept_key_arn: Text | None = None
@@ -44,7 +44,7 @@ class EncryptionKeyArgs(Shape):
     """Tags beside those of the provider."""
 
 
-def problems(args: EncryptionKeyArgs) -> list[Problem]:
+def validate(args: EncryptionKeyArgs) -> list[Problem]:
     """Return the problems of the values beyond their declared limits, which are KMS' own (botocore, ``kms``
     ScheduleKeyDeletion and CreateKey)."""
     found = formats.tags("tags", args.tags)
@@ -72,7 +72,7 @@ class EncryptionKey(pulumi.ComponentResource):
         args: EncryptionKeyArgs | EncryptionKeyArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(EncryptionKeyArgs, args, problems, f"EncryptionKey {name}")
+        args = validate_args(EncryptionKeyArgs, args, validate, f"EncryptionKey {name}")
         super().__init__("trainium-eks:index:EncryptionKey", name, {}, opts)
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain_on_delete)
         if args.kept_key_arn is None:

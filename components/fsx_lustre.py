@@ -11,10 +11,10 @@ from trainium_eks.model.catalogue import lustre, versions
 from trainium_eks.model.config import storage
 from trainium_eks.model.config.storage import BackupDurability, FileSystemConfig, S3Durability
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag
+from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem, under
 
-from ._args import Tags, Text, accept, text, waivers_of
+from ._args import Tags, Text, text, validate_args, waivers_of
 from ._data_bucket import DataBucket
 from ._dicts import FsxLustreArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -48,7 +48,7 @@ class FsxLustreArgs(FileSystemConfig):
     """Key for data, bucket and logs. None makes one."""
     client_security_group_ids: dict[str, Text] = pydantic.Field(default_factory=dict)
     """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
-    production: Flag = False
+    production: StrictBool = False
     """Applies the production rules and, where ``protect`` is unset, protects what holds data: the file system and its
     bucket. Their settings, the rules and the log group may change."""
     tags: Tags = pydantic.Field(default_factory=dict)
@@ -57,9 +57,9 @@ class FsxLustreArgs(FileSystemConfig):
     """Rules that this file system breaks on purpose, each with its reason."""
 
 
-def problems(args: FsxLustreArgs) -> list[Problem]:
+def validate(args: FsxLustreArgs) -> list[Problem]:
     """Return the problems of the file system."""
-    found = storage.problems(args, production=args.production)
+    found = storage.validate(args, production=args.production)
     found += formats.tags("tags", args.tags)
     for key in args.client_security_group_ids:
         # The keys become part of resource names.
@@ -96,7 +96,7 @@ class FsxLustre(pulumi.ComponentResource):
         args: FsxLustreArgs | FsxLustreArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(FsxLustreArgs, args, problems, f"FsxLustre {name}", waivers_of(args))
+        args = validate_args(FsxLustreArgs, args, validate, f"FsxLustre {name}", waivers_of(args))
         super().__init__("trainium-eks:index:FsxLustre", name, {}, opts)
         self._args = args
         # None leaves it to the caller's own options, which every child inherits.

@@ -13,7 +13,7 @@ from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.device_addons import GpuAddonsConfig
 from trainium_eks.model.validation.problems import Problem
 
-from ._args import accept
+from ._args import validate_args
 from ._charts import (
     CRITICAL_ADDONS,
     at,
@@ -68,7 +68,7 @@ class GpuAddons(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: GpuAddonsArgs | GpuAddonsArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(GpuAddonsArgs, args, problems, f"GpuAddons {name}")
+        args = validate_args(GpuAddonsArgs, args, validate, f"GpuAddons {name}")
         super().__init__("trainium-eks:index:GpuAddons", name, {}, opts)
         self._args = args
         installed = {PLUGIN_CHART: chart(PLUGIN_CHART).version}
@@ -215,7 +215,7 @@ def exporter_values(args: GpuAddonsArgs) -> dict[str, Any]:
     }
 
 
-def problems(args: GpuAddonsArgs) -> list[Problem]:
+def validate(args: GpuAddonsArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = [
         *instance_type_problems(args.instance_types, "nvidia", args.catalogue),

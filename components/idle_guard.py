@@ -11,11 +11,11 @@ from trainium_eks.model.config import idle, namespaces
 from trainium_eks.model.config.idle import IdleGuardConfig
 from trainium_eks.model.policies.researchers import READ
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
-from ._args import AwsCallerArgs, Text, accept
+from ._args import AwsCallerArgs, Text, validate_args
 from ._charts import namespace
 from ._dicts import IdleGuardArgsDict
 from ._pods import Program, container, grant, unprivileged
@@ -55,16 +55,16 @@ done <{LIST}
 """One instance after the other: when one cannot be ended the run fails, and the next run tries again."""
 
 
-class GuardedGroup(Shape):
+class GuardedGroup(ConfigModel):
     """A node group that the guard watches."""
 
     eks_name: Text
     """Its name in EKS."""
     devices: tuple[str, ...]
     """Resources of its nodes that jobs ask for: ``(aws.amazon.com/neuron, …)``."""
-    minimum: Whole = 0
+    minimum: StrictInt = 0
     """Nodes that stay."""
-    removes: Flag = True
+    removes: StrictBool = True
     """False only warns."""
 
 
@@ -75,9 +75,9 @@ class IdleGuardArgs(AwsCallerArgs, IdleGuardConfig):
     """Key that stays the same to the group; the name that the stack has for it."""
 
 
-def problems(args: IdleGuardArgs) -> list[Problem]:
+def validate(args: IdleGuardArgs) -> list[Problem]:
     """Return the problems of the args."""
-    found = idle.problems(args)
+    found = idle.validate(args)
     if not args.groups:
         found.append(Problem("groups", "it is empty: the guard would watch nothing", "name a node group"))
     for key, group in args.groups.items():
@@ -103,7 +103,7 @@ class IdleGuard(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: IdleGuardArgs | IdleGuardArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(IdleGuardArgs, args, problems, f"IdleGuard {name}")
+        args = validate_args(IdleGuardArgs, args, validate, f"IdleGuard {name}")
         super().__init__("trainium-eks:index:IdleGuard", name, {}, opts)
         self._args = args
 

@@ -9,10 +9,10 @@ import pydantic
 from trainium_eks.model.config import repository
 from trainium_eks.model.config.repository import ImageRepositoryConfig
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag
+from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
-from ._args import Tags, Text, accept
+from ._args import Tags, Text, validate_args
 from ._dicts import ImageRepositoryArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
@@ -24,15 +24,15 @@ class ImageRepositoryArgs(ImageRepositoryConfig):
     """AWS region."""
     kms_key_arn: Text | None = None
     """Key for the images. None makes one."""
-    force_delete: Flag = False
+    force_delete: StrictBool = False
     """True lets a destroy delete the repository with its images; otherwise it must be empty."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags beside those of the provider."""
 
 
-def problems(args: ImageRepositoryArgs) -> list[Problem]:
+def validate(args: ImageRepositoryArgs) -> list[Problem]:
     """Return the problems of the repository."""
-    return [*repository.problems(args), *formats.tags("tags", args.tags)]
+    return [*repository.validate(args), *formats.tags("tags", args.tags)]
 
 
 class ImageRepository(pulumi.ComponentResource):
@@ -51,7 +51,7 @@ class ImageRepository(pulumi.ComponentResource):
         args: ImageRepositoryArgs | ImageRepositoryArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(ImageRepositoryArgs, args, problems, f"ImageRepository {name}")
+        args = validate_args(ImageRepositoryArgs, args, validate, f"ImageRepository {name}")
         super().__init__("trainium-eks:index:ImageRepository", name, {}, opts)
         self._args = args
 

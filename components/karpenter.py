@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model.catalogue import versions
-from trainium_eks.model.config import karpenter as judge
+from trainium_eks.model.config import karpenter as validators
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.karpenter import CPU_POOL, KarpenterConfig, KarpenterPoolConfig
 from trainium_eks.model.policies.autoscaling_policies import KarpenterNodes, karpenter_statements
@@ -18,7 +18,7 @@ from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
 from . import _karpenter_objects as objects
-from ._args import AutoscalerArgs, Tags, Text, accept
+from ._args import AutoscalerArgs, Tags, Text, validate_args
 from ._charts import chart, namespace, release
 from ._dicts import KarpenterArgsDict
 from ._efa_group import make_efa_group
@@ -70,10 +70,10 @@ class Karpenter(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: KarpenterArgs | KarpenterArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(
+        args = validate_args(
             KarpenterArgs,
             args,
-            problems,
+            validate,
             f"Karpenter {name}",
             naming=lambda _: name_problems(name, LONGEST_NAME),
         )
@@ -251,9 +251,9 @@ def controller_values(args: KarpenterArgs, queue: Text) -> dict[str, Any]:
     }
 
 
-def problems(args: KarpenterArgs) -> list[Problem]:
+def validate(args: KarpenterArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
-    found = judge.own_problems(args, args.catalogue)
+    found = validators.own_problems(args, args.catalogue)
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
     found += _zone_problems(args)

@@ -9,11 +9,11 @@ from trainium_eks.model.config import namespaces, observability
 from trainium_eks.model.config.observability import LogsConfig
 from trainium_eks.model.policies.addon_policies import Statement
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag
+from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
 from . import _charts, _fluent_bit, _iam, _pod_identity
-from ._args import AwsCallerArgs, Text, accept, waivers_of
+from ._args import AwsCallerArgs, Text, validate_args, waivers_of
 from ._dicts import LogShippingArgsDict
 
 NAMESPACE = namespaces.LOG_SHIPPING
@@ -30,13 +30,13 @@ class LogShippingArgs(AwsCallerArgs, LogsConfig):
     kms_key_arn: Text | None = None
     """Key of the log group; None for a key of AWS' own. Its policy must let CloudWatch Logs of the region use it, as
     that of ``EncryptionKey`` does."""
-    production: Flag = False
+    production: StrictBool = False
     """Holds the retention to the production rules."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason: ``R84`` for logs that production keeps for less than a month."""
 
 
-def problems(args: LogShippingArgs) -> list[Problem]:
+def validate(args: LogShippingArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = observability.logs_problems(args, production=args.production)
     found += formats.tags("tags", args.tags)
@@ -59,7 +59,7 @@ class LogShipping(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: LogShippingArgs | LogShippingArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(LogShippingArgs, args, problems, f"LogShipping {name}", waivers_of(args))
+        args = validate_args(LogShippingArgs, args, validate, f"LogShipping {name}", waivers_of(args))
         super().__init__("trainium-eks:index:LogShipping", name, {}, opts)
         self._args = args
 

@@ -12,11 +12,11 @@ from trainium_eks.model.catalogue import lustre, versions
 from trainium_eks.model.config.namespaces import LUSTRE_SETUP, UserId
 from trainium_eks.model.config.storage import Throughput
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, join_key
 
 from . import _charts
-from ._args import Text, accept
+from ._args import Text, validate_args
 from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
@@ -59,7 +59,7 @@ SETUP_SECONDS = 600
 """How long the directories may take: mostly the image and the first mount."""
 
 
-class LustreVolumesArgs(Shape):
+class LustreVolumesArgs(ConfigModel):
     """Args of :class:`LustreVolumes`."""
 
     file_system_id: Text
@@ -68,7 +68,7 @@ class LustreVolumesArgs(Shape):
     """Host to mount."""
     mount_name: Text
     """Lustre's own name of the file system."""
-    storage_capacity_gib: Whole | pulumi.Output[int]
+    storage_capacity_gib: StrictInt | pulumi.Output[int]
     """Size of the file system, GiB; volumes say the same."""
     subnet_id: Text
     """Subnet of volumes that the storage class makes."""
@@ -81,7 +81,7 @@ class LustreVolumesArgs(Shape):
     namespaces: dict[str, UserId] = pydantic.Field(default_factory=dict)
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
     UID does not change the owner of existing directories."""
-    on_demand: Flag = False
+    on_demand: StrictBool = False
     """Whether to make a storage class whose claims each get a file system of their own."""
     throughput_per_tib: Throughput = 250
     """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
@@ -93,7 +93,7 @@ class LustreVolumesArgs(Shape):
     """Namespace of the job that makes the directories; not a team's."""
 
 
-def problems(args: LustreVolumesArgs) -> list[Problem]:
+def validate(args: LustreVolumesArgs) -> list[Problem]:
     """Return the problems of the values."""
     found = [
         *formats.dns_label("storage_class", args.storage_class),
@@ -136,7 +136,7 @@ class LustreVolumes(pulumi.ComponentResource):
         args: LustreVolumesArgs | LustreVolumesArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(LustreVolumesArgs, args, problems, f"LustreVolumes {name}")
+        args = validate_args(LustreVolumesArgs, args, validate, f"LustreVolumes {name}")
         super().__init__("trainium-eks:index:LustreVolumes", name, {}, opts)
         self._args = args
 

@@ -9,7 +9,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, accept
+from ._args import Tags, Text, validate_args
 from ._dicts import ManagedGrafanaArgsDict
 from .metrics_stack import query_statements
 
@@ -27,7 +27,7 @@ class ManagedGrafanaArgs(ManagedGrafanaConfig):
     """Tags of its AWS resources, beside those of the provider."""
 
 
-def problems(args: ManagedGrafanaArgs) -> list[Problem]:
+def validate(args: ManagedGrafanaArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     return [*formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
 
@@ -47,7 +47,7 @@ class ManagedGrafana(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: ManagedGrafanaArgs | ManagedGrafanaArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(ManagedGrafanaArgs, args, problems, f"ManagedGrafana {name}")
+        args = validate_args(ManagedGrafanaArgs, args, validate, f"ManagedGrafana {name}")
         super().__init__("trainium-eks:index:ManagedGrafana", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         role = _iam.make_role(

@@ -13,7 +13,7 @@ from trainium_eks.model.config import namespaces, observability
 from trainium_eks.model.config.observability import GrafanaConfig, MetricsConfig
 from trainium_eks.model.policies.addon_policies import Statement
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Word
+from trainium_eks.model.validation.config_model import LooseStr, StrictBool
 from trainium_eks.model.validation.problems import Problem, under
 from trainium_eks.observe.alerts import alerts
 from trainium_eks.observe.dashboards import dashboards
@@ -21,7 +21,7 @@ from trainium_eks.observe.series import file_system, recording, scraping
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
-from ._args import AwsCallerArgs, Text, accept
+from ._args import AwsCallerArgs, Text, validate_args
 from ._dicts import MetricsStackArgsDict
 from ._efa_plugin import efa_problems
 
@@ -51,17 +51,17 @@ class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
     """Types whose nodes have EFA interfaces: each gets an exporter of their counters."""
     file_system_id: Text | None = None
     """Lustre file system whose CloudWatch metrics are read; None for none."""
-    node_selector: dict[str, Word] = pydantic.Field(default_factory=dict)
+    node_selector: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Labels of the nodes for Prometheus, Grafana and Alertmanager, all in one zone: an EBS volume stays in the zone
     where it was made, and its pod has to find a node there. Empty: any node without a taint."""
-    exports_to_s3: Flag = False
+    exports_to_s3: StrictBool = False
     """Whether that file system exports to S3 by itself, so that how far behind it is can be read."""
     kms_key_arn: Text | None = None
     """Key of the workspace of Amazon Managed Prometheus; None for a key of AWS' own. Its policy must let the service
     use it for its callers, as that of ``EncryptionKey`` does. Another key is another workspace."""
 
 
-def problems(args: MetricsStackArgs) -> list[Problem]:
+def validate(args: MetricsStackArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = observability.metrics_problems(args, region=args.region)
     if args.grafana is not None:
@@ -95,7 +95,7 @@ class MetricsStack(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: MetricsStackArgs | MetricsStackArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(MetricsStackArgs, args, problems, f"MetricsStack {name}")
+        args = validate_args(MetricsStackArgs, args, validate, f"MetricsStack {name}")
         super().__init__("trainium-eks:index:MetricsStack", name, {}, opts)
         self._args = args
 

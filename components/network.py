@@ -8,14 +8,14 @@ import pulumi_aws as aws
 import pydantic
 
 from trainium_eks.model.catalogue import regions
-from trainium_eks.model.config import network as judge
+from trainium_eks.model.config import network as validators
 from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, accept
+from ._args import Tags, Text, validate_args
 from ._dicts import ExistingNetworkArgsDict, NetworkArgsDict
 
 PUBLIC_ROLE_TAG = {"kubernetes.io/role/elb": "1"}
@@ -47,10 +47,10 @@ class ExistingNetworkArgs(ExistingNetworkConfig):
     """AWS region of the VPC."""
 
 
-def problems(args: NetworkArgs) -> list[Problem]:
+def validate(args: NetworkArgs) -> list[Problem]:
     """Return the problems of a new network."""
     return [
-        *judge.problems(args, region=args.region),
+        *validators.validate(args, region=args.region),
         *formats.tags("tags", args.tags),
         *_iam.boundary_problems(args.permissions_boundary),
     ]
@@ -58,7 +58,7 @@ def problems(args: NetworkArgs) -> list[Problem]:
 
 def existing_problems(args: ExistingNetworkArgs) -> list[Problem]:
     """Return the problems of an adopted network, as far as its ids tell."""
-    return judge.existing_problems(args, region=args.region)
+    return validators.existing_problems(args, region=args.region)
 
 
 class Network(pulumi.ComponentResource):
@@ -87,7 +87,7 @@ class Network(pulumi.ComponentResource):
         args: NetworkArgs | NetworkArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(NetworkArgs, args, problems, f"Network {name}")
+        args = validate_args(NetworkArgs, args, validate, f"Network {name}")
         super().__init__("trainium-eks:index:Network", name, {}, opts)
         self._args = args
         self._zone_ids = args.zone_ids or regions.default_zones(args.region)
@@ -353,7 +353,7 @@ class ExistingNetwork(pulumi.ComponentResource):
         args: ExistingNetworkArgs | ExistingNetworkArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(ExistingNetworkArgs, args, existing_problems, f"ExistingNetwork {name}")
+        args = validate_args(ExistingNetworkArgs, args, existing_problems, f"ExistingNetwork {name}")
         super().__init__("trainium-eks:index:ExistingNetwork", name, {}, opts)
         self._private = {subnet.zone_id: subnet.id for subnet in args.private_subnets}
         self._zone_ids = tuple(dict.fromkeys(subnet.zone_id for subnet in args.private_subnets))

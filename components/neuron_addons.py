@@ -13,7 +13,7 @@ from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.device_addons import NeuronAddonsConfig
 from trainium_eks.model.validation.problems import Problem, Severity
 
-from ._args import accept
+from ._args import validate_args
 from ._charts import (
     CRITICAL_ADDONS,
     at,
@@ -61,7 +61,7 @@ class NeuronAddons(pulumi.ComponentResource):
         args: NeuronAddonsArgs | NeuronAddonsArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(NeuronAddonsArgs, args, problems, f"NeuronAddons {name}")
+        args = validate_args(NeuronAddonsArgs, args, validate, f"NeuronAddons {name}")
         super().__init__("trainium-eks:index:NeuronAddons", name, {}, opts)
         self._args = args
         installed = {NEURON_RELEASE: chart(NEURON_CHART).version}
@@ -136,7 +136,7 @@ def monitor_values(catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def problems(args: NeuronAddonsArgs) -> list[Problem]:
+def validate(args: NeuronAddonsArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     return [
         *instance_type_problems(args.instance_types, "neuron", args.catalogue),

@@ -6,7 +6,7 @@ import pydantic
 
 from trainium_eks.model.catalogue import node_templates, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
-from trainium_eks.model.config import node_groups as judge
+from trainium_eks.model.config import node_groups as validators
 from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
 from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.sizing import addresses
@@ -16,7 +16,7 @@ from trainium_eks.model.validation.problems import Problem
 from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
-from ._args import Tags, Text, accept, text, waivers_of
+from ._args import Tags, Text, text, validate_args, waivers_of
 from ._cpu_nodes import autoscaling_group, tag_new_nodes
 from ._dicts import AcceleratorNodeGroupArgsDict
 from ._efa_group import make_efa_group
@@ -57,9 +57,9 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
     """What must exist before the first node starts: CNI, kube-proxy, Pod Identity agent, routes, policies."""
 
 
-def problems(args: AcceleratorNodeGroupArgs) -> list[Problem]:
+def validate(args: AcceleratorNodeGroupArgs) -> list[Problem]:
     """Return the problems of the group."""
-    found = judge.problems(
+    found = validators.validate(
         args, region=args.region, catalogue=args.catalogue, kubernetes_version=args.kubernetes_version
     )
     return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
@@ -89,10 +89,10 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         args: AcceleratorNodeGroupArgs | AcceleratorNodeGroupArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(
+        args = validate_args(
             AcceleratorNodeGroupArgs,
             args,
-            problems,
+            validate,
             f"AcceleratorNodeGroup {name}",
             waivers=waivers_of(args),
             naming=lambda _: name_problems(name),
@@ -198,7 +198,9 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             # Without EFA there are no interfaces here, and EKS puts the cluster's group on the node by itself, which
             # it does only for a template that names no group at all (EKS user guide, launch templates).
             network_interfaces=template.launch_interfaces(self._interfaces, self._security_groups, args.name),
-            block_device_mappings=template.root_volume(judge.root_volume_gib(args, self._instance), args.kms_key_arn),
+            block_device_mappings=template.root_volume(
+                validators.root_volume_gib(args, self._instance), args.kms_key_arn
+            ),
             metadata_options=template.metadata_options(),
             user_data=boot.user_data(self._boot()),
             tag_specifications=template.tag_specifications(self._tags),
@@ -237,7 +239,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=self._waits_for,
-                ignore_changes=["scalingConfig.desiredSize"] if args.size_managed_elsewhere else None,
+                ignore_changes=["scalingConfig.desiredSize"] if args.ignore_desired_size else None,
                 # A reservation holds the old group's nodes: the new one could never start beside them.
                 delete_before_replace=True if reserved else None,
                 # No capacity shows as a group that stays CREATING: 30 minutes, not the hour of the provider. Drains
@@ -249,7 +251,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     def _template_tags(self) -> dict[str, str]:
         """What Cluster Autoscaler reads of a group without nodes, where somebody else sets how many there are."""
         args = self._args
-        if not args.size_managed_elsewhere:
+        if not args.ignore_desired_size:
             return {}
         return node_templates.resource_tags(node_templates.of_group(args, args.catalogue))
 
@@ -260,7 +262,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         args, instance = self._args, self._instance
         most = addresses.max_pods(instance, args.interface_layout)
         return boot.Boot(
-            raid0=judge.uses_local_disks(args, instance),
+            raid0=validators.uses_local_disks(args, instance),
             max_pods=most if most < instance.max_pods else 0,
             lockable_memory=instance.has_efa,
             nvidia_devices_by_mount=instance.family == "nvidia",

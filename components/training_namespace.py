@@ -17,11 +17,11 @@ from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.policies.addon_policies import Statement
 from trainium_eks.model.sizing import quotas
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Whole, Word
+from trainium_eks.model.validation.config_model import LooseStr, StrictInt
 from trainium_eks.model.validation.problems import Problem
 
 from . import _charts, _iam, _team_policies
-from ._args import Tags, Text, accept, sources, text
+from ._args import Tags, Text, sources, text, validate_args
 from ._dicts import TrainingNamespaceArgsDict
 from .lustre_volumes import claim_options, claim_spec
 from .volcano_stack import ETCD_NAMESPACE
@@ -58,14 +58,14 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """AWS region."""
     cluster_name: Text
     """EKS cluster."""
-    queue_capability: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    queue_capability: dict[str, StrictInt] = pydantic.Field(default_factory=dict)
     """What its queues may run at once, in total (``{aws.amazon.com/neuron: 64}``); the default quota comes from it."""
-    room: dict[str, Word] = pydantic.Field(default_factory=dict)
+    room: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """CPU, memory and pods of all nodes that its pods may run on, as Kubernetes quantities, when every group is at its
     largest; the default quota comes from it. Empty: unknown and not limited."""
     volume_name: Text | None = None
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
-    volume_gib: Whole = 0
+    volume_gib: StrictInt = 0
     """Size of that volume, GiB."""
     volume_class: Text = ""
     """Storage class of that volume; empty for a volume of no class."""
@@ -90,9 +90,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     server refuses objects of the kind."""
 
 
-def problems(args: TrainingNamespaceArgs) -> list[Problem]:
+def validate(args: TrainingNamespaceArgs) -> list[Problem]:
     """Return the problems of the namespace."""
-    found = [_of_one(problem) for problem in namespaces.problems((args,), queue_names=None)]
+    found = [_of_one(problem) for problem in namespaces.validate((args,), queue_names=None)]
     found += formats.keyed_principals("principal_arns", args.principal_arns)
     found += formats.tags("tags", args.tags)
     found += _iam.boundary_problems(args.permissions_boundary)
@@ -125,7 +125,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         args: TrainingNamespaceArgs | TrainingNamespaceArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = accept(TrainingNamespaceArgs, args, problems, f"TrainingNamespace {name}")
+        args = validate_args(TrainingNamespaceArgs, args, validate, f"TrainingNamespace {name}")
         super().__init__("trainium-eks:index:TrainingNamespace", name, {}, opts)
         self._args = args
 
@@ -254,6 +254,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             counted_requests=quotas.counted_requests(hard),
             closed_storage_classes=quotas.closed_storage_classes(hard),
             researchers=self.group,
+            service_accounts=("default", SERVICE_ACCOUNT),
             reserved_names=tuple(_team_policies.network_policies(ETCD_NAMESPACE)),
         )
         policies = admission.policies(limits, researchers.written())

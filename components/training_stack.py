@@ -11,9 +11,9 @@ from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing import queues as queue_model
-from trainium_eks.model.validation.config_model import judged
+from trainium_eks.model.validation.config_model import mark_validated
 
-from ._args import accept, extend, waivers_of
+from ._args import merge_args, validate_args, waivers_of
 from ._dicts import StackConfigDict
 from ._foundation import make_foundation
 from ._spending_alert import make_spending_alert
@@ -49,10 +49,10 @@ class TrainingStack(pulumi.ComponentResource):
         config: StackConfig | StackConfigDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        config = accept(
+        config = validate_args(
             StackConfig,
             config,
-            model.problems,
+            model.validate,
             f"TrainingStack {name}",
             waivers=waivers_of(config),
             naming=lambda _: name_problems(name),
@@ -110,7 +110,7 @@ class TrainingStack(pulumi.ComponentResource):
 
     def _make_volcano(self) -> VolcanoStack:
         config = self._config
-        args = extend(
+        args = merge_args(
             VolcanoStackArgs,
             config.volcano,
             queues=self._queues,
@@ -127,7 +127,7 @@ class TrainingStack(pulumi.ComponentResource):
         made: dict[str, TrainingNamespace] = {}
         linked = self._shared.linked_bucket(config.region) if self._shared else {}
         for each in config.namespaces:
-            args = extend(
+            args = merge_args(
                 TrainingNamespaceArgs,
                 each,
                 region=config.region,
@@ -142,15 +142,17 @@ class TrainingStack(pulumi.ComponentResource):
                 rendezvous=config.volcano.rendezvous,
                 volcano=self._volcano.admission,
             )
-            made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", judged(args), base.in_cluster())
+            made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", mark_validated(args), base.in_cluster())
         return made
 
     def _make_repository(self) -> ImageRepository | None:
         config, base = self._config, self._base
         if config.image_repository is None:
             return None
-        args = extend(ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=base.key.key_arn)
-        return ImageRepository(f"{self._name}-images", judged(args), base.child())
+        args = merge_args(
+            ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=base.key.key_arn
+        )
+        return ImageRepository(f"{self._name}-images", mark_validated(args), base.child())
 
     def _make_spending_alert(self) -> None:
         alert = self._config.budget.alert
@@ -178,7 +180,7 @@ class TrainingStack(pulumi.ComponentResource):
             "zoneId": model.group_zone(self._config, group),
             "minSize": group.min_size,
             "maxSize": group.max_size,
-            "desiredSize": None if group.size_managed_elsewhere else group.desired_size,
+            "desiredSize": None if group.ignore_desired_size else group.desired_size,
             "resources": catalogue.device_resources(group.instance_type),
             "labels": catalogue.node_labels(group.instance_type),
             "capacity": group.capacity.type,

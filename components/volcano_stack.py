@@ -14,10 +14,10 @@ from trainium_eks.model.config import namespaces
 from trainium_eks.model.sizing import priorities
 from trainium_eks.model.sizing import queues as queue_model
 from trainium_eks.model.sizing.queues import QUEUE_API, QueueConfig, VolcanoConfig
-from trainium_eks.model.validation.config_model import Flag, Whole
+from trainium_eks.model.validation.config_model import StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, Severity
 
-from ._args import accept, waivers_of
+from ._args import validate_args, waivers_of
 from ._charts import chart, local_chart, namespace, release, spread
 from ._dicts import VolcanoStackArgsDict
 from ._hypernodes import make_controller
@@ -45,10 +45,10 @@ class VolcanoStackArgs(VolcanoConfig):
 
     queues: tuple[QueueConfig, ...] = (QueueConfig(name="test"),)
     """Queues to make, besides Volcano's own ``default`` and ``root``, which are left alone."""
-    pool: dict[str, Whole] = pydantic.Field(default_factory=dict)
+    pool: dict[str, StrictInt] = pydantic.Field(default_factory=dict)
     """What the cluster's groups have in total at their maximum (``{aws.amazon.com/neuron: 64}``): the most that queues
     may name, and the capability of a queue that names none."""
-    rests_at_zero: Flag = False
+    rests_at_zero: StrictBool = False
     """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
     topology_labels: tuple[str, ...] = volcano_config.EC2_TOPOLOGY_LABELS
     """Node labels that name a node's switches, the widest layer first. A controller keeps a HyperNode for each switch;
@@ -78,7 +78,7 @@ class VolcanoStack(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: VolcanoStackArgs | VolcanoStackArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = accept(VolcanoStackArgs, args, problems, f"VolcanoStack {name}", waivers=waivers_of(args))
+        args = validate_args(VolcanoStackArgs, args, validate, f"VolcanoStack {name}", waivers=waivers_of(args))
         super().__init__("trainium-eks:index:VolcanoStack", name, {}, opts)
         self._args = args
 
@@ -255,11 +255,11 @@ def queue_spec(queue: QueueConfig) -> dict[str, Any]:
     return spec
 
 
-def problems(args: VolcanoStackArgs) -> list[Problem]:
+def validate(args: VolcanoStackArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = [
         *queue_model.volcano_problems(args, rests_at_zero=args.rests_at_zero),
-        *(problem.under("queues") for problem in queue_model.problems(args.queues, pool=args.pool)),
+        *(problem.under("queues") for problem in queue_model.validate(args.queues, pool=args.pool)),
     ]
     if args.rendezvous == "etcd" and not args.rendezvous_namespaces:
         found.append(

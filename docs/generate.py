@@ -25,7 +25,7 @@ from trainium_eks.cli.environment.plan import recording, render, report
 from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import Shape
+from trainium_eks.model.validation.config_model import ConfigModel
 from trainium_eks.observe.alerts import runbook
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,11 +148,11 @@ def _args(name: str) -> str:
     return f"The fields of `{key}` in the [inputs](../config.md#inputs), in snake_case, and:\n\n{table}"
 
 
-def _required(model: type[Shape]) -> list[str]:
+def _required(model: type[ConfigModel]) -> list[str]:
     return [key for key, field in model.model_fields.items() if field.is_required()]
 
 
-def _arg(model: type[Shape], key: str, field: FieldInfo) -> tuple[str, ...]:
+def _arg(model: type[ConfigModel], key: str, field: FieldInfo) -> tuple[str, ...]:
     if field.is_required():
         default = "required"
     elif field.default_factory is not None:
@@ -160,7 +160,9 @@ def _arg(model: type[Shape], key: str, field: FieldInfo) -> tuple[str, ...]:
         default = "the catalogue" if key == "catalogue" else f"`{value!r}`"
     else:
         default = (
-            f"`{field.default!r}`" if not isinstance(field.default, tuple | Shape) or not field.default else "see code"
+            f"`{field.default!r}`"
+            if not isinstance(field.default, tuple | ConfigModel) or not field.default
+            else "see code"
         )
     about = _markdown(field.description or "") + limits.in_words(model, key)
     return f"`{key}`", f"`{_type(field.annotation)}`", default, about

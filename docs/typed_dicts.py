@@ -20,7 +20,7 @@ import pulumi
 
 import components
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.validation.config_model import Later, Shape
+from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTS = ROOT / "components" / "_dicts.py"
@@ -69,11 +69,11 @@ def stub() -> str:
     return _STUB_HEAD + "".join(lines) + "\n__version__: str\n"
 
 
-def _models() -> Iterator[type[Shape]]:
+def _models() -> Iterator[type[ConfigModel]]:
     """The args of the components, the stack's config, and every model inside them; inner ones first."""
-    seen: dict[type[Shape], None] = {}
+    seen: dict[type[ConfigModel], None] = {}
 
-    def visit(model: type[Shape]) -> None:
+    def visit(model: type[ConfigModel]) -> None:
         for field in model.model_fields.values():
             for inner in _inside(field.annotation):
                 if inner not in seen:
@@ -81,19 +81,19 @@ def _models() -> Iterator[type[Shape]]:
         seen.setdefault(model)
 
     exported = (getattr(components, name) for name in components.__all__)
-    for model in (*(each for each in exported if inspect.isclass(each) and issubclass(each, Shape)), StackConfig):
+    for model in (*(each for each in exported if inspect.isclass(each) and issubclass(each, ConfigModel)), StackConfig):
         visit(model)
     return iter(seen)
 
 
-def _inside(annotation: Any) -> Iterator[type[Shape]]:
-    if inspect.isclass(annotation) and issubclass(annotation, Shape):
+def _inside(annotation: Any) -> Iterator[type[ConfigModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in get_args(annotation):
         yield from _inside(part)
 
 
-def _typed_dict(model: type[Shape], known: set[type]) -> str:
+def _typed_dict(model: type[ConfigModel], known: set[type]) -> str:
     lines = [f"class {model.__name__}Dict(TypedDict):", f'    """:class:`{model.__name__}` as a dictionary."""', ""]
     for name, field in model.model_fields.items():
         written = _written(field.annotation, known)
@@ -120,11 +120,11 @@ def _written(annotation: Any, known: set[type]) -> str:
         return f"Sequence[{_written(arguments[0], known)}]"
     if origin is not None and issubclass(origin, Mapping):
         return f"Mapping[{', '.join(_written(each, known) for each in arguments)}]"
-    if origin is pulumi.Output or origin is Later:
+    if origin is pulumi.Output or origin is OutputLike:
         return f"pulumi.Output[{_written(arguments[0], known)}]"
     if origin is not None:
         raise TypeError(f"{annotation} has no written form yet: add one to docs/typed_dicts.py")
-    if inspect.isclass(annotation) and issubclass(annotation, Shape):
+    if inspect.isclass(annotation) and issubclass(annotation, ConfigModel):
         known.add(annotation)
         return f"{annotation.__name__} | {annotation.__name__}Dict"
     if annotation.__module__ == "builtins":

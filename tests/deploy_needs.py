@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 
-from trainium_eks.operate.preflight.deploy_rights import Place, Request
+from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
 
 ACCOUNT = "123456789012"
 STATE_BUCKET = "acme-pulumi-state"
 STATE_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/11111111-1111-1111-1111-111111111111"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/trn-boundary"
-PLACE = Place(ACCOUNT, "us-west-2", "aws", BOUNDARY)
+PLACE = AccountRegion(ACCOUNT, "us-west-2", "aws", BOUNDARY)
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/trn-dev-cluster-node-0a1b2c3"
 KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/22222222-2222-2222-2222-222222222222"
 
 
-def asks(resource: str, *actions: str, **context: str | Sequence[str]) -> tuple[Request, ...]:
+def asks(resource: str, *actions: str, **context: str | Sequence[str]) -> tuple[IamRequest, ...]:
     """The actions on one resource. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
     keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
-    return tuple(Request(each, resource, {"aws:PrincipalAccount": ACCOUNT, **keys}) for each in actions)
+    return tuple(IamRequest(each, resource, {"aws:PrincipalAccount": ACCOUNT, **keys}) for each in actions)
 
 
-STATE: tuple[Request, ...] = (
+STATE: tuple[IamRequest, ...] = (
     *asks(f"arn:aws:s3:::{STATE_BUCKET}", "s3:ListBucket"),
     # The lock is an object that each update writes and deletes.
     *asks(f"arn:aws:s3:::{STATE_BUCKET}/.pulumi/locks/x.json", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"),
@@ -28,10 +28,10 @@ STATE: tuple[Request, ...] = (
 )
 """What Pulumi itself asks: ``login``, ``stack init --secrets-provider=awskms`` and the state of every update."""
 
-PROVIDER: tuple[Request, ...] = asks("*", "sts:GetCallerIdentity")
+PROVIDER: tuple[IamRequest, ...] = asks("*", "sts:GetCallerIdentity")
 """The requests of the provider before all else, and what ``aws eks get-token`` signs."""
 
-CHECKS: tuple[Request, ...] = (
+CHECKS: tuple[IamRequest, ...] = (
     *asks(
         "*", "ecr:DescribeImages", "eks:DescribeAddonVersions", "eks:DescribeClusterVersions", "eks:ListClusters",
         "iam:SimulateCustomPolicy", "iam:SimulatePrincipalPolicy", "pricing:GetProducts",
@@ -42,7 +42,7 @@ CHECKS: tuple[Request, ...] = (
 )  # fmt: skip
 """The requests of ``trn check`` and ``trn prices``; without the right to one, a check says which."""
 
-CLEANUP: tuple[Request, ...] = (
+CLEANUP: tuple[IamRequest, ...] = (
     *asks(
         "*", "autoscaling:DescribeAutoScalingGroups", "elasticloadbalancing:DescribeLoadBalancers",
         "elasticloadbalancing:DescribeTags", "iam:ListInstanceProfiles", "iam:ListRoles", "tag:GetResources",

@@ -33,7 +33,7 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
         "network": {"interfaceEndpoints": ["ecr.api", "sts"]},
         "cluster": {"endpoint": {"publicAccessCidrs": ["0.0.0.0/0"]}},
         "nodeGroups": [
-            {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "sizeManagedElsewhere": True},
+            {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "ignoreDesiredSize": True},
             {"name": "spot", "instanceType": "trn1n.32xlarge", "minSize": 0, "capacity": {"type": "spot"}},
         ],
         "autoscaling": {"karpenter": {"acceleratorPools": _POOLS}},
@@ -55,10 +55,10 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
     "gpu": {
         "cluster": {
             "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]},
-            "cpuNodes": {"sizeManagedElsewhere": True},
+            "cpuNodes": {"ignoreDesiredSize": True},
         },
         "nodeGroups": [
-            {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "sizeManagedElsewhere": True}
+            {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "ignoreDesiredSize": True}
         ],
         "autoscaling": {"clusterAutoscaler": {"acceleratorGroups": ["p4d"]}},
         "fileSystem": {"durability": {"type": "s3", "bucket": DATA_BUCKET, "bucketKeyArn": DATA_KEY}},

@@ -13,12 +13,12 @@ from typing import Any
 
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
-from trainium_eks.operate.preflight.deploy_rights import Request
+from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
 Document = Mapping[str, Any]
 
 
-def allowed(request: Request, policies: Iterable[Document], boundary: Document | None = None) -> bool:
+def allowed(request: IamRequest, policies: Iterable[Document], boundary: Document | None = None) -> bool:
     """Whether a principal with these identity policies, and under this boundary, may do it."""
     documents = list(policies)
     if boundary is not None and not _decides(request, boundary, "Allow"):
@@ -29,7 +29,7 @@ def allowed(request: Request, policies: Iterable[Document], boundary: Document |
     return any(_decides(request, each, "Allow") for each in documents)
 
 
-def matching(request: Request, document: Document, effect: str = "Allow") -> list[Mapping[str, Any]]:
+def matching(request: IamRequest, document: Document, effect: str = "Allow") -> list[Mapping[str, Any]]:
     """The statements of a document that decide on the request with this effect."""
     return [each for each in _statements(document) if each["Effect"] == effect and _applies(each, request)]
 
@@ -84,7 +84,7 @@ def _statements(document: Document) -> list[Mapping[str, Any]]:
     return [found] if isinstance(found, Mapping) else list(found)
 
 
-def _decides(request: Request, document: Document, effect: str) -> bool:
+def _decides(request: IamRequest, document: Document, effect: str) -> bool:
     return bool(matching(request, document, effect))
 
 
@@ -93,7 +93,7 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def _applies(statement: Mapping[str, Any], request: Request) -> bool:
+def _applies(statement: Mapping[str, Any], request: IamRequest) -> bool:
     if unknown := set(statement) - _KNOWN:
         raise NotImplementedError(f"statement with {unknown}")
     if "Action" in statement:
@@ -112,7 +112,7 @@ def _applies(statement: Mapping[str, Any], request: Request) -> bool:
     )
 
 
-def _on(statement: Mapping[str, Any], request: Request) -> bool:
+def _on(statement: Mapping[str, Any], request: IamRequest) -> bool:
     if "NotResource" in statement:
         return not any(_arn_like(request.resource, each) for each in _listed(statement["NotResource"]))
     if "Resource" not in statement:

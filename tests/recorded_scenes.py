@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, moment, scene
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, of_objects
 from trainium_eks.model.outputs import NodeGroupOutput
 
 FOLDER = Path(__file__).parent / "unit/jobs/explain/snapshots"
@@ -62,13 +62,13 @@ def _read(name: str) -> Snapshot:
 _CACHE: dict[str, Snapshot] = {}
 
 
-def of(name: str, job: str, change: Change | None = None, **rest: Any) -> Scene:
+def of(name: str, job: str, change: Change | None = None, **rest: Any) -> ClusterSnapshot:
     """One job of a recorded scene, perhaps after a change of what was recorded."""
     found = snapshot(name)
     if change is not None:
         change(found)
     source = next(each for each in found["Job"] if each["metadata"]["name"] == job)
-    return scene(now(found), source, found, **{"groups": GROUPS, **rest})
+    return of_objects(now(found), source, found, **{"groups": GROUPS, **rest})
 
 
 def now(found: Mapping[str, Any]) -> datetime:

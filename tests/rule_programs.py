@@ -131,7 +131,7 @@ def environment() -> Program:
         waivers={},
         network={"peerCidrBlocks": ["10.200.0.0/16"]},
         nodeGroups=[
-            {"name": "base", "sizeManagedElsewhere": True},
+            {"name": "base", "ignoreDesiredSize": True},
             {"name": "block", "capacity": {"type": "capacity-block", "id": "cr-block", "zoneId": "usw2-az4"}},
         ],
     )

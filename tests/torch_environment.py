@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from trainium_eks.fetched import cache
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.images.installing import NotOffered, known_recipe
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     except Skipped as reason:
         _say(f"SKIPPED tests/workloads: {reason}")
         return 0
-    except LocalError as error:
+    except ClusterError as error:
         _say(str(error))
         return 1
     if "--only-provide" in arguments:
@@ -52,7 +52,7 @@ def provide() -> Path:
 
     Raises:
         Skipped: PyTorch cannot be had, or the disk is too full for it.
-        LocalError: what should be possible fails.
+        ClusterError: what should be possible fails.
     """
     image = _image()
     python = ENVIRONMENT / "bin" / "python"
@@ -65,7 +65,7 @@ def provide() -> Path:
         (packages / "local-torch.pth").write_text(f"{of_image}\n")
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS]
         if subprocess.run(install, check=False).returncode:
-            raise LocalError(f"{REQUIREMENTS.name} cannot be installed; pip says above why")
+            raise ClusterError(f"{REQUIREMENTS.name} cannot be installed; pip says above why")
         STAMP.write_text(made_of)
     return python
 

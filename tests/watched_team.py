@@ -21,7 +21,7 @@ def cluster(scene: Snapshot) -> Iterator[StubApi]:
         yield stub
 
 
-def seat(trn: Run, stub: StubApi, folder: Path) -> Call:
+def researcher(trn: Run, stub: StubApi, folder: Path) -> Call:
     """Calls commands as the team ``training`` of that server."""
     file = folder / "outputs.json"
     known = outputs().model_dump(by_alias=True)

@@ -35,7 +35,7 @@ class Unfetched(Exception):  # noqa: N818 - reads as what it is where it is rais
 
 
 @dataclass(frozen=True)
-class Source:
+class ProjectFiles:
     """Files at one fixed state of a project."""
 
     name: str
@@ -66,12 +66,12 @@ def cache(environment: Mapping[str, str] = os.environ) -> Path:
     return platformdirs.user_cache_path("trainium-eks", appauthor=False)
 
 
-def place(source: Source, directory: Path) -> Path:
+def place(source: ProjectFiles, directory: Path) -> Path:
     """Where :func:`fetch` keeps the files of a source."""
     return directory / f"{source.name}-{source.digest[:12]}"
 
 
-def fetch(source: Source, directory: Path, url: str = "") -> Path:
+def fetch(source: ProjectFiles, directory: Path, url: str = "") -> Path:
     """The directory with all files of a source, each as pinned; what is there and right is not asked for again.
 
     Safe beside other processes: the directory appears whole or not at all.
@@ -104,7 +104,7 @@ def fetch(source: Source, directory: Path, url: str = "") -> Path:
     return home
 
 
-def wrong(source: Source, home: Path) -> tuple[str, ...]:
+def wrong(source: ProjectFiles, home: Path) -> tuple[str, ...]:
     """Paths of files that are not there, or not the pinned ones."""
     return tuple(path for path, sha in sorted(source.sha256.items()) if _sha256(home / path) != sha)
 
@@ -116,7 +116,7 @@ def _sha256(file: Path) -> str:
         return ""
 
 
-def _save(source: Source, path: str, url: str, scratch: Path) -> None:
+def _save(source: ProjectFiles, path: str, url: str, scratch: Path) -> None:
     content = _get(f"{url}/{path}")
     found = hashlib.sha256(content).hexdigest()
     if found != source.sha256[path]:
@@ -126,7 +126,7 @@ def _save(source: Source, path: str, url: str, scratch: Path) -> None:
     file.write_bytes(content)
 
 
-def _put(source: Source, scratch: Path, home: Path) -> None:
+def _put(source: ProjectFiles, scratch: Path, home: Path) -> None:
     """Moves a whole directory to its place. What stands there is wrong and goes, unless another process was faster."""
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(OSError):

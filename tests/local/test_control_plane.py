@@ -20,8 +20,8 @@ from local_project import ROOT
 from waiting import until
 
 from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent.programs import NETWORK
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
@@ -297,7 +297,9 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
     service = api.request("GET", "/api/v1/namespaces/default/services/kubernetes")
     assert service["spec"]["clusterIP"] == "172.20.0.1"
     before = pids(own)
-    with pytest.raises(LocalError, match=r"addresses are 172\.20\.0\.0/16, and the program now says 10\.100\.0\.0/16"):
+    with pytest.raises(
+        ClusterError, match=r"addresses are 172\.20\.0\.0/16, and the program now says 10\.100\.0\.0/16"
+    ):
         ControlPlane(own, binaries, service_range="10.100.0.0/16").start()
     assert pids(own) == before
     api.request("POST", CONFIGMAPS, configmap("kept"))
@@ -386,7 +388,7 @@ def test_data_that_is_somebodys_is_never_thrown_away(own, binaries):
     plane.stop()
     data = own.etcd / "member" / "snap" / "db"
     data.write_bytes(b"\xff" * 65536)
-    with pytest.raises(LocalError, match=r"etcd ended while starting \(.*\)\. The end of .*etcd\.log:\n") as failure:
+    with pytest.raises(ClusterError, match=r"etcd ended while starting \(.*\)\. The end of .*etcd\.log:\n") as failure:
         plane.start()
     assert "`trn local down` removes it" in str(failure.value)
     assert data.read_bytes() == b"\xff" * 65536
@@ -446,7 +448,7 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
 
 
 def test_a_server_of_another_minor_is_refused(own, binaries):
-    with pytest.raises(LocalError, match=r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.34"):
+    with pytest.raises(ClusterError, match=r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.34"):
         ControlPlane(own, binaries, kubernetes_minor="1.34").start()
     assert pids(own) == {}
 
@@ -469,7 +471,7 @@ def test_an_upgrade_that_fails_brings_back_what_ran_before(own, binaries, tmp_pa
     before = pids(own)
     newer = elsewhere(binaries, tmp_path / "newer", instead)
     told: list[str] = []
-    with pytest.raises(LocalError, match=said) as failure:
+    with pytest.raises(ClusterError, match=said) as failure:
         ControlPlane(own, newer, kubernetes_minor="1.36").start(told.append)
     assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)
     assert "Going back to Kubernetes 1.35" in told
@@ -488,7 +490,7 @@ def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
     ControlPlane(own, older).start()
     older["kube-apiserver"].unlink()
     newer = elsewhere(binaries, tmp_path / "newer", {"kube-apiserver": "kube-scheduler"})
-    with pytest.raises(LocalError, match="kube-apiserver ended while starting") as failure:
+    with pytest.raises(ClusterError, match="kube-apiserver ended while starting") as failure:
         ControlPlane(own, newer, kubernetes_minor="1.36").start()
     message = str(failure.value)
     assert "\nKubernetes 1.35 could not be started again with the programs from before:\n" in message
@@ -506,7 +508,7 @@ def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
 def test_a_step_that_eks_refuses_is_refused(own, binaries, before, said):
     own.root.mkdir(parents=True)
     Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
-    with pytest.raises(LocalError, match=f"{said}. `trn local down`"):
+    with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
         ControlPlane(own, binaries).start()
     assert pids(own) == {}
 
@@ -516,7 +518,7 @@ def test_a_process_that_ends_at_its_start_is_said_with_the_end_of_its_log(own, b
     broken.parent.mkdir()
     # A program of that name that knows none of the flags.
     shutil.copy(binaries["kube-scheduler"], broken)
-    with pytest.raises(LocalError) as failure:
+    with pytest.raises(ClusterError) as failure:
         ControlPlane(own, {**binaries, "kwok": broken}).start()
     message = str(failure.value)
     assert re.search(r"kwok ended while starting \(exit code \d+\)\. The end of .*/logs/kwok\.log:\n", message)
@@ -525,7 +527,7 @@ def test_a_process_that_ends_at_its_start_is_said_with_the_end_of_its_log(own, b
 
 
 def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
-    with pytest.raises(LocalError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
+    with pytest.raises(ClusterError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
         ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
     assert not own.root.exists()
 
@@ -533,7 +535,7 @@ def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
 def test_a_state_directory_that_cannot_be_written_is_said(own, binaries):
     own.root.parent.mkdir()
     own.root.write_text("a file where the directory should be")
-    with pytest.raises(LocalError, match=r"cannot be written: .*/\.local/own: File exists"):
+    with pytest.raises(ClusterError, match=r"cannot be written: .*/\.local/own: File exists"):
         ControlPlane(own, binaries).start()
     own.root.unlink()
 
@@ -544,7 +546,7 @@ def test_a_disk_that_is_full_for_etcd_is_said_in_etcds_words(own, binaries):
     with start_elsewhere(own, binaries, limit) as limited:
         _, told = limited.communicate(timeout=SECONDS)
     assert limited.returncode == 1
-    assert "LocalError: etcd ended while starting" in told
+    assert "ClusterError: etcd ended while starting" in told
     assert "etcd.log:" in told
     assert pids(own) == {}
     assert ControlPlane(own, binaries).start().started == ALL  # space was freed
@@ -554,5 +556,5 @@ def test_a_disk_that_is_full_for_certificates_is_said_with_the_path(own, binarie
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     with start_elsewhere(own, binaries, limit) as limited:
         _, told = limited.communicate(timeout=SECONDS)
-    assert re.search(r"LocalError: .*cannot be written: .*/pki.*: File too large", told)
+    assert re.search(r"ClusterError: .*cannot be written: .*/pki.*: File too large", told)
     assert pids(own) == {}

@@ -9,7 +9,8 @@ import pytest
 from waiting import until
 
 from trainium_eks.kube.api import Api
-from trainium_eks.local.changes import Change, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
@@ -208,7 +209,7 @@ def test_a_size_that_is_managed_elsewhere_stays(api: Api, nodes: Nodes, pool: No
     assert len(live(api, pool)) == 4
 
 
-def test_a_roll_that_was_interrupted_does_not_double_a_size_managed_elsewhere(
+def test_a_roll_that_was_interrupted_does_not_double_a_ignore_desired_size(
     api: Api, nodes: Nodes, pool: NodePool
 ) -> None:
     nodes.apply(pool, TIMEOUT_SECONDS)
@@ -243,12 +244,12 @@ def test_nodes_that_nobody_takes_care_of_are_an_error(
     nodes: Nodes, pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainium_eks.local.nodes.node_pools.KWOK_ANNOTATION", "example.com/nobody")
-    with pytest.raises(LocalError, match=rf"node group {pool.key}: 2 of 2 nodes were not Ready after \d+ s \(i-sim"):
+    with pytest.raises(ClusterError, match=rf"node group {pool.key}: 2 of 2 nodes were not Ready after \d+ s \(i-sim"):
         nodes.apply(pool, 1)
 
 
 def test_a_refused_node_is_an_error_in_the_api_servers_words(nodes: Nodes, pool: NodePool) -> None:
-    with pytest.raises(LocalError, match=r"metadata\.labels: Invalid value"):
+    with pytest.raises(ClusterError, match=r"metadata\.labels: Invalid value"):
         nodes.apply(replace(pool, labels={"a": "not valid!"}), TIMEOUT_SECONDS)
 
 

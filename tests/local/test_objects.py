@@ -12,7 +12,8 @@ from waiting import until
 
 from trainium_eks.kube import api as api_module
 from trainium_eks.kube.api import Api, ApiError, ObjectReference, in_parallel
-from trainium_eks.local.changes import Change, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Change
 from trainium_eks.local.objects.apply import Objects
 
 Manifest = dict[str, Any]
@@ -91,7 +92,7 @@ def change_of(objects: Objects, manifest: Mapping[str, Any]) -> Change:
 
 
 def refusal(objects: Objects, manifest: Mapping[str, Any], seconds: float = SECONDS) -> str:
-    with pytest.raises(LocalError) as caught:
+    with pytest.raises(ClusterError) as caught:
         objects.apply(manifest, timeout_seconds=seconds)
     return str(caught.value)
 
@@ -687,7 +688,7 @@ def test_a_claim_in_use_says_by_which_pods(objects: Objects, api: Api, namespace
     }
     objects.apply(claim, timeout_seconds=SECONDS, wait=False)
     objects.apply(pod, timeout_seconds=SECONDS, wait=False)
-    with pytest.raises(LocalError) as caught:
+    with pytest.raises(ClusterError) as caught:
         objects.delete(ObjectReference("v1", "PersistentVolumeClaim", namespace, "data"), timeout_seconds=1)
     held = "is not deleted while pods hold it, finished ones too: user (Pending)"
     assert str(caught.value).startswith(f"PersistentVolumeClaim {namespace}/data {held}\n")

@@ -11,9 +11,9 @@ from running_pods import ENDLESS, TOLD, Pods, a_namespace, cpu_nodes, go_on, pha
 from waiting import SECONDS, until
 
 from trainium_eks.kube.api import Api
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent.agent import shims
 from trainium_eks.local.agent.programs import AGENT, SHIM
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
@@ -220,7 +220,7 @@ def test_down_ends_what_a_killed_shim_has_left_behind(
     plane.start()
     try:
         api = Api.connect(paths.kubeconfig)
-        with contextlib.suppress(LocalError), cpu_nodes(api, 1), a_namespace(api) as pods:
+        with contextlib.suppress(ClusterError), cpu_nodes(api, 1), a_namespace(api) as pods:
             name = pods.make(DAEMON)
             pods.said(name, "daemon")
             uid = pods.running(name)["metadata"]["uid"]

@@ -22,7 +22,8 @@ from waiting import until
 
 from components.volcano_stack import VolcanoStackArgs, volcano_values
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Applied, Change
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
@@ -263,7 +264,7 @@ def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place: Place) -> 
         place.root / "thing", it=CONFIG_MAP, bad="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n"
     )
     with pytest.raises(
-        LocalError, match=rf"(?s)Helm release {place.namespace}/r: .*Bad_Name.*must consist of lower case"
+        ClusterError, match=rf"(?s)Helm release {place.namespace}/r: .*Bad_Name.*must consist of lower case"
     ):
         place.apply()
     assert place.get("ConfigMap", "it") is None
@@ -271,7 +272,7 @@ def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place: Place) -> 
 
 def test_a_template_that_fails_is_named(place: Place) -> None:
     write_chart(place.root / "thing", it='{{ fail "values.value is missing" }}')
-    with pytest.raises(LocalError, match=r"it\.yaml.*values\.value is missing"):
+    with pytest.raises(ClusterError, match=r"it\.yaml.*values\.value is missing"):
         place.apply()
 
 
@@ -284,7 +285,7 @@ def test_a_pod_that_waits_is_named_with_its_reason(place: Place) -> None:
 def until_named(place: Place, reason: str, **inputs: Any) -> None:
     """A release fails, and says why. It is given more time where a busy machine did not come to that."""
     for timeout in (8, 30, 120, 480):
-        with pytest.raises(LocalError) as caught:
+        with pytest.raises(ClusterError) as caught:
             place.apply(timeout=timeout, **inputs)
         if re.search(reason, str(caught.value)) and place.told:
             return
@@ -301,7 +302,7 @@ def test_a_pod_that_may_not_be_made_is_told_with_its_reason(place: Place) -> Non
 
 def test_a_failed_release_is_tried_again(place: Place) -> None:
     write_chart(place.root / "thing", web=DEPLOYMENT)
-    with pytest.raises(LocalError):
+    with pytest.raises(ClusterError):
         place.apply(values={"node": "none"}, timeout=3, atomic=False)
     assert place.apply(atomic=False).outputs["status"]["status"] == "deployed"
 
@@ -312,7 +313,7 @@ def test_all_that_is_stopped_ends_helm(place: Place) -> None:
     stopping.set()
     releases = Releases(place.paths, place.helm, place.api, place.root, stopping=stopping)
     started = time.monotonic()
-    with pytest.raises(LocalError, match="everything was stopped"):
+    with pytest.raises(ClusterError, match="everything was stopped"):
         releases.apply(place.inputs(values={"node": "none"}), timeout_seconds=SECONDS)
     assert time.monotonic() - started < SECONDS / 2
 
@@ -395,7 +396,7 @@ def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place: P
 
 
 def test_a_version_that_the_repository_does_not_have_is_an_error(place: Place, repository: str) -> None:
-    with pytest.raises(LocalError, match=r"does not have thing 9\.9\.9"):
+    with pytest.raises(ClusterError, match=r"does not have thing 9\.9\.9"):
         place.apply("thing", repositoryOpts={"repo": repository}, version="9.9.9")
 
 
@@ -503,7 +504,7 @@ def test_a_webhook_without_a_process_stops_nobody_and_is_told(place: Place) -> N
 def _accepts(api: Api, manifest: Mapping[str, Any]) -> bool:
     try:
         api.apply(manifest)
-    except LocalError:
+    except ClusterError:
         return False
     return True
 

@@ -7,7 +7,7 @@ import pytest
 from waiting import until
 
 from trainium_eks.kube.api import Api, ApiError
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.paths import Paths
 
@@ -65,6 +65,6 @@ def test_a_namespace_without_a_group_has_no_researcher(
 ) -> None:
     bind(api, namespace, subjects)
     with pytest.raises(
-        LocalError, match=f"'{namespace}' is not a team's namespace: no RoleBinding in it is for a group"
+        ClusterError, match=f"'{namespace}' is not a team's namespace: no RoleBinding in it is for a group"
     ):
         researchers.kubeconfig(paths, namespace)

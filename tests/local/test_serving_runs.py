@@ -74,8 +74,8 @@ def trn(volume: Path, paths: Paths) -> Iterator[Trn]:
     paths.report.write_text(json.dumps(report))
 
     def call(*words: str) -> tuple[int, str, str]:
-        seat = ("--stack", "shared", "--outputs", str(paths.outputs))
-        done = CliRunner().invoke(app, [*words, *seat], catch_exceptions=False)
+        cluster = ("--stack", "shared", "--outputs", str(paths.outputs))
+        done = CliRunner().invoke(app, [*words, *cluster], catch_exceptions=False)
         return done.exit_code, done.stdout, done.stderr
 
     yield call

@@ -15,7 +15,7 @@ from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.aws.ecr import Login
 from trainium_eks.cli.jobs.data.stage import StageOptions, run
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.jobs.images import image_jobs, images
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
@@ -77,10 +77,10 @@ def stage(team: str, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture
     namespace = {"name": team, "queues": ["eyes"], "serviceAccount": "training", "claim": "fsx-claim"}
     file = tmp_path / "exported.json"
     file.write_text(outputs(namespaces=[namespace]).model_dump_json(by_alias=True))
-    seat = Seat("dev", outputs=file, kubeconfig=researchers.kubeconfig(paths, team))
+    cluster = ClusterOptions("dev", outputs=file, kubeconfig=researchers.kubeconfig(paths, team))
 
     def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
-        code = run(StageOptions(seat, source, to=to, **options))
+        code = run(StageOptions(cluster, source, to=to, **options))
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 

@@ -20,7 +20,7 @@ from staging_servers import FileServer, file_server, moto_server
 from waiting import until
 
 from trainium_eks.cli.jobs.data.stage import StageOptions, run
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 
@@ -62,7 +62,7 @@ def stage(volume: Path, paths: Paths, capsys: pytest.CaptureFixture[str]) -> Ite
     paths.report.write_text(json.dumps(report))
 
     def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
-        code = run(StageOptions(Seat("shared", outputs=paths.outputs), source, to=to, **options))
+        code = run(StageOptions(ClusterOptions("shared", outputs=paths.outputs), source, to=to, **options))
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 

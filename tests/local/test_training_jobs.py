@@ -22,7 +22,7 @@ from trainium_eks.jobs.objects.identity import TRAINER_API
 from trainium_eks.jobs.objects.job import CompileCache, Form, Program, Topology, TrainingJob
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.jobs.serve import serving
-from trainium_eks.jobs.serve.serving import Batch, Place, Served
+from trainium_eks.jobs.serve.serving import Batch, Served, ServingNodes
 from trainium_eks.jobs.submit import cluster_facts, submission
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.control_plane import researchers
@@ -266,7 +266,7 @@ def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(
 @pytest.mark.parametrize("instance_type", ["", "inf2.xlarge", "trn1.32xlarge", "p4d.24xlarge"])
 def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher: Api, instance_type: str) -> None:
     team = NamespaceOutput(name=TEAM, queues=(QUEUE,), service_account="training", claim="fsx-claim")
-    where = Place()
+    where = ServingNodes()
     if instance_type:
         nodes = NodeGroupOutput.model_validate(group("ng", "", 0, 1, instanceType=instance_type), by_alias=True)
         where = serving.place(nodes, CATALOGUE[instance_type], 1, is_local=False)

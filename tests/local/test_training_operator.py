@@ -20,7 +20,7 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 pytestmark = pytest.mark.slow
 
 GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
-SUM = ("train", "--as", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")
+SUM = ("train", "--kind", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")
 
 WAITS_TO_BE_KILLED = """
 import os, pathlib, time
@@ -125,7 +125,7 @@ def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
         pytest.skip("no local/torch here: `trn local images make torch`")
     small = ("--model", "tiny", "--seq-len", "64", "--synthetic", "256", "--steps", "12", "--warmup-steps", "2")
     shown = team.trn(
-        *("train", "--as", "pytorchjob", "--example", "finetune", "--image", "local/torch", "--name", "tuned"),
+        *("train", "--kind", "pytorchjob", "--example", "finetune", "--image", "local/torch", "--name", "tuned"),
         *("--", *small, "--learning-rate", "0.003"),
     )
     losses = [float(found) for found in re.findall(r'"step": \d+.*?"loss": ([\d.]+)', shown)]

@@ -7,7 +7,7 @@ import pytest
 import torch_environment
 from torch_environment import main
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.installing import NotOffered
 
@@ -40,7 +40,7 @@ def test_an_index_without_pytorch_is_said_and_is_no_failure(
 
 
 def test_anything_else_is_a_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "make", _raising(LocalError("pip ended with 1: no h5py")))
+    monkeypatch.setattr(images, "make", _raising(ClusterError("pip ended with 1: no h5py")))
     assert main([]) == 1
     assert capsys.readouterr().err == "pip ended with 1: no h5py\n"
 

@@ -10,7 +10,7 @@ import numpy
 import pytest
 from trainium_workloads.decoder import chat, documents, make_data, text
 from trainium_workloads.decoder.configuration import CONFIGURATIONS
-from trainium_workloads.decoder.text import Source, Synthetic, Tokens
+from trainium_workloads.decoder.text import Synthetic, TextSource, Tokens
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Position
 
@@ -33,7 +33,7 @@ def test_tokens_are_those_of_transformers(made: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(made / "model")
-    directory = text.prepare(Source(made / "texts", made / "model"), replace(TINY, begin=7), tmp_path / "cache")
+    directory = text.prepare(TextSource(made / "texts", made / "model"), replace(TINY, begin=7), tmp_path / "cache")
     expected: list[int] = []
     talks = [json.loads(line)["messages"] for line in (made / "texts" / "talks.jsonl").read_text().splitlines()]
     for talk in talks:
@@ -45,13 +45,13 @@ def test_tokens_are_those_of_transformers(made: Path, tmp_path: Path) -> None:
 
 def test_empty_texts_are_none(made: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": " "}\n{"text": "one"}\n')
-    row = tokens_of(text.prepare(Source(tmp_path / "a.jsonl", made / "model"), TINY, tmp_path / "cache"))
+    row = tokens_of(text.prepare(TextSource(tmp_path / "a.jsonl", made / "model"), TINY, tmp_path / "cache"))
     assert row.count(TINY.end) == 2
     assert row[: len(row) // 2] == row[len(row) // 2 :]
 
 
 def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
-    directory = text.prepare(Source(made / "texts", made / "model"), TINY, tmp_path / "cache")
+    directory = text.prepare(TextSource(made / "texts", made / "model"), TINY, tmp_path / "cache")
     row = tokens_of(directory)
     examples = Tokens(directory, 32)
     assert len(examples) == (len(row) - 1) // 32
@@ -63,7 +63,7 @@ def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
 
 def test_tokens_are_made_once(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(made, tmp_path / "made")
-    source = Source(tmp_path / "made" / "texts", tmp_path / "made" / "model")
+    source = TextSource(tmp_path / "made" / "texts", tmp_path / "made" / "model")
     cache = tmp_path / "cache"
     first = text.prepare(source, TINY, cache)
     assert "40 texts" in capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_tokens_are_made_once(made: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_damaged_tokens_are_made_anew(made: Path, tmp_path: Path) -> None:
-    source = Source(made / "texts", made / "model")
+    source = TextSource(made / "texts", made / "model")
     directory = text.prepare(source, TINY, tmp_path)
     before = tokens_of(directory)
     data = bytearray((directory / "tokens.bin").read_bytes())
@@ -92,7 +92,7 @@ def test_damaged_tokens_are_made_anew(made: Path, tmp_path: Path) -> None:
 
 
 def test_many_tokens_need_wide_numbers(made: Path, tmp_path: Path) -> None:
-    source = Source(made / "texts", made / "model")
+    source = TextSource(made / "texts", made / "model")
     wide = text.prepare(source, replace(TINY, vocabulary=151_936, end=151_645), tmp_path)
     assert json.loads((wide / "tokens.json").read_text())["type"] == "uint32"
     assert max(tokens_of(wide)) == 151_645
@@ -155,33 +155,33 @@ def parquet_of_reviews(directory: Path) -> Path:
 def test_what_is_no_text_is_refused(write: Callable[[Path], Path], said: str, made: Path, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(Refusal, match=said):
-        text.prepare(Source(write(tmp_path / "data"), made / "model"), TINY, tmp_path / "cache")
+        text.prepare(TextSource(write(tmp_path / "data"), made / "model"), TINY, tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*"))
 
 
 def test_a_column_can_be_named(made: Path, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     parquet_of_reviews(tmp_path / "data")
-    assert text.prepare(Source(tmp_path / "data", made / "model", "review"), TINY, tmp_path / "cache").is_dir()
+    assert text.prepare(TextSource(tmp_path / "data", made / "model", "review"), TINY, tmp_path / "cache").is_dir()
 
 
 def test_a_tokenizer_must_be_the_models(made: Path, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"tokenizer\.json is not there"):
-        text.prepare(Source(made / "texts", made / "texts"), TINY, tmp_path)
+        text.prepare(TextSource(made / "texts", made / "texts"), TINY, tmp_path)
     with pytest.raises(Refusal, match="tokens, and the model 100: it is another model's"):
-        text.prepare(Source(made / "texts", made / "model"), replace(TINY, vocabulary=100), tmp_path)
+        text.prepare(TextSource(made / "texts", made / "model"), replace(TINY, vocabulary=100), tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(Refusal, match="is no tokenizer"):
-        text.prepare(Source(made / "texts", tmp_path), TINY, tmp_path)
+        text.prepare(TextSource(made / "texts", tmp_path), TINY, tmp_path)
 
 
 def test_conversations_need_a_template(made: Path, tmp_path: Path) -> None:
     shutil.copy(made / "model" / "tokenizer.json", tmp_path)
     with pytest.raises(Refusal, match="has no chat template"):
-        text.prepare(Source(made / "texts", tmp_path), TINY, tmp_path / "cache")
+        text.prepare(TextSource(made / "texts", tmp_path), TINY, tmp_path / "cache")
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(Refusal, match="does not take a conversation: roles must alternate"):
-        text.prepare(Source(made / "texts", tmp_path), TINY, tmp_path / "cache")
+        text.prepare(TextSource(made / "texts", tmp_path), TINY, tmp_path / "cache")
     # A template is part of a download: it cannot reach out of Jinja's sandbox.
     (tmp_path / "chat_template.jinja").write_text("{{ messages.__class__.__mro__ }}")
     with pytest.raises(Refusal, match="unsafe"):

@@ -59,7 +59,7 @@ class NoCredentials(NotChecked):
     """There are no AWS credentials on this machine, or AWS does not take them."""
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is where it is caught
+class RequestError(Exception):
     """AWS answered with an error that says something about the thing asked for (``NoSuchEntity``)."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -197,7 +197,7 @@ class _Once:
             if not self._done:
                 try:
                     self._value = read()
-                except (NotChecked, Refused) as error:
+                except (NotChecked, RequestError) as error:
                     self._error = error
                 self._done = True
         if self._error is not None:
@@ -228,4 +228,4 @@ def _judged(service: str, operation: str, response: Mapping[str, Any]) -> Except
     if code.startswith("5") and code.isdigit():
         # Not AWS, but something before it.
         return NotChecked(f"there came HTTP {code} in place of an answer")
-    return Refused(code, textwrap.shorten(message, 200))
+    return RequestError(code, textwrap.shorten(message, 200))

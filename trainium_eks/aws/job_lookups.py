@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.jobs.images.images import MIRROR_PREFIX
-from trainium_eks.local.changes import LocalError, MissingError
+from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.model.validation.problems import Problem, nearest
 
 ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
@@ -19,7 +19,7 @@ NO_BOTO3 = "the Python package boto3 is missing: pip install 'trainium-eks[local
 NOT_ALLOWED = ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation")
 
 
-class AwsError(LocalError):
+class AwsError(ClusterError):
     """AWS refused, or could not be asked; the text is for people."""
 
     def __init__(self, text: str, code: str = "") -> None:

@@ -212,7 +212,7 @@ def upgrade(
     Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
     """
     from trainium_eks.cli.environment.change import upgrade as command
-    from trainium_eks.operate.upgrade.settings import Asked
+    from trainium_eks.operate.upgrade.settings import UpgradeTargets
 
     def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
         split = [text.partition("=") for text in texts or ()]
@@ -222,7 +222,7 @@ def upgrade(
 
     if keep_nodes and not to:
         raise typer.BadParameter("goes with --to", param_hint="--keep-nodes")
-    asked = Asked(to, ami, pairs(addon, "--addon"), pairs(sdk, "--sdk"), keep_nodes)
+    asked = UpgradeTargets(to, ami, pairs(addon, "--addon"), pairs(sdk, "--sdk"), keep_nodes)
     options = command.UpgradeOptions(stack, asked, directory, write=write, as_json=as_json, no_color=no_color)
     raise typer.Exit(command.run(options))
 

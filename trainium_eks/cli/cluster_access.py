@@ -19,13 +19,13 @@ from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.output import notice
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.parsing import parse_yaml
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 
 
 @dataclass(frozen=True)
-class Source:
+class StackAccess:
     """A stack: what it says of itself, and how its cluster is reached."""
 
     stack: str
@@ -46,7 +46,7 @@ class Source:
         return self.kubeconfig is None and not self.merged
 
 
-def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, directory: Path | None) -> Source:
+def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, directory: Path | None) -> StackAccess:
     """The outputs of the file given, of the local cloud where the stack has one, else of the deployed stack.
 
     Args:
@@ -66,7 +66,7 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
     return _with_variable(found)
 
 
-def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Source:
+def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> StackAccess:
     """The same for what asks no cluster: with no kubeconfig but the stack's own.
 
     Raises:
@@ -77,16 +77,16 @@ def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Sour
         paths = Paths(outputs.resolve().parent)
         if outputs.name == paths.outputs.name and paths.report.is_file():
             return _local("", paths)
-        return Source("", _read(outputs))
+        return StackAccess("", _read(outputs))
     project = recording.find_project(directory)
     paths = Paths.of(project, stack)
     if paths.outputs.is_file():
         return _local(stack, paths)
     recording.check_stack(project, stack)
-    return Source(stack, _deployed(project, stack))
+    return StackAccess(stack, _deployed(project, stack))
 
 
-def _with_variable(source: Source) -> Source:
+def _with_variable(source: StackAccess) -> StackAccess:
     """The source with the kubeconfig that the variable names, where it is of the stack's cluster."""
     files = kubeconfig_variable.named()
     if not files:
@@ -106,7 +106,7 @@ def _with_variable(source: Source) -> Source:
 
 
 @contextmanager
-def open_kubeconfig(source: Source) -> Iterator[Path]:
+def open_kubeconfig(source: StackAccess) -> Iterator[Path]:
     """The kubeconfig as a file. One that is none yet is there, for its owner alone, only while it is used.
 
     Raises:
@@ -168,12 +168,12 @@ def _commands(kubeconfig: str) -> Iterator[str]:
         return  # the client says what is wrong with it
 
 
-def _local(stack: str, paths: Paths) -> Source:
+def _local(stack: str, paths: Paths) -> StackAccess:
     try:
         report = LocalReport.load(paths.report, _running(paths))
     except ReportError as error:
         raise Failure(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
-    return Source(stack, _read(paths.outputs), report, paths)
+    return StackAccess(stack, _read(paths.outputs), report, paths)
 
 
 def _running(paths: Paths) -> set[str]:
@@ -187,7 +187,7 @@ def _read(file: Path) -> StackOutputs:
         return StackOutputs.load(file)
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot read {file}: {error.strerror}") from None
-    except ShapeError as error:
+    except ConfigModelError as error:
         raise Failure(WRONG_USAGE, f"{file} does not hold a stack's outputs", error.problems) from None
     except ValueError as error:
         raise Failure(WRONG_USAGE, f"{file} is not JSON: {error}") from None
@@ -206,7 +206,7 @@ def _deployed(project: Path, stack: str) -> StackOutputs:
         return StackOutputs.load(stack, directory=project)
     except RuntimeError as error:
         raise Failure(WRONG_USAGE, f"the outputs of the stack {stack} cannot be read: {error}") from None
-    except ShapeError as error:
+    except ConfigModelError as error:
         # The first `up` of a stack writes its outputs at the end.
         title = f"the stack {stack} has no usable outputs; has its `up` finished?"
         raise Failure(WRONG_USAGE, title, error.problems) from None

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from kubernetes.client.api_client import ApiClient  # type: ignore[import-untyped]
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import FIELD_MANAGER, Requests
 from trainium_eks.kube.types import ApiError, Cause, Kind, NoSuchKind, ObjectReference
-from trainium_eks.local.changes import LocalError
 
 __all__ = ["FIELD_MANAGER", "Api", "ApiError", "Cause", "Kind", "NoSuchKind", "ObjectReference", "in_parallel"]
 
@@ -170,7 +170,7 @@ class Api(Requests):
 
         Raises:
             ApiError: refused; 410 where ``since`` is too old: list again.
-            LocalError: see :meth:`lines`.
+            ClusterError: see :meth:`lines`.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
         query |= {"labelSelector": labels, "fieldSelector": fields}
@@ -242,7 +242,7 @@ class Api(Requests):
             ("metadata.name", metadata.get("name")),
         ):
             if not value or not isinstance(value, str):
-                raise LocalError(f"an object without {field} cannot be applied: {json.dumps(manifest)[:300]}")
+                raise ClusterError(f"an object without {field} cannot be applied: {json.dumps(manifest)[:300]}")
         kind = self.kind(manifest["apiVersion"], manifest["kind"])
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
         return ObjectReference(kind.api_version, kind.kind, namespace, metadata["name"])

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from trainium_eks.kube.api import Api
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError, NoSuchKind
-from trainium_eks.local.changes import LocalError
-from trainium_eks.operate.verify.cluster import Object, Refused
+from trainium_eks.operate.verify.cluster import Object, ReadError
 
 VERSION_SECONDS = 20
 """How long the first answer may take; a server that is there gives it in milliseconds."""
@@ -23,16 +23,18 @@ class ApiReader:
             return str(self._api.request("GET", "/version", timeout_seconds=VERSION_SECONDS)["gitVersion"])
         except ApiError as error:
             if error.status in (401, 403):
-                raise Refused(
+                raise ReadError(
                     f"the API server {self._api.server} refuses this machine's credentials: {error}\n"
                     "  who you are: aws sts get-caller-identity\n"
                     "  who has access: aws eks list-access-entries --cluster-name ..."
                 ) from error
-            raise Refused(f"the API server {self._api.server} gives no version: {error}") from error
-        except LocalError as error:
-            raise Refused(str(error)) from error
+            raise ReadError(f"the API server {self._api.server} gives no version: {error}") from error
+        except ClusterError as error:
+            raise ReadError(str(error)) from error
         except KeyError:
-            raise Refused(f"{self._api.server} is not a Kubernetes API server: its /version names no version") from None
+            raise ReadError(
+                f"{self._api.server} is not a Kubernetes API server: its /version names no version"
+            ) from None
 
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
         """All objects of a kind."""
@@ -40,5 +42,5 @@ class ApiReader:
             return self._api.list(api_version, kind)
         except NoSuchKind:
             return None
-        except LocalError as error:
-            raise Refused(str(error)) from error
+        except ClusterError as error:
+            raise ReadError(str(error)) from error

@@ -16,7 +16,7 @@ _LINE_LIMIT = 2**24  # an object is at most 1.5 MiB in etcd, and its JSON larger
 _KEPT_CONNECTIONS = 4
 
 
-class Refused(Exception):  # noqa: N818 (what happened)
+class ApiStatusError(Exception):
     """The API server said no."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -83,7 +83,7 @@ class ApiClient:
             await self._send(writer, "GET", path, None, {**query, "watch": "true"}, "")
             status, headers = await asyncio.wait_for(_head(reader), _TIMEOUT_SECONDS)
             if status >= 400:
-                raise Refused(status, await _body(reader, headers))
+                raise ApiStatusError(status, await _body(reader, headers))
             rest = b""
             async for chunk in _chunks(reader):
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -117,7 +117,7 @@ class ApiClient:
             else:
                 writer.close()
         if status >= 400:
-            raise Refused(status, data)
+            raise ApiStatusError(status, data)
         answer: dict[str, Any] = json.loads(data)
         return answer
 

@@ -17,8 +17,8 @@ from kubernetes.client.configuration import Configuration  # type: ignore[import
 from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
 from kubernetes.config import ConfigException, new_client_from_config  # type: ignore[import-untyped]
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError
-from trainium_eks.local.changes import LocalError
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 FIELD_MANAGER = "trn"
@@ -53,17 +53,17 @@ class Requests:
         """Reads a kubeconfig and its current context; makes no request yet.
 
         Raises:
-            LocalError: the file is not there, or no kubeconfig.
+            ClusterError: the file is not there, or no kubeconfig.
         """
         if not kubeconfig.is_file():
-            raise LocalError(f"there is no kubeconfig {kubeconfig}: the local cloud makes it with `trn local up`")
+            raise ClusterError(f"there is no kubeconfig {kubeconfig}: the local cloud makes it with `trn local up`")
         settings = Configuration()
         settings.connection_pool_maxsize = 64
         settings.retries = False  # requests are repeated here, where it is known which may be
         try:
             client = new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
         except (ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
-            raise LocalError(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
+            raise ClusterError(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
         if _is_loopback(settings.host) and settings.proxy:
             settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback
             client = ApiClient(configuration=settings)
@@ -99,13 +99,13 @@ class Requests:
 
         Raises:
             ApiError: the server refused.
-            LocalError: it cannot be reached, or does not answer in time.
+            ClusterError: it cannot be reached, or does not answer in time.
         """
         text = self.text(method, path, body, query=query, content_type=content_type, timeout_seconds=timeout_seconds)
         try:
             answer = parse_json(text)
         except ValueError as error:
-            raise LocalError(f"{self.server} answered {method} {path} with something other than JSON") from error
+            raise ClusterError(f"{self.server} answered {method} {path} with something other than JSON") from error
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def text(
@@ -137,7 +137,7 @@ class Requests:
                 if spent > UNREACHABLE_SECONDS:
                     raise self._unreachable(_last_words(error)) from error
             except urllib3.exceptions.TimeoutError as error:
-                raise LocalError(
+                raise ClusterError(
                     f"{self.server} did not answer {method} {path} within {timeout_seconds:g} s"
                 ) from error
             except urllib3.exceptions.HTTPError as error:  # reset or closed by the other side
@@ -159,7 +159,7 @@ class Requests:
 
         Raises:
             ApiError: the server refused.
-            LocalError: it cannot be reached, breaks off, or is quiet for too long.
+            ClusterError: it cannot be reached, breaks off, or is quiet for too long.
         """
         headers = {"Accept": "application/json, */*", "User-Agent": FIELD_MANAGER}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
@@ -206,13 +206,13 @@ class Requests:
     def _connect_seconds(self, timeout_seconds: float) -> float:
         return timeout_seconds if _is_loopback(self.server) else min(CONNECT_SECONDS, timeout_seconds)
 
-    def _unreachable(self, why: str) -> LocalError:
+    def _unreachable(self, why: str) -> ClusterError:
         todo = (
             "start the local cloud with `trn local up`; `trn local logs` says why it ended, if it did"
             if _is_loopback(self.server)
             else "check that the cluster exists and that this machine reaches it (VPN, endpoint access, credentials)"
         )
-        return LocalError(f"the API server {self.server} ({self._kubeconfig}) cannot be reached: {why}\n  {todo}")
+        return ClusterError(f"the API server {self.server} ({self._kubeconfig}) cannot be reached: {why}\n  {todo}")
 
 
 def _is_passing(error: ApiError) -> bool:

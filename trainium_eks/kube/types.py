@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import parse_json
 
 # The API server shows a value that it refuses whole, and a pod template that is refused is pages long.
@@ -27,7 +27,7 @@ class Cause:
         return f"{self.field}: {message}" if self.field else message
 
 
-class ApiError(LocalError):
+class ApiError(ClusterError):
     """The API server refused a request. The text is the server's own: its message, with each fault on a line."""
 
     def __init__(self, status: int, reason: str, message: str, causes: Sequence[Cause] = ()) -> None:
@@ -71,7 +71,7 @@ class ApiError(LocalError):
         )
 
 
-class NoSuchKind(LocalError):  # noqa: N818 - reads as what it is where it is raised
+class NoSuchKind(ClusterError):  # noqa: N818 - reads as what it is where it is raised
     """The API server does not serve this kind."""
 
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.changes import Applied, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Applied
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
-from trainium_eks.local.handlers import Asked, Maker, kind_of, makers
+from trainium_eks.local.handlers import Maker, ResourceRequest, kind_of, makers
 from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
@@ -103,7 +104,7 @@ class LocalBackend:
         try:
             identity, computed = self._simulation.create(registration)
             applied = self._apply(registration, identity, computed)
-        except (LocalError, SimulationError) as error:
+        except (ClusterError, SimulationError) as error:
             self._fail(registration.urn, str(error))
             raise SimulationError(str(error)) from None
         except Exception as error:
@@ -125,7 +126,7 @@ class LocalBackend:
         kind = kind_of(registration.type)
         maker = self._makers[kind]
         held = self._ledger.of(registration.urn, kind)
-        asked = Asked(
+        asked = ResourceRequest(
             registration, identity, computed, dict(self._made), held, lambda: self._make_room(registration.urn)
         )
         holding = Holding(

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from trainium_eks.kube.errors import ClusterError
+
 
 class Change(StrEnum):
     """What became of one resource."""
@@ -29,10 +31,5 @@ class Applied:
     """Why it could not be installed on this machine, when that is no failure; one line."""
 
 
-class LocalError(Exception):
-    """The local cloud cannot do what was asked. The message is for the user: what failed, in the words of who
-    refused it, and what to do."""
-
-
-class MissingError(LocalError):
-    """Something that a command needs is not on this machine: a tool, a package, credentials, a running cloud."""
+class LocalCloudError(ClusterError):
+    """The local cloud cannot do what was asked. The message is for the user, as that of its base."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import toolchain
-from trainium_eks.local.changes import Change, LocalError
+from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, Started, check_step
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
@@ -157,7 +158,7 @@ class Report:
         }
 
 
-class UpFailed(LocalError):  # noqa: N818 (what happened)
+class UpFailed(LocalCloudError):  # noqa: N818 (what happened)
     """The program, or something it asked for, failed.
 
     Attributes:
@@ -179,7 +180,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         InvalidConfig: the stack's config is refused; nothing was started.
         ProgramFailed: the program raised before anything was started.
         UpFailed: something failed on the way; what is done stays.
-        LocalError: all else that stops it.
+        ClusterError: all else that stops it.
     """
     adjust = _adjustment(asked)
     reporter.phase("Reading the program")
@@ -243,7 +244,7 @@ def down(paths: Paths, stack: str) -> tuple[str, ...]:
         The processes that were ended.
 
     Raises:
-        LocalError: when somebody else is changing the stack, or its files cannot be removed.
+        ClusterError: when somebody else is changing the stack, or its files cannot be removed.
     """
     if not paths.root.exists():
         return tuple(processes.stop(paths))
@@ -252,7 +253,7 @@ def down(paths: Paths, stack: str) -> tuple[str, ...]:
         try:
             shutil.rmtree(paths.root)
         except OSError as error:
-            raise LocalError(f"{error.filename} cannot be removed: {error.strerror}") from None
+            raise LocalCloudError(f"{error.filename} cannot be removed: {error.strerror}") from None
     if paths.root.parent.is_dir() and not any(paths.root.parent.iterdir()):
         paths.root.parent.rmdir()
     return ended
@@ -356,7 +357,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
             try:
                 if holding.deleted_with not in gone:
                     made[holding.kind].delete(holding.reference)
-            except LocalError as error:
+            except ClusterError as error:
                 tally(Failed(holding.urn, str(error)))
                 return
             ledger.drop(holding)
@@ -398,4 +399,4 @@ def _write(file: Path, data: Mapping[str, Any]) -> None:
             sink.write("\n")
         part.replace(file)
     except OSError as error:
-        raise LocalError(f"{file} cannot be written: {error.strerror}") from None
+        raise LocalCloudError(f"{file} cannot be written: {error.strerror}") from None

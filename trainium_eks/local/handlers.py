@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks.kube.api import Api
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.images.images import with_local_image
 from trainium_eks.local.ledger import Holding, digest
 from trainium_eks.local.nodes import resizing
@@ -31,7 +31,7 @@ TIMEOUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResourceRequest:
     """A registration, and what the simulation answered: its id and computed properties."""
 
     registration: Registration
@@ -60,11 +60,11 @@ class Asked:
 class Maker(Protocol):
     """One kind of holding."""
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         """What is going to be made, as plain data, before it is."""
         ...
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         """Makes it as it should be, whatever is there."""
         ...
 
@@ -119,12 +119,12 @@ def seconds(duration: str) -> float:
     """A Go duration (``1h30m``, ``90s``) in seconds.
 
     Raises:
-        LocalError: when it is none.
+        ClusterError: when it is none.
     """
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     found = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", duration)
     if "".join(number + unit for number, unit in found) != duration or not found:
-        raise LocalError(f"{duration!r} is not a duration such as 30m or 90s")
+        raise LocalCloudError(f"{duration!r} is not a duration such as 30m or 90s")
     return sum(float(number) * units[unit] for number, unit in found)
 
 
@@ -134,7 +134,7 @@ class _Objects:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         manifest = _manifest(asked)
         metadata = manifest["metadata"]
         reference = ObjectReference(
@@ -142,10 +142,10 @@ class _Objects:
         )
         return reference.to_json()
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         type_ = asked.registration.type
         if type_.endswith("Patch") and not str(asked.registration.inputs.get("kind", "")).endswith("Patch"):
-            raise LocalError(
+            raise LocalCloudError(
                 f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
                 "object itself"
             )
@@ -156,7 +156,7 @@ class _Objects:
         self._objects.delete(ObjectReference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)
 
 
-def _manifest(asked: Asked) -> dict[str, Any]:
+def _manifest(asked: ResourceRequest) -> dict[str, Any]:
     """The inputs, with the name and namespace that the simulation settled."""
     named = {key: asked.computed["metadata"][key] for key in ("name", "namespace") if key in asked.computed["metadata"]}
     inputs = dict(asked.registration.inputs)
@@ -169,10 +169,10 @@ class _Releases:
     def __init__(self, releases: Releases) -> None:
         self._releases = releases
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"name": asked.computed["name"], "namespace": asked.computed["namespace"]}
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         inputs = {**asked.registration.inputs, **self.reference(asked)}
         timeout = float(inputs.get("timeout") or asked.timeout_seconds)
         return self._releases.apply(inputs, timeout_seconds=timeout)
@@ -193,10 +193,10 @@ class _Nodes:
         self._catalogue = catalogue
         self._drivers = drivers
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"pool": pool_key(asked.computed)}
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         inputs = asked.registration.inputs
         zones = {id_: str(made.get("availabilityZoneId", "")) for id_, made in asked.made.items()}
         facts: dict[str, Any] = {
@@ -221,10 +221,10 @@ class _Addons:
     def __init__(self, workloads: AddonWorkloads) -> None:
         self._workloads = workloads
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"addon": asked.registration.inputs["addonName"]}
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         inputs = asked.registration.inputs
         return self._workloads.apply(inputs["addonName"], str(inputs.get("addonVersion", "")), asked.region)
 
@@ -235,10 +235,10 @@ class _Addons:
 class _Simulated:
     """What exists in name only: all the rest of AWS."""
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"id": asked.identity}
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         if asked.held is None or not asked.held.done:
             return Applied(Change.CREATED)
         changed = asked.held.digest != digest(asked.registration.inputs)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 VERSION = 1
@@ -70,13 +70,13 @@ class Ledger:
         """The ledger in a file, which need not exist. A last line that was cut off is as if it were not there.
 
         Raises:
-            LocalError: for a file of another version, or one that cannot be read.
+            ClusterError: for a file of another version, or one that cannot be read.
         """
         ledger = Ledger(file)
         try:
             text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         except OSError as error:
-            raise LocalError(f"{file} cannot be read: {error.strerror}") from None
+            raise LocalCloudError(f"{file} cannot be read: {error.strerror}") from None
         for number, line in enumerate(text.splitlines(keepends=True), start=1):
             if not line.endswith("\n"):
                 ledger.compact()  # or the next line would be glued to the torn one
@@ -85,7 +85,7 @@ class Ledger:
                 ledger._take(parse_json(line))
             except MISSHAPEN as error:
                 fix = "`trn local down` removes it with the rest of the stack"
-                raise LocalError(f"{file}, line {number}, is damaged ({error!r}): {fix}") from None
+                raise LocalCloudError(f"{file}, line {number}, is damaged ({error!r}): {fix}") from None
         return ledger
 
     @property
@@ -131,7 +131,7 @@ class Ledger:
         """Rewrites the file with what is held now; all of it or nothing.
 
         Raises:
-            LocalError: when it cannot be written.
+            ClusterError: when it cannot be written.
         """
         lines = [{"version": VERSION}, {"run": self.run}, *({"hold": asdict(each)} for each in self.holdings)]
         part = self.file.with_suffix(".part")
@@ -139,11 +139,11 @@ class Ledger:
             part.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
             part.replace(self.file)
         except OSError as error:
-            raise LocalError(f"{self.file} cannot be written: {error.strerror}") from None
+            raise LocalCloudError(f"{self.file} cannot be written: {error.strerror}") from None
 
     def _take(self, line: Mapping[str, Any]) -> None:
         if "version" in line and line["version"] != VERSION:
-            raise LocalError(
+            raise LocalCloudError(
                 f"{self.file} has version {line['version']}, this trn writes {VERSION}: "
                 "`trn local down` with the trn that made it, then start again"
             )
@@ -170,7 +170,7 @@ class Ledger:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise LocalError(f"{self.file} cannot be written: {error.strerror}") from None
+            raise LocalCloudError(f"{self.file} cannot be written: {error.strerror}") from None
 
 
 def digest(inputs: Mapping[str, Any]) -> str:

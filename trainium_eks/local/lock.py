@@ -9,7 +9,7 @@ from datetime import datetime
 
 from filelock import FileLock, Timeout
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -27,7 +27,7 @@ def locked(paths: Paths, doing: str, *, wait_seconds: float = 5.0) -> Iterator[N
         wait_seconds: how long to wait for another one, before giving up.
 
     Raises:
-        LocalError: another process holds it (which, doing what, since when), or the directory cannot be written.
+        ClusterError: another process holds it (which, doing what, since when), or the directory cannot be written.
     """
     lock = _taken(paths, doing, wait_seconds)
     try:
@@ -52,7 +52,7 @@ def _taken(paths: Paths, doing: str, wait_seconds: float) -> FileLock:
         except FileNotFoundError:
             continue  # `down` removed the directory between the two: once more
         except Timeout:
-            raise LocalError(_held(paths)) from None
+            raise LocalCloudError(_held(paths)) from None
         except OSError as error:
             raise unwritable(error, paths.lock) from error
 

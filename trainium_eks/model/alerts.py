@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Entries
 from trainium_eks.model.validation.problems import Problem
 
@@ -11,16 +11,16 @@ HARDWARE_XIDS = (48, 63, 64, 74, 79, 94, 95, 119, 120, 121, 140)
 """XIDs that EKS' node monitoring agent takes for a broken GPU (its ``WellKnownXidCodes``), less 13 and 31, which are
 nearly always a fault of the program."""
 
-Minutes = Annotated[Whole, Bounds(1, 7 * 24 * 60, "minutes")]
-Hours = Annotated[Whole, Bounds(1, 30 * 24, "hours")]
-Percent = Annotated[Whole, Bounds(1, 99, "%")]
-Xid = Annotated[Whole, Bounds(1, 999, why="NVIDIA's XIDs are small positive numbers")]
+Minutes = Annotated[StrictInt, Bounds(1, 7 * 24 * 60, "minutes")]
+Hours = Annotated[StrictInt, Bounds(1, 30 * 24, "hours")]
+Percent = Annotated[StrictInt, Bounds(1, 99, "%")]
+Xid = Annotated[StrictInt, Bounds(1, 999, why="NVIDIA's XIDs are small positive numbers")]
 _SOME_XIDS = Entries(
     1, 100, "without any, no GPU would be taken for broken", "leave it out for the list of EKS' node monitoring agent"
 )
 
 
-class AlertSettings(Shape):
+class AlertSettings(ConfigModel):
     """Thresholds of alerts. The defaults suit gangs of some nodes that train for hours."""
 
     gang_waits_minutes: Minutes = 15
@@ -48,7 +48,7 @@ class AlertSettings(Shape):
     """How long a changed file may wait for its export to S3."""
     capacity_block_hours: Hours = 4
     """How long before the end of a Capacity Block its jobs are named."""
-    certificate_days: Annotated[Whole, Bounds(1, 90, "days")] = 7
+    certificate_days: Annotated[StrictInt, Bounds(1, 90, "days")] = 7
     """How long before a kubelet's serving certificate ends it should have been renewed."""
     failing_minutes: Minutes = 10
     """How long webhooks, rules, exporters and remote write may fail."""
@@ -63,7 +63,7 @@ class AlertSettings(Shape):
     `trn doctor` only."""
 
 
-def problems(settings: AlertSettings) -> list[Problem]:
+def validate(settings: AlertSettings) -> list[Problem]:
     """Return the problems of the thresholds beyond their declared limits. Paths are relative to them."""
     url = settings.runbook_url
     if not url:

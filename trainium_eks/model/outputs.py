@@ -9,11 +9,11 @@ import pydantic
 
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import priorities
-from trainium_eks.model.validation.config_model import Shape, Whole, read
+from trainium_eks.model.validation.config_model import ConfigModel, StrictInt, read
 from trainium_eks.model.validation.parsing import parse_json
 
 
-class NodeGroupOutput(Shape):
+class NodeGroupOutput(ConfigModel):
     """One accelerator node group, as a launcher needs to know it."""
 
     name: str
@@ -24,13 +24,13 @@ class NodeGroupOutput(Shape):
     """EC2 type."""
     zone_id: str
     """Zone id of its nodes."""
-    min_size: Whole
+    min_size: StrictInt
     """Fewest nodes."""
-    max_size: Whole
+    max_size: StrictInt
     """Most nodes."""
-    desired_size: Whole | None = None
-    """Nodes that the stack asks for; null where an autoscaler or a person decides (`sizeManagedElsewhere`)."""
-    resources: dict[str, Whole]
+    desired_size: StrictInt | None = None
+    """Nodes that the stack asks for; null where an autoscaler or a person decides (`ignoreDesiredSize`)."""
+    resources: dict[str, StrictInt]
     """Devices and EFA interfaces of one node: ``{aws.amazon.com/neuron: 16, vpc.amazonaws.com/efa: 8}``."""
     labels: dict[str, str]
     """Labels that select its nodes."""
@@ -40,7 +40,7 @@ class NodeGroupOutput(Shape):
     """Its Capacity Block or reservation (``cr-…``), or empty."""
 
 
-class NamespaceOutput(Shape):
+class NamespaceOutput(ConfigModel):
     """One team namespace."""
 
     name: str
@@ -53,11 +53,11 @@ class NamespaceOutput(Shape):
     """Claim of the shared file system, or empty."""
     priority_classes: tuple[str, ...] = priorities.NAMES
     """Priority classes that its jobs may name."""
-    training_user_id: Whole | None = None
+    training_user_id: StrictInt | None = None
     """UID and GID that its jobs run as, which its directory belongs to; null where that is not known."""
 
 
-class SharedVolumeOutput(Shape):
+class SharedVolumeOutput(ConfigModel):
     """The shared file system."""
 
     file_system_id: str
@@ -69,7 +69,7 @@ class SharedVolumeOutput(Shape):
     root: str = "/"
     """Directory of the file system in which each namespace has its own, ``<root>/<namespace>``; a namespace's claim
     shows its own directory alone."""
-    capacity_gib: Whole
+    capacity_gib: StrictInt
     """Size, GiB."""
     bucket: str
     """Linked S3 bucket, or empty."""
@@ -77,7 +77,7 @@ class SharedVolumeOutput(Shape):
     """What it writes in the long run, MB/s; null from a stack of an earlier release."""
 
 
-class StackOutputs(Shape):
+class StackOutputs(ConfigModel):
     """Everything the stack exports, in camelCase."""
 
     schema_version: Literal[1] = 1
@@ -93,7 +93,7 @@ class StackOutputs(Shape):
     """Adds the cluster to ``~/.kube/config``."""
     queue_names: tuple[str, ...]
     """Volcano queues, in config order."""
-    queues: dict[str, dict[str, Whole]]
+    queues: dict[str, dict[str, StrictInt]]
     """Queue to its capability."""
     namespaces: tuple[NamespaceOutput, ...]
     """Team namespaces."""

@@ -10,7 +10,7 @@ from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import goodput
 from trainium_eks.model.sizing.goodput import FailureRate, Goodput
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import ShapeError, read
+from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types.resource_type import whole
 from trainium_eks.plan.resource_types.rows import eks, fsx
@@ -124,7 +124,7 @@ def _told(graph: Graph) -> TrainingConfig:
     section = graph.config.get("training")
     try:
         told = read(TrainingConfig, section) if isinstance(section, Mapping) else TrainingConfig()
-    except ShapeError:
+    except ConfigModelError:
         return TrainingConfig()
     return TrainingConfig() if limits.of_places(limits.walk(told)) else told
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainium_eks.model.catalogue.versions import today
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config import waivers as waiver_model
-from trainium_eks.model.validation.config_model import ShapeError, read
+from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import Severity, config_set
 from trainium_eks.plan.graph import Graph
 
@@ -88,6 +88,6 @@ def _acknowledged(graph: Graph) -> frozenset[str]:
     """The rules that the config's own checks want acknowledged; none for a config that is not this library's."""
     try:
         config = read(model.StackConfig, graph.config)
-    except ShapeError:
+    except ConfigModelError:
         return frozenset()
-    return frozenset(each.rule for each in model.problems(config) if each.severity is Severity.ACKNOWLEDGE)
+    return frozenset(each.rule for each in model.validate(config) if each.severity is Severity.ACKNOWLEDGE)

@@ -45,7 +45,7 @@ _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 Object = Mapping[str, Any]
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+class ApiStatusError(Exception):
     """An answer of the API server that is no success."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -53,7 +53,7 @@ class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
         super().__init__(f"{status} {message}")
 
 
-Failures = (OSError, http.client.HTTPException, ValueError, Refused)
+Failures = (OSError, http.client.HTTPException, ValueError, ApiStatusError)
 """What a request may end with: no connection, no HTTP, no JSON, no success."""
 
 
@@ -85,7 +85,7 @@ class Connection:
             self._http.request(method, path, None if body is None else json.dumps(body), headers)
             answer = self._http.getresponse()
             if answer.status >= http.HTTPStatus.BAD_REQUEST:
-                raise Refused(answer.status, f"{method} {path}: {answer.read().decode(errors='replace')[:400]}")
+                raise ApiStatusError(answer.status, f"{method} {path}: {answer.read().decode(errors='replace')[:400]}")
         except Failures:
             self.close()
             raise
@@ -140,7 +140,7 @@ class Nodes(threading.Thread):
                 failures = 0
             except Failures as error:
                 self._connection.close()
-                if isinstance(error, Refused) and error.status == http.HTTPStatus.GONE:
+                if isinstance(error, ApiStatusError) and error.status == http.HTTPStatus.GONE:
                     self._version = ""  # the server has forgotten what came after it
                     continue
                 failures += 1
@@ -164,7 +164,7 @@ class Nodes(threading.Thread):
                 event = json.loads(line)
                 node = event["object"]
                 if event["type"] == "ERROR":
-                    raise Refused(int(node.get("code") or 500), str(node.get("message")))
+                    raise ApiStatusError(int(node.get("code") or 500), str(node.get("message")))
                 if event["type"] != "BOOKMARK":
                     self._put(node["metadata"]["name"], {} if event["type"] == "DELETED" else self._switches(node))
                 self._version = node["metadata"]["resourceVersion"]
@@ -230,7 +230,7 @@ class Controller:
         with contextlib.closing(self._connection) as connection:
             try:
                 found, _ = connection.items(HYPERNODES)
-            except Refused as error:
+            except ApiStatusError as error:
                 if error.status != http.HTTPStatus.NOT_FOUND:
                     raise
                 found, nodes = [], {}  # without Volcano's definitions there is nothing to keep
@@ -244,7 +244,7 @@ class Controller:
         self._ready.touch()
 
 
-def _make(connection: Connection, change: Change) -> Refused | None:
+def _make(connection: Connection, change: Change) -> ApiStatusError | None:
     """Send one change. Return a refusal of this change alone, which keeps no other from being made.
 
     Raises:
@@ -255,7 +255,7 @@ def _make(connection: Connection, change: Change) -> Refused | None:
     content = "application/merge-patch+json" if change.verb == "update" else ""
     try:
         connection.send(method, path, change.body or None, content=content).read()
-    except Refused as error:
+    except ApiStatusError as error:
         if error.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR or error.status == http.HTTPStatus.TOO_MANY_REQUESTS:
             raise
         # Another copy of the controller, or a person, was faster.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from trainium_workloads import reduction, steps
+from trainium_workloads import allreduce, steps
 from trainium_workloads.checkpoint import Checkpoints
 from trainium_workloads.scraped import Scraped
 from trainium_workloads.stopping import EXIT_CODE, Stopping
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Trains; 0 at the end, 143 when it was asked to stop, 1 when the ranks do not agree."""
     asked = _parser().parse_args(arguments)
     stopping = Stopping()
-    gang = reduction.join()
+    gang = allreduce.join()
     checkpoints = Checkpoints(Path(asked.output) / "checkpoints")
     step, weight = _resume(checkpoints, gang)
     first = _First(checkpoints, asked, gang, step) if gang.rank == 0 else None
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _train(
     asked: argparse.Namespace,
     stopping: Stopping,
-    gang: reduction.Reduction,
+    gang: allreduce.Reduction,
     first: "_First | None",
     step: int,
     weight: float,
@@ -131,7 +131,7 @@ def _expected(weight: float, world_size: int) -> float:
     return world_size * weight - world_size * (world_size + 1) / 2
 
 
-def _resume(checkpoints: Checkpoints, gang: reduction.Reduction) -> tuple[int, float]:
+def _resume(checkpoints: Checkpoints, gang: allreduce.Reduction) -> tuple[int, float]:
     """Step and weight to go on from: rank 0 reads the newest whole checkpoint, and tells the others by a sum."""
     step, weight = 0, 0.0
     if gang.rank == 0:
@@ -151,7 +151,7 @@ class _First:
     """What rank 0 does besides: it saves, and tells of each step. All ranks wait while a checkpoint is written."""
 
     def __init__(
-        self, checkpoints: Checkpoints, asked: argparse.Namespace, gang: reduction.Reduction, step: int
+        self, checkpoints: Checkpoints, asked: argparse.Namespace, gang: allreduce.Reduction, step: int
     ) -> None:
         self._checkpoints = checkpoints
         self._ranks = gang.world_size

@@ -22,7 +22,7 @@ _FORGOTTEN = ("certificateAuthority", "endpoint")
 """What a preview of a cluster's update does not know with ``forgetful``: see :class:`Cloud`."""
 
 
-class Refused(Exception):  # noqa: N818 (what the cloud does)
+class CloudError(Exception):
     """The cloud refuses. The message is worded as the cloud's."""
 
 
@@ -48,7 +48,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResourceRequest:
     """What the engine asks about one resource."""
 
     urn: str
@@ -106,13 +106,13 @@ class Cloud:
         simulation.create(_registration(urn, type_of(urn), urn.rpartition("::")[2], config, ""))
         return Account(simulation, urn, config, cluster)
 
-    def planned(self, account: Account, asked: Asked) -> struct_pb2.Struct:
+    def planned(self, account: Account, asked: ResourceRequest) -> struct_pb2.Struct:
         """What a creation would give, as far as a preview knows."""
         inputs = asked.plain
         _, computed = _answer(account, asked, asked.urn)
         return _encoded({**inputs, **preview_state(computed, inputs)}, asked)
 
-    def create(self, account: Account, asked: Asked) -> tuple[str, struct_pb2.Struct]:
+    def create(self, account: Account, asked: ResourceRequest) -> tuple[str, struct_pb2.Struct]:
         """Makes a thing: its id and outputs.
 
         Raises:
@@ -122,25 +122,27 @@ class Cloud:
         made_as = self._inventory.next_name(asked.urn)
         identity, computed = _answer(account, asked, made_as)
         if asked.type == self._failing and self._inventory.fails_first(asked.type):
-            raise Refused(f"creating {asked.type} ({asked.name}): ThrottlingException: Rate exceeded")
+            raise CloudError(f"creating {asked.type} ({asked.name}): ThrottlingException: Rate exceeded")
         outputs = _encoded({**asked.plain, **computed}, asked)
         thing = Thing(asked.type, identity, _cluster(account, asked.type), asked.urn, made_as)
         try:
             self._inventory.add(_thing(thing, asked, outputs))
         except AlreadyExists:
-            raise Refused(
+            raise CloudError(
                 f"creating {asked.type} ({asked.name}): AlreadyExistsException: {identity} already exists"
             ) from None
         return identity, outputs
 
-    def read(self, account: Account, asked: Asked, id_: str, state: struct_pb2.Struct) -> Found | None:
+    def read(self, account: Account, asked: ResourceRequest, id_: str, state: struct_pb2.Struct) -> Found | None:
         """What there is of a resource, with the secrets of ``asked`` and ``state``: they are kept nowhere else."""
         thing = self._inventory.find(asked.type, id_, _cluster(account, asked.type))
         if thing is None:
             return None
         return Found(_filled(thing.inputs, asked.inputs), _filled(thing.outputs, state))
 
-    def changed(self, account: Account, asked: Asked, id_: str, before: Mapping[str, Any]) -> struct_pb2.Struct:
+    def changed(
+        self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
+    ) -> struct_pb2.Struct:
         """What an update would give, as far as a preview knows: a computed value that comes from an unknown input is
         unknown too, the others stay.
 
@@ -153,7 +155,9 @@ class Cloud:
             outputs.update(dict.fromkeys(_FORGOTTEN, UNKNOWN))
         return _encoded(outputs, asked)
 
-    def update(self, account: Account, asked: Asked, id_: str, before: Mapping[str, Any]) -> struct_pb2.Struct:
+    def update(
+        self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
+    ) -> struct_pb2.Struct:
         """Changes a thing: its outputs.
 
         Args:
@@ -182,20 +186,20 @@ class Cloud:
             return
         others = [other for other in self._inventory.things() if other != thing]
         if (refusal := _refusal(thing, others)) is not None:
-            raise Refused(f"deleting {type_} ({id_}): {refusal}")
+            raise CloudError(f"deleting {type_} ({id_}): {refusal}")
         inside = []
         if type_ == eks.CLUSTER.token:
             inside = [other for other in others if other.cluster == thing.outputs.get("endpoint")]
         self._inventory.remove(thing, *inside)
 
-    def _existing(self, account: Account, asked: Asked, id_: str) -> Thing:
+    def _existing(self, account: Account, asked: ResourceRequest, id_: str) -> Thing:
         thing = self._inventory.find(asked.type, id_, _cluster(account, asked.type))
         if thing is None:
-            raise Refused(f"updating {asked.type} ({asked.name}): NotFoundException: {id_} does not exist")
+            raise CloudError(f"updating {asked.type} ({asked.name}): NotFoundException: {id_} does not exist")
         return thing
 
     def _updated(
-        self, account: Account, asked: Asked, thing: Thing, before: Mapping[str, Any], *, preview: bool
+        self, account: Account, asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *, preview: bool
     ) -> dict[str, Any]:
         """The computed properties. They are made from the same name as at first, so ids stay."""
         _, computed = _answer(account, asked, thing.made_as)
@@ -224,7 +228,7 @@ def _refusal(thing: Thing, others: Iterable[Thing]) -> str | None:
     return None
 
 
-def _answer(account: Account, asked: Asked, made_as: str) -> tuple[str, dict[str, Any]]:
+def _answer(account: Account, asked: ResourceRequest, made_as: str) -> tuple[str, dict[str, Any]]:
     registration = _registration(made_as, asked.type, asked.name, asked.plain, account.provider)
     identity, computed = account.simulation.create(registration)
     # AWS' provider, being made from Terraform's, answers the id as a property too; that of Kubernetes does not.
@@ -249,14 +253,14 @@ def _cluster(account: Account, type_: str) -> str:
     return account.cluster if type_.startswith("kubernetes:") else ""
 
 
-def _thing(thing: Thing, asked: Asked, outputs: struct_pb2.Struct) -> Thing:
+def _thing(thing: Thing, asked: ResourceRequest, outputs: struct_pb2.Struct) -> Thing:
     """The thing as it was asked for and answered, without secrets."""
     return replace(
         thing, urn=asked.urn, inputs=wire.decode(asked.inputs, mask=True), outputs=wire.decode(outputs, mask=True)
     )
 
 
-def _encoded(outputs: Mapping[str, Any], asked: Asked) -> struct_pb2.Struct:
+def _encoded(outputs: Mapping[str, Any], asked: ResourceRequest) -> struct_pb2.Struct:
     """What is secret as an input is secret as an output."""
     return wire.encode(outputs, secret=asked.secret)
 
@@ -274,7 +278,7 @@ def _filled(kept: Mapping[str, Any], whole: struct_pb2.Struct) -> struct_pb2.Str
     return found
 
 
-def _versions(asked: Asked, thing: Thing, before: Mapping[str, Any], *, preview: bool) -> dict[str, Any]:
+def _versions(asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *, preview: bool) -> dict[str, Any]:
     """A launch template has a new version when more than its tags change."""
     latest, default = thing.outputs.get("latestVersion", 1), thing.outputs.get("defaultVersion", 1)
     resource = Resource(asked.urn, asked.type, asked.name, inputs=asked.plain)

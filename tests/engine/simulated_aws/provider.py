@@ -10,7 +10,7 @@ import grpc  # type: ignore[import-untyped]
 import yaml
 from engine.simulated_aws import component, diff_response
 from engine.simulated_aws.checked import checked
-from engine.simulated_aws.cloud import Account, Asked, Cloud, Refused, type_of
+from engine.simulated_aws.cloud import Account, Cloud, CloudError, ResourceRequest, type_of
 from engine.simulated_aws.component import ChildFailed
 from engine.simulated_aws.inventory import InventoryError
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
@@ -106,7 +106,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         """Fills in what the real provider does; refuses an unknown type and inputs that the type does not take."""
-        asked = Asked(request.urn, request.news)
+        asked = ResourceRequest(request.urn, request.news)
         with _told(context):
             account = self._account(context)
         given = wire.decode(request.news, mask=False)
@@ -128,7 +128,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         """Makes it, or tells what a preview knows."""
-        asked = Asked(request.urn, request.properties)
+        asked = ResourceRequest(request.urn, request.properties)
         with _told(context):
             account = self._account(context)
             if request.preview:
@@ -138,7 +138,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
         """What there is: a refresh, or an import. Without id when there is nothing."""
-        asked = Asked(request.urn, request.inputs)
+        asked = ResourceRequest(request.urn, request.inputs)
         with _told(context):
             found = self._cloud.read(self._account(context), asked, request.id, request.properties)
         if found is None:
@@ -147,7 +147,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
         """Changes it, or tells what a preview knows."""
-        asked, before = Asked(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
+        asked, before = ResourceRequest(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
         act = self._cloud.changed if request.preview else self._cloud.update
         with _told(context):
             return provider_pb2.UpdateResponse(properties=act(self._account(context), asked, request.id, before))
@@ -187,7 +187,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def _account(self, context: grpc.ServicerContext) -> Account:
         account = self._accounts.get(context.peer())
         if account is None:
-            raise Refused(f"the {self._package} provider was not configured on this connection: run pulumi again")
+            raise CloudError(f"the {self._package} provider was not configured on this connection: run pulumi again")
         return account
 
 
@@ -225,7 +225,7 @@ def _told(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except SimulationError as error:
         raise _refused(context, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
-    except (Refused, ChildFailed) as error:
+    except (CloudError, ChildFailed) as error:
         raise _refused(context, grpc.StatusCode.UNKNOWN, str(error)) from None
     except InventoryError as error:
         raise _refused(context, grpc.StatusCode.INTERNAL, str(error)) from None

@@ -14,7 +14,7 @@ from good_account import GOOD, NOW, ask, of
 from iam_evaluation import allowed
 from moto import mock_aws
 
-from trainium_eks.aws.account import READS, Account, NotChecked, Refused, WriteAttempted, right
+from trainium_eks.aws.account import READS, Account, NotChecked, RequestError, WriteAttempted, right
 from trainium_eks.operate.preflight.finding import Outcome
 from trainium_eks.operate.preflight.run import look
 from trainium_eks.plan.graph import Graph
@@ -115,7 +115,7 @@ def test_what_is_asked_twice_is_asked_once(prod: Graph) -> None:
 
 
 def test_an_error_that_says_something_about_the_thing_keeps_its_code() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestError) as refused:
         account(AwsDouble({"iam:GetRole": AwsError("NoSuchEntity")})).call("iam", "get_role", RoleName="x")
     assert refused.value.code == "NoSuchEntity"
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from components._args import ArgumentError, accept
-from trainium_eks.model.validation.config_model import Shape, Whole
+from components._args import ArgumentError, validate_args
+from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.problems import Problem, Severity
 from trainium_eks.plan.graph import Graph
 
 
-class Sample(Shape):
+class Sample(ConfigModel):
     """Args of nothing."""
 
-    size: Whole = 1
+    size: StrictInt = 1
 
 
 def _warns(args: Sample) -> list[Problem]:
@@ -22,13 +22,13 @@ def _warns(args: Sample) -> list[Problem]:
 
 def test_a_warning_is_said_once_in_a_program_and_again_in_the_next(record: Callable[..., Graph]) -> None:
     def program() -> None:
-        accept(Sample, {"size": 1}, _warns, "Whole")
-        accept(Sample, {"size": 1}, _warns, "Part")
-        accept(Sample, {"size": 2}, _warns, "Other")
+        validate_args(Sample, {"size": 1}, _warns, "StrictInt")
+        validate_args(Sample, {"size": 1}, _warns, "Part")
+        validate_args(Sample, {"size": 2}, _warns, "Other")
 
     for _ in range(2):
         said = record(program).warnings
-        assert [line.split(":")[0] for line in said] == ["Other", "Whole"]
+        assert [line.split(":")[0] for line in said] == ["Other", "StrictInt"]
 
 
 def test_every_fault_is_in_one_error() -> None:
@@ -36,7 +36,7 @@ def test_every_fault_is_in_one_error() -> None:
         return [Problem("size", "too small"), Problem("size", "not even")]
 
     with pytest.raises(ArgumentError) as caught:
-        accept(Sample, {"size": 1}, judge, "Sample s")
+        validate_args(Sample, {"size": 1}, judge, "Sample s")
     assert str(caught.value).splitlines() == [
         "Sample s: 2 problems, nothing was built",
         "- size: too small",
@@ -44,12 +44,12 @@ def test_every_fault_is_in_one_error() -> None:
     ]
 
 
-class Sized(Shape):
+class Sized(ConfigModel):
     """Args of which one must be given."""
 
     unit: str
-    size: Whole = 1
-    spare: Whole = 0
+    size: StrictInt = 1
+    spare: StrictInt = 0
     names: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ def test_faults_of_shape_and_of_value_are_in_one_error() -> None:
 
     def fields(args: dict[str, object]) -> list[str]:
         with pytest.raises(ArgumentError) as caught:
-            accept(Sized, args, judge, "Sized s")
+            validate_args(Sized, args, judge, "Sized s")
         return [each.path for each in caught.value.problems]
 
     assert fields({"size": "two", "spare": 1, "names": [""]}) == ["unit", "size", "names"]
@@ -74,9 +74,9 @@ def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule() -> None:
     def judge(args: Sample) -> list[Problem]:
         return [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]
 
-    assert accept(Sample, {}, judge, "Sample s", waivers={"R29": "a test"}).size == 1
+    assert validate_args(Sample, {}, judge, "Sample s", waivers={"R29": "a test"}).size == 1
     with pytest.raises(ArgumentError):
-        accept(Sample, {}, judge, "Sample s", waivers={"R28": "another rule"})
+        validate_args(Sample, {}, judge, "Sample s", waivers={"R28": "another rule"})
 
 
 def test_what_was_accepted_is_not_judged_again_unless_it_is_changed() -> None:
@@ -86,23 +86,23 @@ def test_what_was_accepted_is_not_judged_again_unless_it_is_changed() -> None:
         asked.append(args.size)
         return []
 
-    once = accept(Sample, {"size": 1}, judge, "Sample s")
-    assert accept(Sample, once, judge, "Sample s") is once
-    accept(Sample, once.model_copy(), judge, "Sample s")
+    once = validate_args(Sample, {"size": 1}, judge, "Sample s")
+    assert validate_args(Sample, once, judge, "Sample s") is once
+    validate_args(Sample, once.model_copy(), judge, "Sample s")
     assert asked == [1]
-    accept(Sample, once.model_copy(update={"size": 2}), judge, "Sample s")
-    accept(Sample, {"size": 1}, judge, "Sample s")
+    validate_args(Sample, once.model_copy(update={"size": 2}), judge, "Sample s")
+    validate_args(Sample, {"size": 1}, judge, "Sample s")
     assert asked == [1, 2, 1]
 
 
 def test_a_name_is_judged_with_args_that_were_judged_before() -> None:
-    once = accept(Sample, {}, lambda _: [], "Sample s")
+    once = validate_args(Sample, {}, lambda _: [], "Sample s")
     with pytest.raises(ArgumentError, match="too long"):
-        accept(Sample, once, lambda _: [], "Sample s", naming=lambda _: [Problem("", "too long")])
+        validate_args(Sample, once, lambda _: [], "Sample s", naming=lambda _: [Problem("", "too long")])
 
 
 def test_what_is_refused_is_not_taken_for_judged() -> None:
     args = Sample()
     for _ in range(2):
         with pytest.raises(ArgumentError):
-            accept(Sample, args, lambda _: [Problem("size", "too small")], "Sample s")
+            validate_args(Sample, args, lambda _: [Problem("size", "too small")], "Sample s")

@@ -161,11 +161,11 @@ CONFIG: Mapping[str, Any] = {
     "allowed_account_ids": ["111122223333"],
     "cluster": {
         "endpoint": {"public_access_cidrs": ["203.0.113.0/24"]},
-        "cpu_nodes": {"size_managed_elsewhere": True},
+        "cpu_nodes": {"ignore_desired_size": True},
     },
     "node_groups": [
         {"name": "fixed", "instance_type": "trn1.32xlarge"},
-        {"name": "scaled", "instance_type": "trn1.32xlarge", "max_size": 4, "size_managed_elsewhere": True},
+        {"name": "scaled", "instance_type": "trn1.32xlarge", "max_size": 4, "ignore_desired_size": True},
     ],
     "autoscaling": {"cluster_autoscaler": {"accelerator_groups": ["scaled"]}},
 }

@@ -44,7 +44,7 @@ def test_name_is_the_stacks_unless_given(record: Record) -> None:
 
 @pytest.mark.parametrize("stack", ["dev", "Dev-2", "gpu.eu_1"])
 def test_default_name_is_one_that_ecr_takes(stack: str) -> None:
-    assert repository.problems(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []
+    assert repository.validate(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []
 
 
 def test_unused_images_expire(record: Record) -> None:

@@ -12,7 +12,7 @@ from components import ArgumentError, Karpenter, TrainingStack
 from components import _user_data as boot
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config.stack_config import StackConfig, pool, problems, rests_at_zero
+from trainium_eks.model.config.stack_config import StackConfig, pool, rests_at_zero, validate
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan import cost
 from trainium_eks.plan.graph import Graph, Resource
@@ -268,4 +268,4 @@ def test_a_pool_counts_for_queues_as_a_group_that_rests_at_zero() -> None:
     config = read(StackConfig, CONFIG)
     assert pool(config) == {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32}
     assert rests_at_zero(config)
-    assert problems(config) == ()
+    assert validate(config) == ()

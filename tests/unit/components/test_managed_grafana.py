@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from components._args import ArgumentError
-from components.managed_grafana import ManagedGrafana, ManagedGrafanaArgs, problems
+from components.managed_grafana import ManagedGrafana, ManagedGrafanaArgs, validate
 from components.training_stack import TrainingStack
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -60,6 +60,6 @@ def test_a_stack_has_one_when_it_is_asked_for(record: Record) -> None:
 
 def test_a_boundary_that_is_none_is_refused(record: Record) -> None:
     args = {"workspace_arn": ARN, "permissions_boundary": "x"}
-    assert [each.path for each in problems(ManagedGrafanaArgs(**args))] == ["permissions_boundary"]
+    assert [each.path for each in validate(ManagedGrafanaArgs(**args))] == ["permissions_boundary"]
     with pytest.raises(ArgumentError):
         built(record, permissions_boundary="x")

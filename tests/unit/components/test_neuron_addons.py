@@ -5,7 +5,7 @@ import pulumi
 import pytest
 
 from components._args import ArgumentError
-from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, problems
+from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
 from trainium_eks.model.catalogue import regions, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.validation.problems import describe
@@ -82,9 +82,9 @@ def test_scheduler_extension_is_a_choice(record: Record, wanted: bool) -> None:
 
 def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given() -> None:
     tag = {"scheduler": {"customScheduler": {"image": {"tag": "v1.35.3-eks-1-35-4"}}}}
-    (warning,) = problems(NeuronAddonsArgs(**args(scheduler_extension=True)))
+    (warning,) = validate(NeuronAddonsArgs(**args(scheduler_extension=True)))
     assert (warning.path, warning.severity.value) == ("scheduler_extension", "warn")
-    assert problems(NeuronAddonsArgs(**args(scheduler_extension=True, neuron_values=tag))) == []
+    assert validate(NeuronAddonsArgs(**args(scheduler_extension=True, neuron_values=tag))) == []
 
 
 def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:

@@ -377,7 +377,7 @@ def test_sizes_repair_and_updates_are_explicit(record: Record) -> None:
 
 def test_the_desired_size_is_ignored_only_when_it_is_managed_elsewhere(record: Record) -> None:
     assert group(built(record)).options.ignore_changes == ()
-    elsewhere = group(built(record, size_managed_elsewhere=True))
+    elsewhere = group(built(record, ignore_desired_size=True))
     assert elsewhere.options.ignore_changes == ("scalingConfig.desiredSize",)
 
 

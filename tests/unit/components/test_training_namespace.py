@@ -66,6 +66,7 @@ ALLOWED = admission.Limits(
     counted_requests=("cpu", "memory"),
     closed_storage_classes=("fsx",),
     researchers="trainium-eks:training:researchers",
+    service_accounts=("default", "training"),
     reserved_names=("default-deny", "same-namespace", "dns", "https", "pod-identity", "metrics", "rendezvous"),
 )
 POLICIES = admission.policies(ALLOWED, researchers.written())

@@ -18,7 +18,7 @@ from components import _training_operator
 from components._training_operator import MIRROR_VARIABLE, kustomization
 from components.gpu_addons import GpuAddons
 from trainium_eks import fetched
-from trainium_eks.fetched import Source, Unfetched, fetch
+from trainium_eks.fetched import ProjectFiles, Unfetched, fetch
 from trainium_eks.plan.graph import Graph
 
 FILES = {"base/service.yaml": b"kind: Service\n", "overlays/standalone/kustomization.yaml": b"resources: []\n"}
@@ -32,9 +32,9 @@ class Server:
     url: str = ""
     asked: list[str] = field(default_factory=list)
 
-    def source(self, **other: bytes) -> Source:
+    def source(self, **other: bytes) -> ProjectFiles:
         pins = {path: hashlib.sha256(content).hexdigest() for path, content in {**FILES, **other}.items()}
-        return Source("operator-v1", self.url, pins)
+        return ProjectFiles("operator-v1", self.url, pins)
 
 
 @pytest.fixture
@@ -119,12 +119,12 @@ def test_the_kustomization_stands_beside_upstreams_files(tmp_path: Path, server:
 
 def test_an_update_without_a_network_goes_on_with_what_is_kept(tmp_path: Path, server: Server) -> None:
     before = kustomization(gangs=True, pinned=server.source(), environment=environment(tmp_path))
-    gone = Source("operator-v1", "http://127.0.0.1:1", server.source().sha256)
+    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
     assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == before
 
 
 def test_a_mirror_serves_the_same_files(tmp_path: Path, server: Server) -> None:
-    gone = Source("operator-v1", "http://127.0.0.1:1", server.source().sha256)
+    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
     mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
     assert kustomization(gangs=True, pinned=gone, environment=mirror).exists()
 
@@ -132,7 +132,7 @@ def test_a_mirror_serves_the_same_files(tmp_path: Path, server: Server) -> None:
 def test_a_program_that_cannot_fetch_ends_with_what_to_do(
     record: Callable[..., Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = Source("operator-v1", "http://127.0.0.1:1", {"base/service.yaml": "0" * 64})
+    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", {"base/service.yaml": "0" * 64})
     monkeypatch.setenv("TRN_CACHE", str(tmp_path))
     monkeypatch.setattr(_training_operator, "source", lambda: gone)
 

@@ -79,7 +79,7 @@ def test_one_efa_plugin_serves_trainium_and_gpu_groups(record: Record) -> None:
 def test_the_tools_are_told_no_size_that_is_managed_elsewhere(record: Record) -> None:
     groups = [
         {"name": "fixed", "instance_type": "trn1.32xlarge"},
-        {"name": "scaled", "instance_type": "trn1.32xlarge", "size_managed_elsewhere": True},
+        {"name": "scaled", "instance_type": "trn1.32xlarge", "ignore_desired_size": True},
     ]
 
     def program() -> None:
@@ -162,7 +162,7 @@ def test_two_environments_side_by_side_share_nothing(record: Record) -> None:
 
 def test_each_group_is_judged_once(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    judge = node_groups.problems
+    judge = node_groups.validate
 
     def counted(group: node_groups.NodeGroupConfig, **rest: Any) -> list[Problem]:
         judged.append(group.name)
@@ -275,11 +275,11 @@ def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid
         {
             "name": "scaled",
             "instance_type": "trn1.32xlarge",
-            "size_managed_elsewhere": True,
+            "ignore_desired_size": True,
             "min_size": 1,
             "desired_size": 1,
         },
-        {"name": "block", "instance_type": "trn1.32xlarge", "size_managed_elsewhere": True, "capacity": block},
+        {"name": "block", "instance_type": "trn1.32xlarge", "ignore_desired_size": True, "capacity": block},
     ]
     graph = record(
         lambda: TrainingStack("trn-dev", {**CONFIG, "node_groups": groups, "idle_guard": {}}) and None, dry_run=False

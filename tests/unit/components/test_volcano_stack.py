@@ -7,7 +7,7 @@ import yaml
 
 from components._args import ArgumentError
 from components._pods import Program
-from components.volcano_stack import VolcanoStack, VolcanoStackArgs, problems
+from components.volcano_stack import VolcanoStack, VolcanoStackArgs, validate
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.sizing import priorities
 from trainium_eks.plan.graph import Graph, Resource
@@ -303,7 +303,7 @@ def test_a_risk_is_taken_only_with_a_reason(record: Record, rule: str, risky: di
 
 
 def test_etcd_that_no_namespace_may_reach_is_warned_of() -> None:
-    (warning,) = problems(VolcanoStackArgs(pool=POOL, rendezvous="etcd"))
+    (warning,) = validate(VolcanoStackArgs(pool=POOL, rendezvous="etcd"))
     assert (warning.path, warning.severity.value) == ("rendezvous_namespaces", "warn")
 
 

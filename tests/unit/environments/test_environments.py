@@ -53,7 +53,7 @@ def test_no_team_can_have_a_namespace_of_the_stacks_own(graph: Graph) -> None:
 
 
 def test_what_queues_are_guaranteed_is_there(graph: Graph) -> None:
-    told = [problem for problem in model.problems(_config(graph)) if ".guarantee" in problem.path]
+    told = [problem for problem in model.validate(_config(graph)) if ".guarantee" in problem.path]
     assert told == []
 
 

@@ -30,11 +30,11 @@ from trainium_eks.cli.environment.change import stack_file_edit
 from trainium_eks.cli.environment.plan import report
 from trainium_eks.cli.failure import TRACEBACK, Failure
 from trainium_eks.cli.jobs.submit import kubeconfig
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
 from trainium_eks.local import deployment, ledger, lock
 from trainium_eks.local.agent import pod_files
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
@@ -52,7 +52,7 @@ from trainium_eks.plan.resource_types import access
 
 pytestmark = pytest.mark.slow
 
-SAID = (Failure, LocalError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
+SAID = (Failure, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
 SAID += (waivers.BadWaivers, StageError, NotChecked)
 """Errors whose text is a sentence for people."""
 
@@ -293,7 +293,7 @@ COMMANDS = {
 def test_commands_name_the_file(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "damaged.json"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(LocalError("nobody answers")))
+    monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(ClusterError("nobody answers")))
     text = st.one_of(damaged(COMMANDS[command]).map(as_text), TEXT)
 
     @budget(15)

@@ -233,7 +233,7 @@ def call(served: Served, folder: Path, command: str) -> tuple[int, str]:
         return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
 
     run: Run = trn
-    return watched_team.seat(run, served, folder)(*command.split())
+    return watched_team.researcher(run, served, folder)(*command.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

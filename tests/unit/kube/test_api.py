@@ -16,7 +16,7 @@ from kubernetes.client.exceptions import ApiException
 from trainium_eks.kube import api as api_module
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, Kind, NoSuchKind, ObjectReference, in_parallel
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
@@ -121,7 +121,7 @@ def test_a_refusal_is_told_at_once(play: Any, error: ApiException) -> None:
 def test_a_local_server_that_is_away_is_named_with_what_to_do(play: Any) -> None:
     refused = urllib3.exceptions.NewConnectionError(None, "[Errno 111] Connection refused")  # type: ignore[arg-type]
     api, client = play(*[refused] * 100)
-    with pytest.raises(LocalError) as caught:
+    with pytest.raises(ClusterError) as caught:
         api.request("GET", "/version")
     assert str(caught.value).startswith(
         "the API server https://127.0.0.1:6443 (/stack/kubeconfig) cannot be reached: [Errno 111] Connection refused\n"
@@ -133,7 +133,7 @@ def test_a_local_server_that_is_away_is_named_with_what_to_do(play: Any) -> None
 def test_a_cluster_that_is_away_is_not_looked_for_on_this_machine(play: Any) -> None:
     gone = urllib3.exceptions.NameResolutionError("abc.eks.amazonaws.com", None, socket.gaierror("unknown"))  # type: ignore[arg-type]
     api, _ = play(*[gone] * 100, host="https://abc.eks.amazonaws.com")
-    with pytest.raises(LocalError) as caught:
+    with pytest.raises(ClusterError) as caught:
         api.request("GET", "/version")
     assert "trn local up" not in str(caught.value)
     assert "check that the cluster exists" in str(caught.value)
@@ -142,19 +142,19 @@ def test_a_cluster_that_is_away_is_not_looked_for_on_this_machine(play: Any) -> 
 def test_a_tls_error_is_told(play: Any) -> None:
     wrapped = ApiException(status=0, reason="SSLError\ncertificate verify failed")
     api, _ = play(wrapped)
-    with pytest.raises(LocalError, match="cannot be reached: SSLError\ncertificate verify failed"):
+    with pytest.raises(ClusterError, match="cannot be reached: SSLError\ncertificate verify failed"):
         api.request("GET", "/version")
 
 
 def test_a_request_ends_in_time(play: Any) -> None:
     api, _ = play(urllib3.exceptions.ReadTimeoutError(None, "/version", "Read timed out."))  # type: ignore[arg-type]
-    with pytest.raises(LocalError, match=r"did not answer GET /version within 5 s"):
+    with pytest.raises(ClusterError, match=r"did not answer GET /version within 5 s"):
         api.request("GET", "/version", timeout_seconds=5)
 
 
 def test_a_creation_whose_answer_was_lost_is_not_repeated(play: Any) -> None:
     api, client = play(urllib3.exceptions.ProtocolError("Connection aborted."))
-    with pytest.raises(LocalError, match="Connection aborted"):
+    with pytest.raises(ClusterError, match="Connection aborted"):
         api.request("POST", "/x", {})
     assert len(client.asked) == 1
 
@@ -162,7 +162,7 @@ def test_a_creation_whose_answer_was_lost_is_not_repeated(play: Any) -> None:
 def test_an_answer_that_is_no_json_is_refused(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api, client = play()
     monkeypatch.setattr(client, "request", lambda *_, **__: SimpleNamespace(data=b"<html>"))
-    with pytest.raises(LocalError, match="answered GET /version with something other than JSON"):
+    with pytest.raises(ClusterError, match="answered GET /version with something other than JSON"):
         api.request("GET", "/version")
     assert api.text("GET", "/version") == "<html>"
 
@@ -305,7 +305,7 @@ def test_a_manifest_without_name_or_kind_is_refused(play: Any) -> None:
         ({"apiVersion": "v1", "metadata": {"name": "a"}}, "kind"),
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}, r"metadata\.name"),
     ):
-        with pytest.raises(LocalError, match=f"an object without {field} cannot be applied"):
+        with pytest.raises(ClusterError, match=f"an object without {field} cannot be applied"):
             api.apply(manifest)
 
 
@@ -377,13 +377,13 @@ def test_a_proxy_is_not_asked_for_this_machine(tmp_path: Path, monkeypatch: pyte
 def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    with pytest.raises(LocalError, match=f"the kubeconfig {path} cannot be used: "):
+    with pytest.raises(ClusterError, match=f"the kubeconfig {path} cannot be used: "):
         Api.connect(path)
 
 
 def test_a_missing_kubeconfig_says_what_makes_it(tmp_path: Path) -> None:
     with pytest.raises(
-        LocalError, match=r"there is no kubeconfig .*/none: the local cloud makes it with `trn local up`"
+        ClusterError, match=r"there is no kubeconfig .*/none: the local cloud makes it with `trn local up`"
     ):
         Api.connect(tmp_path / "none")
 
@@ -396,9 +396,9 @@ def test_bulk_work_keeps_the_order_and_ends_with_the_first_error() -> None:
     def work(each: int) -> None:
         begun.append(each)
         if each == 3:
-            raise LocalError("no")
+            raise ClusterError("no")
         time.sleep(0.01)
 
-    with pytest.raises(LocalError, match="no"):
+    with pytest.raises(ClusterError, match="no"):
         in_parallel(work, range(10_000), threads=2)
     assert len(begun) < 5_000

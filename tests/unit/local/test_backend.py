@@ -11,8 +11,9 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pytest
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.backend import LocalBackend
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.changes import Applied, Change
 from trainium_eks.local.events import (
     Abandoned,
     BackendOptions,
@@ -26,7 +27,7 @@ from trainium_eks.local.events import (
     from_json,
     to_json,
 )
-from trainium_eks.local.handlers import Asked, kind_of, seconds
+from trainium_eks.local.handlers import ResourceRequest, kind_of, seconds
 from trainium_eks.local.ledger import Ledger
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import RecordingError, record_program
@@ -40,15 +41,15 @@ class Maker:
     """Remembers what it was asked for, and refuses one."""
 
     refused: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ResourceRequest] = field(default_factory=list)
 
-    def reference(self, asked: Asked) -> Mapping[str, Any]:
+    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"name": asked.registration.name}
 
-    def apply(self, asked: Asked) -> Applied:
+    def apply(self, asked: ResourceRequest) -> Applied:
         self.asked.append(asked)
         if asked.registration.name == self.refused:
-            raise LocalError(f"the server refuses {self.refused}")
+            raise ClusterError(f"the server refuses {self.refused}")
         real = kind_of(asked.registration.type) == "object"
         return Applied(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
 
@@ -229,7 +230,7 @@ def test_durations_are_gos(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "30", "m", "5 minutes", "1d"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(LocalError, match="not a duration"):
+    with pytest.raises(ClusterError, match="not a duration"):
         seconds(text)
 
 
@@ -271,7 +272,7 @@ def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for
     maker.delete = lambda reference: deleted.append(reference["name"])  # type: ignore[method-assign]
     apply = maker.apply
 
-    def replacing(asked: Asked) -> Applied:
+    def replacing(asked: ResourceRequest) -> Applied:
         if asked.registration.name == "volume":
             asked.make_room()
         return apply(asked)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import ledger as module
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order, digest
 
 
@@ -95,7 +95,7 @@ def test_compacting_keeps_all_that_is_held(tmp_path: Path) -> None:
 def test_another_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "ledger"
     file.write_text('{"version": 99}\n')
-    with pytest.raises(LocalError, match=r"version 99.*`trn local down`"):
+    with pytest.raises(ClusterError, match=r"version 99.*`trn local down`"):
         Ledger.open(file)
 
 
@@ -105,14 +105,14 @@ def test_a_full_disk_is_told_and_leaves_no_half_line(tmp_path: Path, monkeypatch
     ledger.hold(holding("a"), done=True)
     whole, write = file.read_bytes(), module.os.write
     monkeypatch.setattr(module.os, "write", lambda descriptor, data: write(descriptor, data[:10]))
-    with pytest.raises(LocalError, match=r"ledger cannot be written: No space left on device"):
+    with pytest.raises(ClusterError, match=r"ledger cannot be written: No space left on device"):
         ledger.hold(holding("b"), done=True)
     assert file.read_bytes() == whole
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LocalError, match=r"file/ledger cannot be written: Not a directory"):
+    with pytest.raises(ClusterError, match=r"file/ledger cannot be written: Not a directory"):
         Ledger.open(tmp_path / "file" / "ledger").begin()
 
 
@@ -186,7 +186,7 @@ def test_a_compaction_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path) -> 
     ledger.hold(holding("a"), done=True)
     whole = file.read_bytes()
     file.with_suffix(".part").mkdir()
-    with pytest.raises(LocalError, match=r"ledger cannot be written: Is a directory"):
+    with pytest.raises(ClusterError, match=r"ledger cannot be written: Is a directory"):
         ledger.compact()
     assert file.read_bytes() == whole
 

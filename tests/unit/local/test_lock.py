@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from waiting import SECONDS
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.lock import locked
 from trainium_eks.local.paths import Paths
 
@@ -59,7 +59,7 @@ def test_it_can_be_taken_again_after_it_was_let_go(paths):
 
 
 def test_who_holds_it_is_said(paths):
-    with other_holder(paths) as holder, pytest.raises(LocalError) as failure, locked(paths, "down", wait_seconds=0.1):
+    with other_holder(paths) as holder, pytest.raises(ClusterError) as failure, locked(paths, "down", wait_seconds=0.1):
         pass
     message = str(failure.value)
     assert f"`trn local up` (process {holder.pid}) since " in message
@@ -98,7 +98,7 @@ def test_a_holder_that_has_not_signed_yet_is_another_process(paths):
     paths.root.mkdir(parents=True)
     descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with pytest.raises(LocalError, match="changed by another process"), locked(paths, "up", wait_seconds=0):
+    with pytest.raises(ClusterError, match="changed by another process"), locked(paths, "up", wait_seconds=0):
         pass
     os.close(descriptor)
 
@@ -116,7 +116,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch)
     monkeypatch.setattr(fcntl, "flock", down_ends_first)
     with (
         locked(paths, "up", wait_seconds=SECONDS),
-        pytest.raises(LocalError, match="`up`"),
+        pytest.raises(ClusterError, match="`up`"),
         locked(paths, "third", wait_seconds=0),
     ):
         pass
@@ -132,7 +132,7 @@ def test_its_holder_may_remove_the_directory(paths):
 def test_a_directory_that_cannot_be_made_is_said_with_path_and_reason(tmp_path):
     (tmp_path / ".local").write_text("a file")
     paths = Paths.of(tmp_path, "dev")
-    with pytest.raises(LocalError, match=r"cannot be written: .*\.local/dev: Not a directory"), locked(paths, "up"):
+    with pytest.raises(ClusterError, match=r"cannot be written: .*\.local/dev: Not a directory"), locked(paths, "up"):
         pass
 
 
@@ -141,5 +141,5 @@ def test_a_full_disk_is_said_with_path_and_reason(paths):
     code = HOLD + "\n"
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     ran = subprocess.run([sys.executable, "-c", limit + code, paths.root], capture_output=True, text=True, check=False)
-    assert "LocalError" in ran.stderr
+    assert "ClusterError" in ran.stderr
     assert re.search(r"cannot be written: .*/lock: File too large", ran.stderr)

@@ -9,7 +9,7 @@ from alert_cases import CASES, Case
 from fleet_series import between, constant, node
 from promtool import PRICES, Expected, Trial
 
-from trainium_eks.model.alerts import AlertSettings, problems
+from trainium_eks.model.alerts import AlertSettings, validate
 from trainium_eks.observe.alerts import alerts
 from trainium_eks.observe.queries import unknown
 from trainium_eks.observe.series import recording
@@ -108,4 +108,4 @@ def test_thresholds_are_those_of_the_settings(tool: Path, tmp_path: Path) -> Non
 
 
 def test_the_defaults_are_in_order() -> None:
-    assert problems(AlertSettings()) == []
+    assert validate(AlertSettings()) == []

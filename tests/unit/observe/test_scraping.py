@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from training_jobs import job
+from trainium_workloads import scraped
 
 from trainium_eks.jobs.objects import forms
 from trainium_eks.jobs.objects.identity import COMPLETION_INDEX_LABEL, REPLICA_INDEX_LABEL, TASK_INDEX_LABEL
 from trainium_eks.jobs.objects.job import Form
-from trainium_eks.observe.series.scraping import TRAININGS
+from trainium_eks.observe.series.scraping import SCRAPES, TRAININGS
 
 
 def _is_asked(labels: Mapping[str, str]) -> bool:
@@ -48,3 +49,13 @@ def _pods(form: Form, nodes: int) -> list[dict[str, str]]:
 def test_one_pod_of_a_gang_is_asked(form: Form, nodes: int) -> None:
     asked = [_is_asked(labels) for labels in _pods(form, nodes)]
     assert asked == [True] + [False] * (nodes - 1)
+
+
+def test_what_a_team_answers_is_bounded() -> None:
+    """A team's pods write what Prometheus takes in; a bound on targets would leave out those of other teams."""
+    open_to_teams = [each for each in SCRAPES if not each.namespace]
+    assert open_to_teams == [TRAININGS]
+    spec = TRAININGS.spec()
+    assert len(scraped.SERIES) <= spec["sampleLimit"] <= 100
+    assert {"bodySizeLimit", "labelLimit", "labelValueLengthLimit"} <= spec.keys()
+    assert "targetLimit" not in spec

@@ -11,7 +11,7 @@ import pytest
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology import controller
-from trainium_eks.topology.controller import HYPERNODES, NODES, Connection, Controller, Nodes, Refused
+from trainium_eks.topology.controller import HYPERNODES, NODES, ApiStatusError, Connection, Controller, Nodes
 from trainium_eks.topology.tree import hypernodes
 
 TWO = {"n0": dict.fromkeys(LAYERS, "nn-1"), "n1": dict.fromkeys(LAYERS, "nn-2")}
@@ -52,7 +52,7 @@ def kept(answer: Callable[[str, str], Answer], ready: Path) -> tuple[list[str], 
     connection = Scripted(answer)
     try:
         Controller(lambda _: connection, LAYERS, ready).keep(TWO)
-    except Refused as error:
+    except ApiStatusError as error:
         return [each for each in connection.sent if not each.startswith("GET")], error
     return [each for each in connection.sent if not each.startswith("GET")], None
 
@@ -60,7 +60,7 @@ def kept(answer: Callable[[str, str], Answer], ready: Path) -> tuple[list[str], 
 @pytest.mark.parametrize("status", [422, 409])
 def test_a_refusal_of_one_hypernode_keeps_no_other_from_being_made(tmp_path: Path, status: int) -> None:
     def answer(method: str, _path: str) -> Answer:
-        return listed() if method == "GET" else Refused(status, "refused")
+        return listed() if method == "GET" else ApiStatusError(status, "refused")
 
     written, error = kept(answer, tmp_path / "ready")
     assert written == [f"POST {HYPERNODES}"] * 6
@@ -71,14 +71,14 @@ def test_a_refusal_of_one_hypernode_keeps_no_other_from_being_made(tmp_path: Pat
 @pytest.mark.parametrize("status", [500, 429])
 def test_an_api_server_in_trouble_is_left_alone(tmp_path: Path, status: int) -> None:
     def answer(method: str, _path: str) -> Answer:
-        return listed() if method == "GET" else Refused(status, "busy")
+        return listed() if method == "GET" else ApiStatusError(status, "busy")
 
     written, error = kept(answer, tmp_path / "ready")
     assert (len(written), error is not None) == (1, True)
 
 
 def test_where_hypernodes_are_not_defined_there_are_none_to_keep(tmp_path: Path) -> None:
-    assert kept(lambda *_: Refused(404, "no such kind"), tmp_path / "ready") == ([], None)
+    assert kept(lambda *_: ApiStatusError(404, "no such kind"), tmp_path / "ready") == ([], None)
     assert (tmp_path / "ready").exists()
 
 

@@ -23,7 +23,7 @@ from staging_servers import FileServer, Hub, file_server, hub, moto_server
 from trainium_workloads.stage import copying, listing, sigv4
 from trainium_workloads.stage.__main__ import main
 from trainium_workloads.stage.checksums import Checksum, announced
-from trainium_workloads.stage.destination import Destination, Request
+from trainium_workloads.stage.destination import Destination, StageRequest
 from trainium_workloads.stage.files import StageError
 from trainium_workloads.stage.progress import Progress
 from trainium_workloads.stage.web import Web
@@ -272,7 +272,7 @@ def test_a_hub_that_answers_wrong_bytes_is_not_believed(the_hub: Hub, stage: Sta
     found = listing.list_files("hf://datasets/org/name/data/c.json", Web())
     assert found.files[0].checksum is not None
     Spoiled.listed = True
-    destination = Destination(tmp_path / "set", Request("hf://datasets/org/name/data/c.json"))
+    destination = Destination(tmp_path / "set", StageRequest("hf://datasets/org/name/data/c.json"))
     destination._work.mkdir()
     destination.prepare(replace=False)
     copier = copying._Copier(destination, Web(), Progress(io.StringIO()), copying.Settings())

@@ -7,7 +7,7 @@ from trainium_eks.aws.ecr import Login, Repository
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.images.image import Planned
 from trainium_eks.cli.jobs.data.render_stage import shown_progress
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session, open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
@@ -17,7 +17,7 @@ from trainium_eks.local.images.images import workloads
 Json = dict[str, Any]
 
 
-def build(seat: Seat, planned: Planned) -> None:
+def build(cluster: ClusterOptions, planned: Planned) -> None:
     """Builds and pushes an image in the cluster.
 
     Raises:
@@ -31,24 +31,24 @@ def build(seat: Seat, planned: Planned) -> None:
             f"{image_jobs.MOST_CONTEXT_BYTES:,}: give a smaller --context, or build with an engine",
         )
     login = _login(planned.repository)
-    with open_session(seat) as session:
+    with open_session(cluster) as session:
         name = f"image-{planned.tag.lower().replace('.', '-').replace('_', '-')[:40].strip('-')}-{secrets.token_hex(3)}"
         job, needs = image_jobs.build_objects(session.namespace, name, planned.reference, planned.made_of, login)
-        _run(session, name, job, needs, planned.reference, no_color=seat.no_color)
+        _run(session, name, job, needs, planned.reference, no_color=cluster.no_color)
 
 
-def mirror(seat: Seat, repository: Repository, source: str, reference: str) -> None:
+def mirror(cluster: ClusterOptions, repository: Repository, source: str, reference: str) -> None:
     """Copies an image in the cluster.
 
     Raises:
         Failure: refused, or it failed there.
     """
     login = _login(repository)
-    with open_session(seat) as session:
+    with open_session(cluster) as session:
         name = f"mirror-{secrets.token_hex(3)}"
         code = image_jobs.mirror_code(workloads())
         job, needs = image_jobs.mirror_objects(session.namespace, name, source, reference, code, login)
-        _run(session, name, job, needs, reference, no_color=seat.no_color)
+        _run(session, name, job, needs, reference, no_color=cluster.no_color)
 
 
 def _login(repository: Repository) -> Login:

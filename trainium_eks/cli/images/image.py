@@ -11,8 +11,8 @@ from pathlib import Path
 from trainium_eks.aws.ecr import Repository
 from trainium_eks.cli.cluster_access import find_stack
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import run_and_report
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 class ImageOptions:
     """What was asked for."""
 
-    seat: Seat
+    cluster: ClusterOptions
     target: str | None = None
     base: str | None = None
     requirements: Path | None = None
@@ -57,19 +57,19 @@ def build(options: ImageOptions, runner: Runner | None = None) -> int:
     """Builds the image on this machine; the exit code."""
 
     def act() -> int:
-        planned = plan(options, outputs_of(options.seat))
+        planned = plan(options, outputs_of(options.cluster))
         with opened_engine(options.engine, runner) as engine:
             did = _build(engine, planned)
-        return report(options.seat, planned.reference, "built" if did else "was built already")
+        return report(options.cluster, planned.reference, "built" if did else "was built already")
 
-    return told(act, as_json=options.seat.as_json)
+    return run_and_report(act, as_json=options.cluster.as_json)
 
 
 def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
     """Brings the image to the stack's repository; the exit code."""
 
     def act() -> int:
-        planned = plan(options, outputs_of(options.seat))
+        planned = plan(options, outputs_of(options.cluster))
         digest = planned.repository.digest(planned.tag)
         if digest:
             if options.tag:
@@ -78,18 +78,18 @@ def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: boo
                     f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
                     "choose another --tag, or leave it out, for then it follows from the content",
                 )
-            return report(options.seat, planned.reference, "is there already", digest)
+            return report(options.cluster, planned.reference, "is there already", digest)
         if in_cluster:
             from trainium_eks.cli.images import cluster_builds
 
-            cluster_builds.build(options.seat, planned)
+            cluster_builds.build(options.cluster, planned)
         else:
             with opened_engine(options.engine, runner) as engine:
                 _build(engine, planned)
                 bring(engine, planned.repository, planned.reference)
-        return report(options.seat, planned.reference, "pushed", planned.repository.digest(planned.tag))
+        return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
 
-    return told(act, as_json=options.seat.as_json)
+    return run_and_report(act, as_json=options.cluster.as_json)
 
 
 def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
@@ -118,13 +118,13 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
     return Planned(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
 
 
-def outputs_of(seat: Seat) -> StackOutputs:
+def outputs_of(cluster: ClusterOptions) -> StackOutputs:
     """The stack's outputs.
 
     Raises:
         Failure: none, or those of a local cloud, whose images are something else.
     """
-    source = find_stack(seat.stack, seat.outputs, seat.directory)
+    source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
         raise Failure(
             WRONG_USAGE,
@@ -176,9 +176,9 @@ def bring(engine: Engine, repository: Repository, reference: str) -> None:
     engine.push(reference)
 
 
-def report(seat: Seat, reference: str, did: str, digest: str = "") -> int:
+def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> int:
     """Says how it ended; the exit code."""
-    if seat.as_json:
+    if cluster.as_json:
         data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
         write_json(data)
     else:

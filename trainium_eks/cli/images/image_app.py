@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.with_cluster_options import Directory, Json, Outputs, Stack, seated
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.with_cluster_options import Directory, Json, Outputs, Stack, with_cluster_options
 
 if TYPE_CHECKING:
     from trainium_eks.cli.images.image import ImageOptions
@@ -59,12 +59,12 @@ def build(
     """
     from trainium_eks.cli.images import image as command
 
-    seat = Seat(stack, outputs=outputs, directory=directory, as_json=as_json)
-    raise typer.Exit(command.build(_options(seat, target, base, requirements, file, context, tag, engine)))
+    cluster = ClusterOptions(stack, outputs=outputs, directory=directory, as_json=as_json)
+    raise typer.Exit(command.build(_options(cluster, target, base, requirements, file, context, tag, engine)))
 
 
 @app.command(example="trn image push --for trn1")
-@seated
+@with_cluster_options
 def push(
     target: Target = None,
     base: Base = None,
@@ -75,7 +75,7 @@ def push(
     engine: Engine = None,
     in_cluster: InCluster = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Bring the training image to the stack's repository; built first if need be, and nothing if it is there.
 
@@ -83,12 +83,12 @@ def push(
     """
     from trainium_eks.cli.images import image as command
 
-    options = _options(seat, target, base, requirements, file, context, tag, engine)
+    options = _options(cluster, target, base, requirements, file, context, tag, engine)
     raise typer.Exit(command.push(options, in_cluster=in_cluster))
 
 
 @app.command(example="trn image mirror public.ecr.aws/docker/library/busybox:1.37.0")
-@seated
+@with_cluster_options
 def mirror(
     source: Annotated[str, typer.Argument(help="An image with its registry: public.ecr.aws/neuron/…:<tag>.")],
     tag: Annotated[
@@ -99,7 +99,7 @@ def mirror(
     ] = None,
     in_cluster: InCluster = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Copy somebody's image into the stack's repository, as for clusters without a way out. Needs no engine.
 
@@ -109,11 +109,13 @@ def mirror(
     """
     from trainium_eks.cli.images import mirror as command
 
-    raise typer.Exit(command.mirror(command.MirrorOptions(seat, source, tag=tag, engine=engine, in_cluster=in_cluster)))
+    raise typer.Exit(
+        command.mirror(command.MirrorOptions(cluster, source, tag=tag, engine=engine, in_cluster=in_cluster))
+    )
 
 
 def _options(
-    seat: Seat,
+    cluster: ClusterOptions,
     target: str | None,
     base: str | None,
     requirements: Path | None,
@@ -125,7 +127,7 @@ def _options(
     from trainium_eks.cli.images.image import ImageOptions
 
     return ImageOptions(
-        seat,
+        cluster,
         target=target,
         base=base,
         requirements=requirements,

@@ -10,8 +10,8 @@ from pathlib import Path
 from trainium_eks.aws.ecr import Repository
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.images.image import bring, opened_engine, outputs_of, report, repository_of
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import run_and_report
 from trainium_eks.jobs.images import images
 from trainium_eks.jobs.images.engines import Runner
 from trainium_eks.jobs.images.image_jobs import docker_config
@@ -22,7 +22,7 @@ from trainium_eks.model.catalogue.training_images import reference_problems
 class MirrorOptions:
     """What was asked for."""
 
-    seat: Seat
+    cluster: ClusterOptions
     source: str
     tag: str | None = None
     engine: str | None = None
@@ -32,11 +32,11 @@ class MirrorOptions:
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
     """Copies the image; the exit code."""
-    return told(lambda: _mirror(options, runner), as_json=options.seat.as_json)
+    return run_and_report(lambda: _mirror(options, runner), as_json=options.cluster.as_json)
 
 
 def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
-    repository = repository_of(outputs_of(options.seat))
+    repository = repository_of(outputs_of(options.cluster))
     found = reference_problems(options.source, "SOURCE")
     problem = images.tag_problem(options.tag) if options.tag is not None else None
     if problem:
@@ -47,11 +47,11 @@ def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
     reference = f"{repository.url}:{tag}"
     digest = repository.digest(tag)
     if digest:
-        return report(options.seat, reference, "is there already", digest)
+        return report(options.cluster, reference, "is there already", digest)
     if options.in_cluster:
         from trainium_eks.cli.images import cluster_builds
 
-        cluster_builds.mirror(options.seat, repository, options.source, reference)
+        cluster_builds.mirror(options.cluster, repository, options.source, reference)
     elif options.engine is not None:
         with opened_engine(options.engine, runner) as engine:
             engine.pull(options.source)
@@ -59,7 +59,7 @@ def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
             bring(engine, repository, reference)
     else:
         _copy(options, repository, reference)
-    return report(options.seat, reference, "copied", repository.digest(tag))
+    return report(options.cluster, reference, "copied", repository.digest(tag))
 
 
 def _copy(options: MirrorOptions, repository: Repository, reference: str) -> None:
@@ -74,7 +74,7 @@ def _copy(options: MirrorOptions, repository: Repository, reference: str) -> Non
         argv = [sys.executable, "-m", "trainium_workloads.mirror", options.source, reference, "--logins", str(logins)]
         environment = {**os.environ, "PYTHONPATH": str(workloads())}
         with (
-            shown_progress(no_color=options.seat.no_color) as shown,
+            shown_progress(no_color=options.cluster.no_color) as shown,
             subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as process,
         ):
             assert process.stdout is not None

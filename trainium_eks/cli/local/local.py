@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from trainium_eks.cli import kubeconfig_variable
 from trainium_eks.cli.environment.plan import recording
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.plan.recording.process import ProgramFailed, ProgramTimedOut, ProjectError
 from trainium_eks.plan.recording.project import InvalidConfig
 
@@ -86,7 +86,7 @@ def _checks(target: Target, outputs: Mapping[str, Any], phase: Callable[[str], N
 
     try:
         StackOutputs.parse(outputs)
-    except ShapeError:
+    except ConfigModelError:
         return None
     phase("Checking the cluster")
     asked = verify.VerifyOptions(
@@ -219,7 +219,7 @@ def _told(target: Target, act: Callable[[], int]) -> int:
         return complain(Failure(FAILED, f"the program failed: {error.message}", detail=error.traceback))
     except ProgramTimedOut as error:
         return complain(Failure(FAILED, str(error)))
-    except LocalError as error:
+    except ClusterError as error:
         return complain(_failed(error))
     except BrokenPipeError:
         # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
@@ -230,7 +230,7 @@ def _told(target: Target, act: Callable[[], int]) -> int:
         return INTERRUPTED
 
 
-def _failed(error: LocalError) -> Failure:
+def _failed(error: ClusterError) -> Failure:
     from trainium_eks.local.deployment import UpFailed
 
     if not isinstance(error, UpFailed):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.jobs.submit.session import run_and_report
 from trainium_eks.cli.local.local import Target
 
 
@@ -17,4 +17,4 @@ def run(target: Target, pod: str, namespace: str | None, container: str | None, 
             raise Failure(WRONG_USAGE, f"what is to be run? For a shell: trn local exec {pod} -- sh")
         return exec_command.run(exec_command.find(target.paths(), pod, namespace, container), command)
 
-    return told(act)
+    return run_and_report(act)

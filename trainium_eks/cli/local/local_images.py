@@ -8,7 +8,7 @@ from rich.table import Table
 
 from trainium_eks.cli.environment.plan import render
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.session import told
+from trainium_eks.cli.jobs.submit.session import run_and_report
 from trainium_eks.cli.output import write_json
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
@@ -34,7 +34,7 @@ def show(*, as_json: bool) -> int:
         render.show_sections([table])
         return 0
 
-    return told(act)
+    return run_and_report(act)
 
 
 def make(name: str, requirements: Path | None) -> int:
@@ -53,7 +53,7 @@ def make(name: str, requirements: Path | None) -> int:
         sys.stdout.write(f"{image.reference} ({_size(image)}): pods with the image {images.PREFIX}{short} run in it.\n")
         return 0
 
-    return told(act)
+    return run_and_report(act)
 
 
 def path(name: str) -> int:
@@ -66,7 +66,7 @@ def path(name: str) -> int:
         sys.stdout.write(f"{images.ensure(image).path}\n")
         return 0
 
-    return told(act)
+    return run_and_report(act)
 
 
 def remove(name: str) -> int:
@@ -77,7 +77,7 @@ def remove(name: str) -> int:
             sys.stdout.write(f"Removed {image.reference} ({_size(image)}).\n")
         return 0
 
-    return told(act)
+    return run_and_report(act)
 
 
 def _say(line: str) -> None:

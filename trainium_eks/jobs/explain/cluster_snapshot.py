@@ -1,4 +1,4 @@
-"""Scene: what was read about one job, and around it, at one moment. What it means, pure functions judge elsewhere."""
+"""What was read about one job, and around it, at one moment; pure functions judge elsewhere what that means."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ENDED = ("Completed", "Failed", "Aborted", "Terminated")
 
 
 @dataclass(frozen=True)
-class Scene:
+class ClusterSnapshot:
     """A Volcano job and what surrounds it. A kind that may not be read is None."""
 
     now: datetime
@@ -51,15 +51,17 @@ class Scene:
         return (self.now - moment(self.job["metadata"]["creationTimestamp"])).total_seconds()
 
 
-def scene(now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any) -> Scene:
-    """The scene of a job, from lists of its namespace and of the cluster.
+def of_objects(
+    now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any
+) -> ClusterSnapshot:
+    """The snapshot of a job, from lists of its namespace and of the cluster.
 
     Args:
         now: when they were read.
         job: a Volcano job.
         found: kind to objects: ``PodGroup``, ``Pod``, ``Event``, ``PersistentVolumeClaim``, ``Queue``, ``Node``,
             ``HyperNode``; None for what may not be read.
-        rest: further fields of :class:`Scene`.
+        rest: further fields of :class:`ClusterSnapshot`.
     """
 
     def of(kind: str) -> tuple[Object, ...] | None:
@@ -81,7 +83,7 @@ def scene(now: datetime, job: Object, found: Mapping[str, Iterable[Object] | Non
         if each["involvedObject"].get("uid") in about
         or (each["involvedObject"].get("kind") == "Pod" and str(each["involvedObject"].get("name")).startswith(name))
     ]
-    return Scene(
+    return ClusterSnapshot(
         now,
         job,
         podgroup,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_over, job_of, wanted_pods
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of, wanted_pods
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.model.validation.formats import listed
@@ -87,12 +87,12 @@ def _of_container(container: Object) -> dict[str, Decimal]:
     return {resource: amount for resource, text in wanted.items() if (amount := quantity(text))}
 
 
-def asks(scene: Scene) -> list[Ask]:
+def asks(snapshot: ClusterSnapshot) -> list[Ask]:
     """What the job's pods without a node want: those that exist, and those that are to be made."""
-    bound = sum(map(is_bound, scene.pods))
-    missing = wanted_pods(scene.job) - bound
+    bound = sum(map(is_bound, snapshot.pods))
+    missing = wanted_pods(snapshot.job) - bound
     found: dict[tuple[object, ...], Ask] = {}
-    for task in scene.job["spec"].get("tasks") or ():
+    for task in snapshot.job["spec"].get("tasks") or ():
         spec = task["template"]["spec"]
         each = requests(spec)
         key = (tuple(sorted(each.items())), tuple(sorted((spec.get("nodeSelector") or {}).items())))
@@ -103,10 +103,10 @@ def asks(scene: Scene) -> list[Ask]:
     return list(found.values()) if missing > 0 else []
 
 
-def nodes_for(ask: Ask, scene: Scene) -> list[Node]:
+def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
     """The nodes that its node selector and its tolerations let it on, ready or not."""
     taken: dict[str, dict[str, dict[str, Decimal]]] = {}
-    for pod in (*scene.pods, *scene.others):
+    for pod in (*snapshot.pods, *snapshot.others):
         if is_bound(pod) and not is_over(pod):
             on_node = taken.setdefault(pod["spec"]["nodeName"], {}).setdefault(job_of(pod), {})
             for resource, amount in requests(pod["spec"]).items():
@@ -114,7 +114,7 @@ def nodes_for(ask: Ask, scene: Scene) -> list[Node]:
     selector = ask.spec.get("nodeSelector") or {}
     return [
         Node(node, _amounts((node.get("status") or {}).get("allocatable")), taken.get(name_of(node), {}))
-        for node in scene.nodes or ()
+        for node in snapshot.nodes or ()
         if all(labels_of(node).get(key) == value for key, value in selector.items())
     ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_over, job_of
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import (
     Ask,
@@ -22,39 +22,39 @@ from trainium_eks.operate.verify.cluster import Object, name_of
 from trainium_eks.operate.verify.topology import shared_members
 
 
-def reasons(scene: Scene, wanted: Sequence[Ask]) -> Iterator[Reason]:
+def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
     """What keeps the job's pods from nodes, the nearest cause first.
 
     Args:
-        scene: what was read.
+        snapshot: what was read.
         wanted: what its pods without a node ask for.
     """
-    if scene.unscheduled:
+    if snapshot.unscheduled:
         return
     # First what no waiting mends.
     for ask in wanted:
-        yield from _never(scene, ask)
-    yield from _queue(scene, wanted, is_empty=True)
+        yield from _never(snapshot, ask)
+    yield from _queue(snapshot, wanted, is_empty=True)
     for ask in wanted:
-        yield from _more_than_all_groups(scene, ask)
-    yield from _queue(scene, wanted)
+        yield from _more_than_all_groups(snapshot, ask)
+    yield from _queue(snapshot, wanted)
     for ask in wanted:
-        yield from _capacity(scene, ask)
+        yield from _capacity(snapshot, ask)
     for ask in wanted:
-        yield from _topology(scene, ask)
+        yield from _topology(snapshot, ask)
 
 
 # --- The queue --------------------------------------------------------------------------------------------------------
 
 
-def _queue(scene: Scene, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
+def _queue(snapshot: ClusterSnapshot, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
     """The job's queue and those above it, as they are or as if nothing were in them."""
-    queues = {name_of(each): each for each in scene.queues or ()}
+    queues = {name_of(each): each for each in snapshot.queues or ()}
     total: dict[str, Decimal] = {}
     for ask in wanted:
         for resource, amount in ask.total.items():
             total[resource] = total.get(resource, Decimal(0)) + amount
-    name = scene.job["spec"].get("queue") or "default"
+    name = snapshot.job["spec"].get("queue") or "default"
     passed: set[str] = set()
     while name in queues and name not in passed:
         passed.add(name)
@@ -66,7 +66,7 @@ def _queue(scene: Scene, wanted: Sequence[Ask], *, is_empty: bool = False) -> It
             if needs > most and is_empty:
                 yield _above_capability(name, resource, most, needs, wanted)
             elif needs and needs + in_use > most and not is_empty:
-                yield _queue_in_use(scene, name, resource, most, needs, in_use)
+                yield _queue_in_use(snapshot, name, resource, most, needs, in_use)
         name = queue["spec"].get("parent") or ""
 
 
@@ -78,8 +78,10 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
     return Reason(Cause.QUEUE, sentence, f"{ask_for}, or have the queue's `capability` raised")
 
 
-def _queue_in_use(scene: Scene, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal) -> Reason:
-    held = _held(scene, queue, resource)
+def _queue_in_use(
+    snapshot: ClusterSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
+) -> Reason:
+    held = _held(snapshot, queue, resource)
     others = in_use - sum(held.values(), Decimal(0))
     names = [f"{job} ({said(amount, '').strip()})" for job, amount in held.items()]
     if others > 0:
@@ -91,10 +93,10 @@ def _queue_in_use(scene: Scene, queue: str, resource: str, most: Decimal, needs:
     return Reason(Cause.QUEUE, sentence, _wait_or_cancel([*held]))
 
 
-def _held(scene: Scene, queue: str, resource: str) -> dict[str, Decimal]:
+def _held(snapshot: ClusterSnapshot, queue: str, resource: str) -> dict[str, Decimal]:
     """What each of the team's jobs in a queue has of a resource, the most first."""
     found: dict[str, Decimal] = {}
-    for pod in scene.others:
+    for pod in snapshot.others:
         annotations = pod["metadata"].get("annotations") or {}
         if is_bound(pod) and not is_over(pod) and annotations.get("volcano.sh/queue-name", queue) == queue:
             amount = requests(pod["spec"]).get(resource)
@@ -112,11 +114,11 @@ def _wait_or_cancel(jobs: Sequence[str]) -> str:
 # --- The nodes --------------------------------------------------------------------------------------------------------
 
 
-def _never(scene: Scene, ask: Ask) -> Iterator[Reason]:
+def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     """No node of the kind it selects could ever have such a pod, even when it is empty."""
-    if scene.nodes is None:
+    if snapshot.nodes is None:
         return
-    nodes = nodes_for(ask, scene)
+    nodes = nodes_for(ask, snapshot)
     if not nodes or any(node.could_fit(ask.each) for node in nodes):
         return
     kind = ask.instance_type or "node"
@@ -130,10 +132,10 @@ def _never(scene: Scene, ask: Ask) -> Iterator[Reason]:
             )
 
 
-def _more_than_all_groups(scene: Scene, ask: Ask) -> Iterator[Reason]:
+def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     """More nodes than its node groups can have together, whoever ends and however long it waits."""
-    groups = _groups(scene, ask)
-    most = max(sum(group.max_size for group in groups), len(nodes_for(ask, scene)))
+    groups = _groups(snapshot, ask)
+    most = max(sum(group.max_size for group in groups), len(nodes_for(ask, snapshot)))
     if groups and ask.count > most:
         names = some([group.name for group in groups])
         sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
@@ -141,16 +143,16 @@ def _more_than_all_groups(scene: Scene, ask: Ask) -> Iterator[Reason]:
         yield Reason(Cause.CAPACITY, sentence, fix)
 
 
-def _capacity(scene: Scene, ask: Ask) -> Iterator[Reason]:
+def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     """Too few nodes, or too few that are free."""
-    if scene.nodes is None:
+    if snapshot.nodes is None:
         return
-    nodes = nodes_for(ask, scene)
+    nodes = nodes_for(ask, snapshot)
     taints = {node.name: key for node in nodes if (key := untolerated(node.source, ask))}
     usable = [node for node in nodes if not node.trouble and node.name not in taints and node.could_fit(ask.each)]
     free = [node for node in usable if node.fits(ask.each)]
     if len(free) >= ask.count:
-        yield from _held_by_others(scene, ask, usable, free)
+        yield from _held_by_others(snapshot, ask, usable, free)
         return
     lacking = ask.count - len(usable)
     troubled = [node for node in nodes if node.trouble]
@@ -164,9 +166,9 @@ def _capacity(scene: Scene, ask: Ask) -> Iterator[Reason]:
     elif troubled and lacking > 0 and len(usable) + len(troubled) >= ask.count:
         yield _troubled(ask, nodes, troubled)
     elif lacking > 0:
-        yield _too_few(scene, ask, nodes, usable)
+        yield _too_few(snapshot, ask, nodes, usable)
     else:
-        yield _busy(scene, ask, usable, free)
+        yield _busy(snapshot, ask, usable, free)
 
 
 def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reason:
@@ -184,9 +186,9 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
     return Reason(Cause.NODE, sentence, fix)
 
 
-def _too_few(scene: Scene, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
+def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
     there = "none is there" if not nodes else f"{len(usable)} {'is' if len(usable) == 1 else 'are'} there"
-    group = _group(scene, ask)
+    group = _group(snapshot, ask)
     # Nodes of the team's other jobs stay theirs, as far as the group can grow.
     busy = [node for node in usable if not node.fits(ask.each)]
     fix = _scale(group, ask.count + len(busy), ask)
@@ -195,7 +197,7 @@ def _too_few(scene: Scene, ask: Ask, nodes: Sequence[Node], usable: Sequence[Nod
     return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix)
 
 
-def _busy(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
+def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
     busy = [node for node in usable if node not in free]
     held = holders(busy)
     names = [f"{job} has {count}" for job, count in held.items()]
@@ -204,14 +206,16 @@ def _busy(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) 
         f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
         f"({some(names, most=4)})"
     )
-    scale = _scale(_group(scene, ask), ask.count + len(busy), ask)
+    scale = _scale(_group(snapshot, ask), ask.count + len(busy), ask)
     wait = f"wait for {next(iter(held))}" if held else "wait"
     return Reason(Cause.CAPACITY, sentence, f"{wait}, or {scale}" if scale.startswith("trn scale") else wait)
 
 
-def _held_by_others(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Iterator[Reason]:
+def _held_by_others(
+    snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]
+) -> Iterator[Reason]:
     """Nodes look free only as far as a researcher sees: pods of other teams show in the queues' sums alone."""
-    queues = {name_of(each): each for each in scene.queues or ()}
+    queues = {name_of(each): each for each in snapshot.queues or ()}
     leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
     for resource, each in ask.each.items():
         if "/" not in resource:
@@ -222,7 +226,7 @@ def _held_by_others(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequen
         seen = sum(
             (
                 requests(pod["spec"]).get(resource, Decimal(0))
-                for pod in (*scene.pods, *scene.others)
+                for pod in (*snapshot.pods, *snapshot.others)
                 if is_bound(pod) and not is_over(pod)
             ),
             Decimal(0),
@@ -230,7 +234,7 @@ def _held_by_others(scene: Scene, ask: Ask, usable: Sequence[Node], free: Sequen
         unseen = in_queues - seen
         room = sum((node.whole.get(resource, Decimal(0)) for node in free), Decimal(0))
         if unseen > 0 and room - unseen < each * ask.count:
-            group = _group(scene, ask)
+            group = _group(snapshot, ask)
             taken = int(-(-unseen // each))
             scale = _scale(group, ask.count + len(usable) - len(free) + taken, ask)
             yield Reason(
@@ -250,12 +254,12 @@ def _nodes(count: int, ask: Ask) -> str:
     return f"{count} node{'' if count == 1 else 's'}{kind}"
 
 
-def _group(scene: Scene, ask: Ask) -> NodeGroupOutput | None:
+def _group(snapshot: ClusterSnapshot, ask: Ask) -> NodeGroupOutput | None:
     """The group whose nodes the ask selects, the largest of several."""
-    return next(iter(_groups(scene, ask)), None)
+    return next(iter(_groups(snapshot, ask)), None)
 
 
-def _groups(scene: Scene, ask: Ask) -> list[NodeGroupOutput]:
+def _groups(snapshot: ClusterSnapshot, ask: Ask) -> list[NodeGroupOutput]:
     """The groups whose nodes the ask selects, the largest first."""
     selector = ask.spec.get("nodeSelector") or {}
 
@@ -266,7 +270,7 @@ def _groups(scene: Scene, ask: Ask) -> list[NodeGroupOutput]:
     devices = [resource for resource in ask.each if "/" in resource]
     fitting = [
         group
-        for group in scene.groups
+        for group in snapshot.groups
         if is_selected(group) and all(group.resources.get(each, 0) >= ask.each[each] for each in devices)
     ]
     return sorted(fitting, key=lambda group: -group.max_size)
@@ -287,11 +291,11 @@ def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
 # --- The network ------------------------------------------------------------------------------------------------------
 
 
-def _topology(scene: Scene, ask: Ask) -> Iterator[Reason]:
-    asked = scene.job["spec"].get("networkTopology") or {}
-    if not asked or scene.hypernodes is None or scene.nodes is None:
+def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+    asked = snapshot.job["spec"].get("networkTopology") or {}
+    if not asked or snapshot.hypernodes is None or snapshot.nodes is None:
         return
-    shared = shared_members(scene.hypernodes)
+    shared = shared_members(snapshot.hypernodes)
     if shared:
         surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
         yield Reason(
@@ -303,7 +307,7 @@ def _topology(scene: Scene, ask: Ask) -> Iterator[Reason]:
     if asked.get("mode", "hard") != "hard":
         return
     tier = int(asked.get("highestTierAllowed", 1))
-    groups = _groups_within(scene.hypernodes, tier)
+    groups = _groups_within(snapshot.hypernodes, tier)
     if not groups:
         yield Reason(
             Cause.TOPOLOGY,
@@ -311,11 +315,11 @@ def _topology(scene: Scene, ask: Ask) -> Iterator[Reason]:
             "submit it with --topology soft, or without",
         )
         return
-    yield from _close_enough(scene, ask, tier, groups)
+    yield from _close_enough(snapshot, ask, tier, groups)
 
 
-def _close_enough(scene: Scene, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
-    nodes = {node.name: node for node in nodes_for(ask, scene) if not node.trouble and node.could_fit(ask.each)}
+def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
+    nodes = {node.name: node for node in nodes_for(ask, snapshot) if not node.trouble and node.could_fit(ask.each)}
     most = max(len(members & nodes.keys()) for members in groups.values())
     together = f"{_nodes(ask.count, ask)} within tier {tier} of the network"
     loosen = f"--topology hard --tier {tier + 1}, or --topology soft"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_running
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import some
 from trainium_eks.operate.verify.cluster import Object, is_ready, name_of
@@ -20,24 +20,24 @@ _ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com")
 _DENIED = re.compile(r"denied|forbidden|unauthorized|no basic auth|authorization failed|\b40[13]\b", re.IGNORECASE)
 
 
-def reasons(scene: Scene) -> Iterator[Reason]:
+def reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """What the pods that have nodes wait for."""
-    waiting = [pod for pod in scene.pods if is_bound(pod) and not is_running(pod)]
+    waiting = [pod for pod in snapshot.pods if is_bound(pod) and not is_running(pod)]
     for pod in waiting:
         for status in _statuses(pod):
             held = (status.get("state") or {}).get("waiting") or {}
             if held.get("reason") in IMAGE_REASONS:
                 yield _image(str(status.get("image") or ""), held)
             elif held.get("reason") in CONFIG_REASONS:
-                yield _config(scene, pod, held)
+                yield _config(snapshot, pod, held)
             elif held.get("reason") == "CrashLoopBackOff":
                 words = held.get("message", "")
-                fix = f"see what it says: trn logs {scene.name} --previous"
+                fix = f"see what it says: trn logs {snapshot.name} --previous"
                 yield Reason(Cause.CONFIG, f"a container of {name_of(pod)} ends again and again: {words}", fix)
-    yield from lost_nodes(scene)
-    yield from _mounts(scene, waiting)
-    if waiting and all(map(is_bound, scene.pods)):
-        yield _under_way(scene, waiting)
+    yield from lost_nodes(snapshot)
+    yield from _mounts(snapshot, waiting)
+    if waiting and all(map(is_bound, snapshot.pods)):
+        yield _under_way(snapshot, waiting)
 
 
 def _statuses(pod: Object) -> Sequence[Object]:
@@ -74,18 +74,18 @@ def _last_part(message: str) -> str:
     return message.rpartition(": ")[2] if len(message) > 120 else message
 
 
-def _config(scene: Scene, pod: Object, held: Object) -> Reason:
+def _config(snapshot: ClusterSnapshot, pod: Object, held: Object) -> Reason:
     words = " ".join(str(held.get("message", "")).split()) or held["reason"]
-    fix = f"make what is missing, or mend the job and submit it anew: trn cancel {scene.name}"
+    fix = f"make what is missing, or mend the job and submit it anew: trn cancel {snapshot.name}"
     return Reason(Cause.CONFIG, f"a container of {name_of(pod)} cannot be made: {words}", fix)
 
 
-def lost_nodes(scene: Scene) -> Iterator[Reason]:
+def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """Pods on nodes that are gone or not ready: Kubernetes waits minutes before it gives them up."""
-    if scene.nodes is None:
+    if snapshot.nodes is None:
         return
-    nodes = {name_of(node): node for node in scene.nodes}
-    held = [pod for pod in scene.pods if is_bound(pod) and not _has_sound_node(pod, nodes)]
+    nodes = {name_of(node): node for node in snapshot.nodes}
+    held = [pod for pod in snapshot.pods if is_bound(pod) and not _has_sound_node(pod, nodes)]
     if not held:
         return
     names = list(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in held))
@@ -102,32 +102,32 @@ def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
     return node is not None and is_ready(node)
 
 
-def claims(scene: Scene) -> Iterator[Reason]:
+def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """Claims that are missing or not bound. Volcano 1.15 says nothing of a missing one: the pod gets no condition."""
-    if scene.claims is None:
+    if snapshot.claims is None:
         return
-    bound = {name_of(each): (each.get("status") or {}).get("phase") for each in scene.claims}
+    bound = {name_of(each): (each.get("status") or {}).get("phase") for each in snapshot.claims}
     wanted = dict.fromkeys(
         volume["persistentVolumeClaim"]["claimName"]
-        for task in scene.job["spec"].get("tasks") or ()
+        for task in snapshot.job["spec"].get("tasks") or ()
         for volume in task["template"]["spec"].get("volumes") or ()
         if "persistentVolumeClaim" in volume
     )
     for name in wanted:
         if name not in bound:
             has = f"the namespace has {some(sorted(bound))}" if bound else "the namespace has none"
-            fix = f"submit it anew with one that is there, after: trn cancel {scene.name}"
+            fix = f"submit it anew with one that is there, after: trn cancel {snapshot.name}"
             yield Reason(Cause.VOLUME, f"there is no claim {name}; {has}", fix)
         elif bound[name] != "Bound":
             fix = f"what it waits for: kubectl describe pvc {name}; the whole storage: trn verify"
             yield Reason(Cause.VOLUME, f"its claim {name} is {bound[name]}, not Bound", fix)
 
 
-def _mounts(scene: Scene, waiting: Sequence[Object]) -> Iterator[Reason]:
+def _mounts(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
     uids = {pod["metadata"].get("uid") for pod in waiting}
     failed = [
         event
-        for event in scene.events
+        for event in snapshot.events
         if event.get("reason") in _VOLUME_EVENTS and event["involvedObject"].get("uid") in uids
     ]
     if failed:
@@ -136,12 +136,12 @@ def _mounts(scene: Scene, waiting: Sequence[Object]) -> Iterator[Reason]:
         yield Reason(Cause.VOLUME, sentence, "trn verify says what is wrong with the storage")
 
 
-def _under_way(scene: Scene, waiting: Sequence[Object]) -> Reason:
+def _under_way(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Reason:
     uids = {pod["metadata"].get("uid") for pod in waiting}
-    mine = [event for event in scene.events if event["involvedObject"].get("uid") in uids]
+    mine = [event for event in snapshot.events if event["involvedObject"].get("uid") in uids]
     pulling = {event["involvedObject"]["name"] for event in mine if event.get("reason") == "Pulling"}
     pulling -= {event["involvedObject"]["name"] for event in mine if event.get("reason") == "Pulled"}
-    total = len(scene.pods)
+    total = len(snapshot.pods)
     has = "all its pods have nodes" if total > 1 else "its pod has a node"
     doing = f"{len(pulling)} of {total} pull the image" if pulling else f"{total - len(waiting)} of {total} run already"
     return Reason(Cause.STARTING, f"{has}; {doing}", "")

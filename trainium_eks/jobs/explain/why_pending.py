@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from trainium_eks.jobs.explain import why_no_room, why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import ENDED, Scene, is_bound, is_running, wanted_pods, when
+from trainium_eks.jobs.explain.cluster_snapshot import ENDED, ClusterSnapshot, is_bound, is_running, wanted_pods, when
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import asks
 from trainium_eks.model.sizing.quantities import quantity, shown
@@ -33,73 +33,75 @@ _MORE_ROOM = "end something (`trn jobs`), ask for less, or have `resourceQuota` 
 _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
 
-def why(scene: Scene) -> Reason | None:
+def why(snapshot: ClusterSnapshot) -> Reason | None:
     """What a job that is not running waits for; None for one that runs with all its pods, or has ended."""
-    if scene.phase in ENDED or (scene.pods and len(scene.pods) >= wanted_pods(scene.job) and _all_run(scene)):
+    if snapshot.phase in ENDED or (
+        snapshot.pods and len(snapshot.pods) >= wanted_pods(snapshot.job) and _all_run(snapshot)
+    ):
         return None
-    return next(_reasons(scene), _unknown(scene))
+    return next(_reasons(snapshot), _unknown(snapshot))
 
 
-def why_ended(scene: Scene) -> Reason | None:
+def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
     """Return Volcano's reason to end a job without pods; None for one that ended otherwise."""
-    if scene.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in scene.events):
+    if snapshot.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in snapshot.events):
         return None
-    reason = next(_refused(scene), None)
+    reason = next(_refused(snapshot), None)
     if reason is None:
         return None
     fix = "when the quota has room, submit it anew" if reason.cause is Cause.QUOTA else reason.fix
     return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix)
 
 
-def _all_run(scene: Scene) -> bool:
-    return all(is_running(pod) or (pod.get("status") or {}).get("phase") == "Succeeded" for pod in scene.pods)
+def _all_run(snapshot: ClusterSnapshot) -> bool:
+    return all(is_running(pod) or (pod.get("status") or {}).get("phase") == "Succeeded" for pod in snapshot.pods)
 
 
-def _reasons(scene: Scene) -> Iterator[Reason]:
+def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """What holds it, the nearest cause first."""
-    yield from _leaving(scene)
-    yield from _queue_state(scene)
-    yield from _refused(scene)
-    yield from _held_by_quota(scene)
-    yield from why_not_started.reasons(scene)
-    if all(map(is_bound, scene.pods)) and len(scene.pods) >= wanted_pods(scene.job):
+    yield from _leaving(snapshot)
+    yield from _queue_state(snapshot)
+    yield from _refused(snapshot)
+    yield from _held_by_quota(snapshot)
+    yield from why_not_started.reasons(snapshot)
+    if all(map(is_bound, snapshot.pods)) and len(snapshot.pods) >= wanted_pods(snapshot.job):
         return
-    yield from why_not_started.claims(scene)
-    wanted = asks(scene)
+    yield from why_not_started.claims(snapshot)
+    wanted = asks(snapshot)
     # Without pods and without a verdict, nobody has looked: what is reckoned below would be a guess.
-    if not _is_judged(scene):
-        yield from _nobody_looks(scene)
-    yield from why_no_room.reasons(scene, wanted)
-    yield from _kept_back(scene)
+    if not _is_judged(snapshot):
+        yield from _nobody_looks(snapshot)
+    yield from why_no_room.reasons(snapshot, wanted)
+    yield from _kept_back(snapshot)
 
 
-def _leaving(scene: Scene) -> Iterator[Reason]:
-    if scene.phase in ("Aborting", "Terminating") or scene.job["metadata"].get("deletionTimestamp"):
+def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    if snapshot.phase in ("Aborting", "Terminating") or snapshot.job["metadata"].get("deletionTimestamp"):
         yield Reason(Cause.ENDING, "it is being ended: its pods have their grace period", "")
-    elif scene.phase in ("Restarting", "Completing") and scene.pods:
-        verb = "restarted" if scene.phase == "Restarting" else "completed"
-        left = len(scene.pods)
+    elif snapshot.phase in ("Restarting", "Completing") and snapshot.pods:
+        verb = "restarted" if snapshot.phase == "Restarting" else "completed"
+        left = len(snapshot.pods)
         pods = "1 pod is" if left == 1 else f"{left} pods are"
         yield Reason(Cause.ENDING, f"it is being {verb}: {pods} still there", "")
-    elif leaving := [pod for pod in scene.pods if pod["metadata"].get("deletionTimestamp")]:
+    elif leaving := [pod for pod in snapshot.pods if pod["metadata"].get("deletionTimestamp")]:
         pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
         yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
-    elif any(" Releasing" in text for text in _of_gang(scene)):
+    elif any(" Releasing" in text for text in _of_gang(snapshot)):
         # What the queue has allocated still holds those.
         yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
-    elif scene.phase == "Restarting":
-        count = (scene.job.get("status") or {}).get("retryCount", 0)
+    elif snapshot.phase == "Restarting":
+        count = (snapshot.job.get("status") or {}).get("retryCount", 0)
         sentence = f"it restarts for the {_ordinal(count)} time: its new pods are not made yet"
         yield Reason(Cause.STARTING, sentence, "")
 
 
-def _queue_state(scene: Scene) -> Iterator[Reason]:
-    name = scene.job["spec"].get("queue") or "default"
-    if scene.queues is None or scene.unscheduled:
+def _queue_state(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    name = snapshot.job["spec"].get("queue") or "default"
+    if snapshot.queues is None or snapshot.unscheduled:
         return
-    queue = next((each for each in scene.queues if name_of(each) == name), None)
+    queue = next((each for each in snapshot.queues if name_of(each) == name), None)
     if queue is None:
-        known = ", ".join(sorted(name_of(each) for each in scene.queues if name_of(each) not in ("root", "default")))
+        known = ", ".join(sorted(name_of(each) for each in snapshot.queues if name_of(each) not in ("root", "default")))
         yield Reason(Cause.QUEUE, f"there is no queue {name}", f"submit it to one of {known or 'the stack'}")
     elif (state := (queue.get("status") or {}).get("state", "Open")) not in ("Open", "", "Unknown"):
         yield Reason(
@@ -109,17 +111,17 @@ def _queue_state(scene: Scene) -> Iterator[Reason]:
         )
 
 
-def _refused(scene: Scene) -> Iterator[Reason]:
+def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """The API server refuses the pods that Volcano makes: seen only in events of the job."""
-    if len(scene.pods) >= wanted_pods(scene.job):
+    if len(snapshot.pods) >= wanted_pods(snapshot.job):
         return
-    said = [event for event in scene.events if event.get("reason") == "FailedCreate"]
+    said = [event for event in snapshot.events if event.get("reason") == "FailedCreate"]
     messages = [found["message"] for event in said if (found := _REFUSED.search(event.get("message", "")))]
     if not messages:
         return
     message = messages[-1].replace('\\"', '"')
     _, _, why_refused = message.partition(" is forbidden: ")
-    made = f"{len(scene.pods)} of {wanted_pods(scene.job)} pods were made"
+    made = f"{len(snapshot.pods)} of {wanted_pods(snapshot.job)} pods were made"
     quota = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", message)
     if quota:
         name, requested, used, limited = quota.groups()
@@ -133,15 +135,15 @@ def _refused(scene: Scene) -> Iterator[Reason]:
     yield Reason(
         Cause.REFUSED,
         f"the API server refuses its pods: {why_refused or message}",
-        f"change what it says and submit anew: trn cancel {scene.name}",
+        f"change what it says and submit anew: trn cancel {snapshot.name}",
     )
 
 
-def _held_by_quota(scene: Scene) -> Iterator[Reason]:
+def _held_by_quota(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """The scheduler lets no pods be made for it, because the quota would not hold them all."""
-    if not _is_kept_back(scene):
+    if not _is_kept_back(snapshot):
         return
-    held = [found for event in scene.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
+    held = [found for event in snapshot.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
     if not held:
         return
     requested, used, limited = map(_amounts, held[-1].groups())
@@ -169,53 +171,54 @@ def _amounts(text: str) -> dict[str, Decimal]:
     }
 
 
-def _is_judged(scene: Scene) -> bool:
+def _is_judged(snapshot: ClusterSnapshot) -> bool:
     """Whether Volcano's scheduler has looked at it."""
-    if scene.podgroup is None:
+    if snapshot.podgroup is None:
         return False
-    status = scene.podgroup.get("status") or {}
-    if _is_kept_back(scene) or any(each.get("type") == "Unschedulable" for each in status.get("conditions") or ()):
+    status = snapshot.podgroup.get("status") or {}
+    if _is_kept_back(snapshot) or any(each.get("type") == "Unschedulable" for each in status.get("conditions") or ()):
         return True
-    return any(condition(pod, "PodScheduled") for pod in scene.pods)
+    return any(condition(pod, "PodScheduled") for pod in snapshot.pods)
 
 
-def _nobody_looks(scene: Scene) -> Iterator[Reason]:
-    if scene.unscheduled:
+def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    if snapshot.unscheduled:
         yield Reason(
             Cause.VOLCANO,
-            f"Volcano does not run here: {scene.unscheduled}; jobs are checked but not scheduled",
+            f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled",
             "docs/local-cloud.md says where Volcano's programs come from; then: trn local up",
         )
         return
-    where = "trn local logs {}" if scene.is_local else "kubectl -n volcano-system logs deploy/volcano-{}"
-    if scene.age_seconds < PATIENCE_SECONDS:
+    where = "trn local logs {}" if snapshot.is_local else "kubectl -n volcano-system logs deploy/volcano-{}"
+    if snapshot.age_seconds < PATIENCE_SECONDS:
         yield Reason(Cause.STARTING, "it was submitted a moment ago, and Volcano has not judged it yet", "")
-    elif not scene.phase:
-        log = where.format("vc-controller-manager" if scene.is_local else "controllers")
+    elif not snapshot.phase:
+        log = where.format("vc-controller-manager" if snapshot.is_local else "controllers")
         yield Reason(
             Cause.VOLCANO,
-            f"Volcano's controllers have not seen it for {scene.age_seconds:.0f} s: they do not run, or lag far behind",
+            f"Volcano's controllers have not seen it for {snapshot.age_seconds:.0f} s: "
+            "they do not run, or lag far behind",
             f"an administrator looks: {log}",
         )
-    elif not (scene.podgroup or {}).get("status", {}).get("phase"):
-        log = where.format("vc-scheduler" if scene.is_local else "scheduler")
+    elif not (snapshot.podgroup or {}).get("status", {}).get("phase"):
+        log = where.format("vc-scheduler" if snapshot.is_local else "scheduler")
         yield Reason(
             Cause.VOLCANO,
-            f"Volcano's scheduler has not looked at it for {scene.age_seconds:.0f} s: it does not run, or hangs",
+            f"Volcano's scheduler has not looked at it for {snapshot.age_seconds:.0f} s: it does not run, or hangs",
             f"an administrator looks: {log}",
         )
 
 
-def _is_kept_back(scene: Scene) -> bool:
+def _is_kept_back(snapshot: ClusterSnapshot) -> bool:
     """Whether the scheduler lets no pods be made for it: its action `enqueue` has looked, and left it ``Pending``."""
-    phase = ((scene.podgroup or {}).get("status") or {}).get("phase")
-    return phase == "Pending" and not scene.pods and not scene.unscheduled
+    phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
+    return phase == "Pending" and not snapshot.pods and not snapshot.unscheduled
 
 
-def _kept_back(scene: Scene) -> Iterator[Reason]:
+def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """It would fit beside what runs. Volcano reserves room for whole gangs in the order it has let them in, for those
     too that no node is good for (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
-    if _is_kept_back(scene) and scene.nodes is not None and scene.queues is not None:
+    if _is_kept_back(snapshot) and snapshot.nodes is not None and snapshot.queues is not None:
         yield Reason(
             Cause.QUEUE,
             "there is room for it, which Volcano keeps for jobs that it has let in before and that still wait",
@@ -223,20 +226,20 @@ def _kept_back(scene: Scene) -> Iterator[Reason]:
         )
 
 
-def _unknown(scene: Scene) -> Reason:
+def _unknown(snapshot: ClusterSnapshot) -> Reason:
     """Volcano's own words, when nothing better is known."""
-    words = _words(scene)
+    words = _words(snapshot)
     if words:
-        return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {scene.name}")
+        return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {snapshot.name}")
     return Reason(Cause.STARTING, "nothing holds it that can be seen: it should start within seconds", "")
 
 
-def _words(scene: Scene) -> str:
-    texts = [condition(pod, "PodScheduled").get("message", "") for pod in scene.pods if not is_bound(pod)]
-    texts += _of_gang(scene)
+def _words(snapshot: ClusterSnapshot) -> str:
+    texts = [condition(pod, "PodScheduled").get("message", "") for pod in snapshot.pods if not is_bound(pod)]
+    texts += _of_gang(snapshot)
     texts += [
         event.get("message", "")
-        for event in sorted(scene.events, key=when, reverse=True)
+        for event in sorted(snapshot.events, key=when, reverse=True)
         if event.get("reason") in ("FailedScheduling", "Unschedulable")
     ]
     # A pod's own troubles say more than what is said of the gang.
@@ -244,9 +247,9 @@ def _words(scene: Scene) -> str:
     return next(iter(telling), next(filter(None, texts), ""))
 
 
-def _of_gang(scene: Scene) -> list[str]:
+def _of_gang(snapshot: ClusterSnapshot) -> list[str]:
     """What Volcano says of the gang as a whole."""
-    conditions = (scene.podgroup or {}).get("status", {}).get("conditions") or ()
+    conditions = (snapshot.podgroup or {}).get("status", {}).get("conditions") or ()
     return [str(each.get("message", "")) for each in conditions if each.get("type") == "Unschedulable"]
 
 

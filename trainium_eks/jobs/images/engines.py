@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM
-from trainium_eks.local.changes import LocalError, MissingError
+from trainium_eks.kube.errors import ClusterError, MissingError
 
 ENGINES = ("docker", "podman", "buildah")
 """In the order in which they are looked for."""
@@ -19,7 +19,7 @@ ENGINES = ("docker", "podman", "buildah")
 _LAST_LINES = 2
 
 
-class EngineError(LocalError):
+class EngineError(ClusterError):
     """An engine failed, or there is none; the text says what to do."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 
 JOB_LABEL = "batch.kubernetes.io/job-name"
 """On the pods of a Job; the Job controller sets it."""
@@ -70,7 +70,7 @@ def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
             api.create({**each, "metadata": {**each["metadata"], "ownerReferences": [owner]}})
         path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
         api.request("PATCH", path, {"spec": {"suspend": False}}, content_type="application/merge-patch+json")
-    except (ApiError, LocalError):
+    except (ApiError, ClusterError):
         api.delete(reference, propagation="Background")
         raise
 
@@ -109,7 +109,7 @@ def follow(
 
     Raises:
         ApiError: refused.
-        LocalError: the API server is away for good.
+        ClusterError: the API server is away for good.
     """
     reference = ObjectReference("batch/v1", "Job", namespace, name)
     read: set[str] = set()
@@ -147,6 +147,6 @@ def _read_log(api: Api, pod: Json, container: str, line: Callable[[str], object]
         if error.status not in (400, 404, 500, 502, 503):
             raise
         return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    except LocalError:
+    except ClusterError:
         return False
     return True

@@ -35,7 +35,7 @@ own faults are (its ``IsRetryableExitCode``; 138 is the one that its documentati
 
 
 @dataclass(frozen=True)
-class Place:
+class RankWords:
     """Where in the gang a container is, as shell words."""
 
     node_rank: str
@@ -46,10 +46,10 @@ class Place:
     """Lines that set ``host`` to the name by which all nodes know node 0, where that is ``rank0_host``."""
 
 
-def place_of_task(node: int) -> Place:
+def place_of_task(node: int) -> RankWords:
     """In TorchX's shape, where each node is a task of its own and node 0 is known by a variable of either kind."""
     variable = "VC_TRAINER_0_HOSTS" if node else "TORCHX_RANK0_HOST"
-    return Place(str(node), rank0_host(variable))
+    return RankWords(str(node), rank0_host(variable))
 
 
 def rank0_host(variable: str) -> str:
@@ -59,7 +59,7 @@ def rank0_host(variable: str) -> str:
 
 _HOST = "$host"
 
-ONE_TASK = Place(
+ONE_TASK = RankWords(
     "${VC_TASK_INDEX:?is set by the env plugin of Volcano}",
     _HOST,
     ('host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"),
@@ -67,16 +67,16 @@ ONE_TASK = Place(
 """In the shape of one task with a pod for each node."""
 
 
-def place_by_label(first: str) -> Place:
+def place_by_label(first: str) -> RankWords:
     """Where :data:`NODE_RANK` tells the node's number.
 
     Args:
         first: name of node 0's host.
     """
-    return Place(f"${{{NODE_RANK}:?is set from a label of the pod}}", _HOST, (f"host={first}",))
+    return RankWords(f"${{{NODE_RANK}:?is set from a label of the pod}}", _HOST, (f"host={first}",))
 
 
-def shell(job: TrainingJob, place: Place) -> str:
+def shell(job: TrainingJob, place: RankWords) -> str:
     """The script for ``bash -c``."""
     named = [f"export {REFUSAL_FILE}=$(mktemp -u)"] if job.launcher == "torchrun" else []
     lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
@@ -104,7 +104,7 @@ def _refusal(job: TrainingJob) -> list[str]:
     return [f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'] if job.launcher == "torchrun" else []
 
 
-def _faults(job: TrainingJob, place: Place) -> list[str]:
+def _faults(job: TrainingJob, place: RankWords) -> list[str]:
     """A fault is one to restart after, until there have been ``retries`` of them. The Training Operator does not count
     (v1.9.3, ``PastBackoffLimit``: restarts of containers, and it makes new pods), so the nodes do, on the volume."""
     fault = f"0|{REFUSED}|143) ;;"
@@ -124,7 +124,7 @@ def _faults(job: TrainingJob, place: Place) -> list[str]:
     ]
 
 
-def _on_node_0(place: Place, lines: list[str]) -> list[str]:
+def _on_node_0(place: RankWords, lines: list[str]) -> list[str]:
     """What one node is to find out for all: the others wait for it, and the job ends with its words, not with those of
     a pod that is taken away before it can speak."""
     return [f'if [ "{place.node_rank}" = 0 ]; then', *(f"  {line}" for line in lines), "fi"] if lines else []
@@ -145,14 +145,14 @@ def _checks(job: TrainingJob) -> list[str]:
     return [f"{test} || {{ echo {shlex.quote(message)} >&2; exit {REFUSED}; }}" for test, message in tests]
 
 
-def _launch(job: TrainingJob, place: Place) -> str:
+def _launch(job: TrainingJob, place: RankWords) -> str:
     """The launcher with its options, the program and its arguments."""
     program = [job.program.script] if job.program.script else ["-m", job.program.module]
     options = _torchrun(job, place) if job.launcher == "torchrun" else _gang(job, place)
     return f"{options} {_joined([*program, *job.program.arguments])}"
 
 
-def _torchrun(job: TrainingJob, place: Place) -> str:
+def _torchrun(job: TrainingJob, place: RankWords) -> str:
     identity = job.name
     if job.nodes == 1:
         rendezvous = "--rdzv_backend c10d --rdzv_endpoint localhost:0"
@@ -167,7 +167,7 @@ def _torchrun(job: TrainingJob, place: Place) -> str:
     return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
 
 
-def _gang(job: TrainingJob, place: Place) -> str:
+def _gang(job: TrainingJob, place: RankWords) -> str:
     """Node 0 listens at the address that the others know it by, so it is told its name, too."""
     host = place.rank0_host if place.finding else f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}"
     endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
@@ -175,7 +175,7 @@ def _gang(job: TrainingJob, place: Place) -> str:
     return f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
 
 
-def _endpoint(place: Place) -> str:
+def _endpoint(place: RankWords) -> str:
     return f'"{place.rank0_host}":{PORT}'
 
 
@@ -195,7 +195,7 @@ def _gate(job: TrainingJob) -> list[str]:
     return [f"if {_HAS_WORKLOADS}; then {_cache_command(job.cache, 'check')} || exit {REFUSED}; fi"]
 
 
-def _compile(job: TrainingJob, place: Place) -> list[str]:
+def _compile(job: TrainingJob, place: RankWords) -> list[str]:
     """Node 0 holds the cache's lease, and the others join it: all of them compile into one directory that nobody reads
     before they are done, or none has anything to do. The last line is what runs."""
     launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"

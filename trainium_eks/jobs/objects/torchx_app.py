@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from trainium_eks.jobs.objects import resources
-from trainium_eks.jobs.objects.command import PORT, Place, rank0_host, shell
+from trainium_eks.jobs.objects.command import PORT, RankWords, rank0_host, shell
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.identity import ROLE
 from trainium_eks.jobs.objects.job import (
@@ -189,7 +189,7 @@ def _application(job: TrainingJob) -> Application:
         name=job.app,
         role=ROLE,
         image=job.image,
-        script=_with_macros(shell(job, Place(_NODE, rank0_host(_RANK0)))),
+        script=_with_macros(shell(job, RankWords(_NODE, rank0_host(_RANK0)))),
         env={key: _with_macros(value) for key, value in environment(job).items()},
         replicas=job.nodes,
         retries=job.retries,

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainium_eks.jobs.data.token_reference import token_variable
 from trainium_eks.jobs.objects import identity
-from trainium_eks.jobs.objects.command import ATTEMPT, ONE_TASK, PORT, Place, place_of_task, shell
+from trainium_eks.jobs.objects.command import ATTEMPT, ONE_TASK, PORT, RankWords, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE, annotation
 from trainium_eks.jobs.objects.job import DATA, REFUSED, WORKSPACE, TrainingJob
@@ -144,7 +144,7 @@ def _task(job: TrainingJob, name: str, replicas: int, pod: Mapping[str, Any]) ->
 
 
 def plain_pod(
-    job: TrainingJob, name: str, place: Place, env: Mapping[str, str], labels: Mapping[str, str]
+    job: TrainingJob, name: str, place: RankWords, env: Mapping[str, str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
     """The template of a pod of the job, as far as TorchX can say it.
 

@@ -59,7 +59,7 @@ _THREADS, _LOCAL_THREADS = 2, 1
 
 
 @dataclass(frozen=True)
-class Place:
+class ServingNodes:
     """Where pods with a model run."""
 
     group: NodeGroupOutput | None = None
@@ -74,7 +74,9 @@ class Place:
     is_local: bool = False
 
 
-def place(group: NodeGroupOutput | None, instance: InstanceType | None, devices: int, *, is_local: bool) -> Place:
+def place(
+    group: NodeGroupOutput | None, instance: InstanceType | None, devices: int, *, is_local: bool
+) -> ServingNodes:
     """Where pods run.
 
     Args:
@@ -84,11 +86,11 @@ def place(group: NodeGroupOutput | None, instance: InstanceType | None, devices:
         is_local: the local cloud counts the devices and computes on the CPU.
     """
     if group is None or instance is None or not instance.device_resource:
-        return Place(group, is_local=is_local)
+        return ServingNodes(group, is_local=is_local)
     # Inferentia2 has the cores of Trn1, and PyTorch/XLA's tracing.
     backend = "xla" if instance.accelerator == "Inferentia2" else backend_of(instance)
     cores = instance.logical_neuron_cores // instance.accelerators if backend == "xla" else 0
-    return Place(
+    return ServingNodes(
         group,
         "cpu" if is_local else backend,
         devices,
@@ -107,7 +109,7 @@ class Served:
     model: str
     """Directory on the volume, relative to its root."""
     image: str
-    place: Place
+    place: ServingNodes
     queue: str
     replicas: int = 1
 
@@ -132,14 +134,14 @@ class Batch:
     """File on the volume, relative to its root."""
     output: str
     image: str
-    place: Place
+    place: ServingNodes
     queue: str
     field: str = ""
     """Column or key with the text."""
     replace: bool = False
 
 
-def _described(where: Place) -> list[object]:
+def _described(where: ServingNodes) -> list[object]:
     return [where.group.name if where.group else CPU_POOL, where.backend, where.devices, where.copies]
 
 
@@ -252,7 +254,7 @@ def _labels(name: str, kind: str) -> dict[str, str]:
     return {KIND_LABEL: kind, "app.kubernetes.io/managed-by": "trn", NAME_LABEL: name}
 
 
-def _pod_metadata(labels: Mapping[str, str], where: Place, queue: str) -> Json:
+def _pod_metadata(labels: Mapping[str, str], where: ServingNodes, queue: str) -> Json:
     """With the queue of pods that ask for devices: Volcano makes a PodGroup of it for them."""
     found: Json = {"labels": dict(labels)}
     if where.devices:
@@ -260,7 +262,7 @@ def _pod_metadata(labels: Mapping[str, str], where: Place, queue: str) -> Json:
     return found
 
 
-def _device_arguments(where: Place) -> list[str]:
+def _device_arguments(where: ServingNodes) -> list[str]:
     threads = _LOCAL_THREADS if where.is_local else _THREADS
     words = ["--backend", where.backend]
     if where.backend == "cpu":
@@ -270,7 +272,7 @@ def _device_arguments(where: Place) -> list[str]:
     return words
 
 
-def _container(where: Place, image: str) -> Json:
+def _container(where: ServingNodes, image: str) -> Json:
     env = {
         "PYTHONUNBUFFERED": "1",
         # The team's user is in no image's password file, and has no home there.
@@ -315,7 +317,9 @@ def _probes(start_seconds: int) -> Json:
     }
 
 
-def _pod_spec(where: Place, namespace: NamespaceOutput, container: Json, *, restart: str, read_only: bool) -> Json:
+def _pod_spec(
+    where: ServingNodes, namespace: NamespaceOutput, container: Json, *, restart: str, read_only: bool
+) -> Json:
     claim: Json = {"claimName": namespace.claim}
     if read_only:
         container["volumeMounts"][0]["readOnly"] = True

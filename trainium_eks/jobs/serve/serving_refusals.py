@@ -4,7 +4,7 @@ import posixpath
 import re
 
 from trainium_eks.jobs.objects.job import DATA
-from trainium_eks.jobs.serve.serving import MODEL, Place
+from trainium_eks.jobs.serve.serving import MODEL, ServingNodes
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.model.validation.problems import Problem, nearest
@@ -48,7 +48,7 @@ def problems(
     namespace: NamespaceOutput,
     name: str,
     queue: str,
-    where: Place,
+    where: ServingNodes,
     instance: InstanceType | None,
     *,
     devices: int | None,
@@ -87,7 +87,7 @@ def problems(
     return found
 
 
-def _device_problems(where: Place, instance: InstanceType | None, devices: int | None) -> list[Problem]:
+def _device_problems(where: ServingNodes, instance: InstanceType | None, devices: int | None) -> list[Problem]:
     if devices is None:
         return []
     if instance is None or not instance.accelerators:

@@ -12,7 +12,7 @@ from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Program
 from trainium_eks.jobs.submit import refusals, saving
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.examples import example_of
-from trainium_eks.jobs.submit.requests import Facts, Plan, Request
+from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest
@@ -61,7 +61,7 @@ def find_group(
     return (Problem("--instance-type", reason, value=instance_type, allowed=types, good=good),)
 
 
-def plan(request: Request, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts) -> Plan:
+def plan(request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts) -> Plan:
     """The job, or what is wrong, all at once."""
     group = find_group(outputs, request.group, request.instance_type)
     if not isinstance(group, NodeGroupOutput):
@@ -78,7 +78,7 @@ def plan(request: Request, outputs: StackOutputs, namespace: NamespaceOutput, fa
 
 
 def _job(
-    request: Request,
+    request: JobRequest,
     outputs: StackOutputs,
     namespace: NamespaceOutput,
     facts: Facts,
@@ -149,12 +149,12 @@ def _default_nodes(group: NodeGroupOutput, instance: InstanceType) -> int:
     return max(min(NODES, group.max_size), 1) if fabric else 1
 
 
-def _rendezvous(request: Request, outputs: StackOutputs) -> str:
+def _rendezvous(request: JobRequest, outputs: StackOutputs) -> str:
     """c10d unless etcd is asked for: it needs no service that could be down."""
     return outputs.rendezvous if request.rendezvous == "etcd" else C10D
 
 
-def _cache(request: Request, image: str, world_size: int) -> CompileCache | None:
+def _cache(request: JobRequest, image: str, world_size: int) -> CompileCache | None:
     if not request.cache_set:
         return None
     compiler = request.compiler or compiler_of(image)

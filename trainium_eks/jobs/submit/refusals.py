@@ -8,7 +8,7 @@ from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.jobs.submit import saving
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
-from trainium_eks.jobs.submit.requests import Facts, Request
+from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number
 
@@ -21,7 +21,7 @@ _KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def problems(
-    request: Request,
+    request: JobRequest,
     job: TrainingJob,
     group: NodeGroupOutput,
     outputs: StackOutputs,
@@ -53,7 +53,7 @@ def problems(
     )
 
 
-def _right_problems(request: Request, namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
+def _right_problems(request: JobRequest, namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
     if facts.may_submit:
         return []
     kind = KINDS[request.form]
@@ -63,24 +63,24 @@ def _right_problems(request: Request, namespace: NamespaceOutput, facts: Facts) 
     return [Problem("", reason, fix)]
 
 
-def _form_problems(request: Request, job: TrainingJob) -> list[Problem]:
+def _form_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     """What the object of another form cannot say."""
     if request.form == "volcano":
         return []
     found = []
     if job.kind == "compile":
         reason = "a compile cache is filled by a Volcano job, which holds the cache while its gang is whole"
-        found.append(Problem("--as", reason, value=request.form, good="volcano"))
+        found.append(Problem("--kind", reason, value=request.form, good="volcano"))
     if request.form == "pytorchjob" and request.topology is not None:
         reason = "the Training Operator makes the PodGroup, and gives it no topology"
-        found.append(Problem("--topology", reason, "leave it out, or take --as volcano", value=request.topology.mode))
+        found.append(Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology.mode))
     if request.form == "pytorchjob" and request.rendezvous == "etcd":
         reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
         found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
     return found
 
 
-def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
+def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     if not NAME.fullmatch(job.name) or len(job.name) > LONGEST_NAME:
         good = re.sub(r"[^a-z0-9-]+", "-", job.name.lower())[:LONGEST_NAME].strip("-")
         reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
@@ -92,7 +92,7 @@ def _name_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Pro
     return []
 
 
-def _size_problems(request: Request, job: TrainingJob, group: NodeGroupOutput, facts: Facts) -> list[Problem]:
+def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput, facts: Facts) -> list[Problem]:
     instance, found = job.instance, []
     if job.nodes < 1:
         found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
@@ -160,7 +160,7 @@ def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: Namespac
     return []
 
 
-def _program_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
+def _program_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     found = []
     if bool(request.program.script) == bool(request.program.module):
         fix = f"name what to run: --script FILE, --module MODULE or --example {'|'.join(EXAMPLES)}, one of them"
@@ -179,7 +179,7 @@ def _program_problems(request: Request, job: TrainingJob, facts: Facts) -> list[
 
 
 def _setting_problems(
-    request: Request, job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts
+    request: JobRequest, job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts
 ) -> list[Problem]:
     found = []
     precisions = PRECISIONS[job.backend]
@@ -212,7 +212,7 @@ def _setting_problems(
     return found
 
 
-def _number_problems(request: Request, job: TrainingJob) -> list[Problem]:
+def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     limits = (
         ("--retries", job.retries, 1),
         ("--max-restarts", job.restarts_in_place, 0),
@@ -228,7 +228,7 @@ def _number_problems(request: Request, job: TrainingJob) -> list[Problem]:
     return found
 
 
-def _cache_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Problem]:
+def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     if job.cache is None:
         return []
     found = []
@@ -249,7 +249,7 @@ def _cache_problems(request: Request, job: TrainingJob, facts: Facts) -> list[Pr
     return found
 
 
-def _token_problems(request: Request, facts: Facts) -> list[Problem]:
+def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
     """A token is in a Secret alone: who may read jobs reads their variables."""
     found = []
     for name in request.env:

@@ -12,7 +12,7 @@ from trainium_eks.model.validation.problems import Problem
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """What a researcher asks for; what is None or empty comes from the stack."""
 
     program: Program

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.jobs.submit.examples import example_of
-from trainium_eks.jobs.submit.requests import Request
+from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.jobs.watch.pod_text import number
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
@@ -17,7 +17,7 @@ VARIABLE = "TRN_CHECKPOINT_SECONDS"
 
 
 def propose(
-    request: Request, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
+    request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
 ) -> Goodput | None:
     """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, has no
     state to speak of (gradient-sum, which saves every few steps), or the stack does not say what its file system
@@ -34,7 +34,7 @@ def propose(
     return goodput.expect(goodput.run_on_lustre(nodes, rate.per_node_year, gigabytes, megabytes))
 
 
-def state_gigabytes(request: Request, outputs: StackOutputs) -> float:
+def state_gigabytes(request: JobRequest, outputs: StackOutputs) -> float:
     """Size of a checkpoint, GB: as asked, of the example, else what the stack's config says."""
     example = example_of(request.program.module)
     if request.state_gigabytes is not None:
@@ -42,7 +42,7 @@ def state_gigabytes(request: Request, outputs: StackOutputs) -> float:
     return outputs.training.checkpoint_gigabytes if example is None else example.state_gigabytes
 
 
-def variables(request: Request, proposed: Goodput | None) -> dict[str, str]:
+def variables(request: JobRequest, proposed: Goodput | None) -> dict[str, str]:
     """What the job's processes are told."""
     seconds = proposed.interval_seconds if proposed else request.checkpoint_seconds
     return {} if seconds is None else {VARIABLE: f"{seconds:.12g}"}
@@ -54,7 +54,7 @@ def interval_seconds(env: Mapping[str, str]) -> float | None:
     return found if found is not None and found >= 0 else None
 
 
-def problems(request: Request) -> Iterator[Problem]:
+def problems(request: JobRequest) -> Iterator[Problem]:
     """Return the problems of the options about saving."""
     given = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gigabytes}
     for option, value in given.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, moment, when
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, when
 from trainium_eks.jobs.objects.identity import node_rank
 from trainium_eks.operate.verify.cluster import Object, name_of
 
@@ -121,20 +121,20 @@ def root_cause(log: str) -> tuple[int, int] | None:
     return (int(rank[1]), int(code[1])) if rank and code else None
 
 
-def restarts(scene: Scene) -> list[Restart]:
+def restarts(snapshot: ClusterSnapshot) -> list[Restart]:
     """Each restart of the gang that Volcano remembers, the oldest first, with its cause as far as events tell.
 
     Volcano deletes the pods of a gang that it restarts, and with them their exit codes and logs.
     """
-    conditions = (scene.job.get("status") or {}).get("conditions") or ()
+    conditions = (snapshot.job.get("status") or {}).get("conditions") or ()
     found = [moment(each["lastTransitionTime"]) for each in conditions if each.get("status") == "Restarting"]
-    return [Restart(at, _cause(scene, at)) for at in dict.fromkeys(found)]
+    return [Restart(at, _cause(snapshot, at)) for at in dict.fromkeys(found)]
 
 
-def _cause(scene: Scene, at: datetime) -> str:
+def _cause(snapshot: ClusterSnapshot, at: datetime) -> str:
     told = [
         event
-        for event in scene.events
+        for event in snapshot.events
         if event["involvedObject"].get("kind") == "Pod"
         and at - BEFORE_RESTART <= when(event) <= at + timedelta(seconds=2)
         and event.get("reason") not in _PLACING
@@ -143,7 +143,7 @@ def _cause(scene: Scene, at: datetime) -> str:
     if told:
         event = told[-1]
         return f"{event['involvedObject']['name']}: {' '.join(str(event.get('message', event['reason'])).split())}"
-    still_there = first_failure(exits(scene.pods))
+    still_there = first_failure(exits(snapshot.pods))
     if still_there and still_there.finished and abs(still_there.finished - at) < BEFORE_RESTART:
         return f"{still_there.pod}: {still_there.meaning}"
     return "a pod failed or was deleted; its exit code and log went with it"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trainium_eks.kube.async_client import ApiClient, Refused
+from trainium_eks.kube.async_client import ApiClient, ApiStatusError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.agent.known import Body
 from trainium_eks.local.agent.log_server import LogServer, NoLog, Run
@@ -341,7 +341,7 @@ class Agent:
             for node in {each.node for each in self._workers.values()}:
                 try:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
-                except Refused as error:
+                except ApiStatusError as error:
                     if error.status == 404:
                         self._node_gone(node)
             async for line in events:

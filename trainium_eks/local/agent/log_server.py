@@ -14,7 +14,7 @@ from datetime import datetime
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from trainium_eks.local.control_plane import kubelet
-from trainium_eks.local.runtime.output import Reader, Selection, Wanted, timestamp
+from trainium_eks.local.runtime.output import LogFilter, Reader, Selection, timestamp
 from trainium_eks.local.spec.plan import PodDirectory
 
 FOLLOW_SECONDS = 0.2
@@ -106,7 +106,7 @@ class LogServer:
             reader.close()
 
 
-def asked(query: Mapping[str, list[str]], now: float) -> Wanted:
+def asked(query: Mapping[str, list[str]], now: float) -> LogFilter:
     """What the parameters of a request ask for.
 
     Raises:
@@ -118,7 +118,7 @@ def asked(query: Mapping[str, list[str]], now: float) -> Wanted:
         since = timestamp(now - int(given["sinceSeconds"]))
     elif "sinceTime" in given:
         since = timestamp(datetime.fromisoformat(given["sinceTime"].replace("Z", "+00:00")).timestamp())
-    return Wanted(
+    return LogFilter(
         follow=given.get("follow") == "true",
         tail=int(given["tailLines"]) if "tailLines" in given else None,
         since=since,
@@ -134,7 +134,7 @@ def is_api_server(certificate: Mapping[str, object] | None) -> bool:
     return any(("commonName", kubelet.CLIENT_USER) in each for each in names)
 
 
-async def _stream(writer: asyncio.StreamWriter, reader: Reader, run: Run, wanted: Wanted) -> None:
+async def _stream(writer: asyncio.StreamWriter, reader: Reader, run: Run, wanted: LogFilter) -> None:
     writer.write(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     )

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from trainium_eks.kube.async_client import Refused, Unreachable
+from trainium_eks.kube.async_client import ApiStatusError, Unreachable
 from trainium_eks.local.agent import statuses
 from trainium_eks.local.agent.agent_context import Surroundings
 from trainium_eks.local.agent.known import Body, Known, Unmet
@@ -153,7 +153,7 @@ class Worker:
             except (Unreachable, OSError) as error:
                 _LOG.warning("%s: %s", self._name, error)
                 again = _TROUBLE_SECONDS
-            except Refused as error:
+            except ApiStatusError as error:
                 if error.status in (404, 409) and self._gone:
                     again = 0.0
                 else:
@@ -257,7 +257,7 @@ class Worker:
         """Whether the node is there. A pod of a deleted node is not started: Kubernetes will collect it."""
         try:
             self._node = await self._around.client.request("GET", f"/api/v1/nodes/{quote(self.node)}")
-        except Refused as error:
+        except ApiStatusError as error:
             if error.status != 404:
                 raise
             return False
@@ -298,7 +298,7 @@ class Worker:
             path = f"/api/v1/namespaces/{self.pod['metadata']['namespace']}/{resource}/{quote(name)}"
             try:
                 found[name] = {"kind": kind, **await self._around.client.request("GET", path)}
-            except Refused as error:
+            except ApiStatusError as error:
                 if error.status != 404:
                     raise
         return found
@@ -315,7 +315,7 @@ class Worker:
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
             try:
                 answer = await self._around.client.request("POST", path, body)
-            except Refused as error:
+            except ApiStatusError as error:
                 raise Unmet(
                     "ContainerCreating", f'MountVolume.SetUp failed for volume "{each.volume}": {error}'
                 ) from None
@@ -355,7 +355,7 @@ class Worker:
         }
         try:
             await self._around.client.request("DELETE", self._path(), options)
-        except Refused as error:
+        except ApiStatusError as error:
             # The API server removes pods that have ended itself; or another pod has the name by now.
             if error.status not in (404, 409):
                 raise
@@ -400,7 +400,7 @@ class Worker:
             answer = await self._around.client.request(
                 "PATCH", f"{self._path()}/status", body, content_type=_STRATEGIC_MERGE
             )
-        except Refused as error:
+        except ApiStatusError as error:
             if error.status in (404, 409):
                 return  # it is gone, or another one has its name: the watch says so
             raise

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST, PROGRAMS, SERVICE_RANGE, commands
 from trainium_eks.local.control_plane.ports import MovedPort, Settings
@@ -89,28 +90,28 @@ class ControlPlane:
             progress: told what is being done, a line each.
 
         Raises:
-            LocalError: the state cannot be written; EKS would refuse the step from the version that ran last; a process
-                ends at its start (which, how, the end of its log); the API server is of another minor than asked for;
-                or it takes too long. What was started is ended again, and what it replaced is started again.
+            ClusterError: the state cannot be written; EKS would refuse the step from the version that ran last; a
+                process ends at its start (which, how, the end of its log); the API server is of another minor than
+                asked for; or it takes too long. What was started is ended again, and what it replaced is started again.
         """
         self._check_service_range()
         check_step(self._paths, self._kubernetes_minor)
         for name in PROGRAMS:
             if not self._binaries[name].is_file():
-                raise LocalError(f"{name} cannot be started: there is no file {self._binaries[name]}.")
+                raise LocalCloudError(f"{name} cannot be started: there is no file {self._binaries[name]}.")
         former = self._former()
         try:
             return self._bring_up(progress)
-        except LocalError as error:
+        except ClusterError as error:
             if former is None:
                 raise
-            raise LocalError(f"{error}\n{former._come_back(progress)}") from error
+            raise LocalCloudError(f"{error}\n{former._come_back(progress)}") from error
 
     def get(self, path: str) -> dict[str, Any]:
         """What the API server answers to a path.
 
         Raises:
-            LocalError: it does not answer, or with an error.
+            ClusterError: it does not answer, or with an error.
         """
         return api_server(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get(path)
 
@@ -148,7 +149,7 @@ class ControlPlane:
                 attempted.undo()
                 if attempt == _ATTEMPTS:
                     raise
-            except LocalError:
+            except ClusterError:
                 attempted.undo()
                 raise
         return Started(self.server, version, tuple(attempted.started), tuple(moved), time.monotonic() - begun)
@@ -173,14 +174,14 @@ class ControlPlane:
         progress(f"Going back to {who}")
         try:
             self._bring_up(progress)
-        except LocalError as error:
+        except ClusterError as error:
             return f"{who} could not be started again with the programs from before:\n{error}"
         return f"{who} runs again with the programs from before. Mend the cause, then run the command again."
 
     def _check_service_range(self) -> None:
         settings = Settings.load(self._paths)
         if settings.is_complete and settings.service_range != self._service_range:
-            raise LocalError(
+            raise LocalCloudError(
                 f"The cluster's service addresses are {settings.service_range}, and the program now says "
                 f"{self._service_range}: EKS would replace the cluster. Run `trn local down`, then start again."
             )
@@ -197,7 +198,7 @@ class ControlPlane:
         # Cloud providers write "35+".
         minor = f"{found['major']}.{str(found['minor']).rstrip('+')}"
         if minor != self._kubernetes_minor:
-            raise LocalError(
+            raise LocalCloudError(
                 f"{self._binaries['kube-apiserver']} is Kubernetes {found['gitVersion']}, and the stack asks for "
                 f"{self._kubernetes_minor}. Remove it from PATH or KUBEBUILDER_ASSETS, or put the right version there."
             )
@@ -208,7 +209,7 @@ def check_step(paths: Paths, kubernetes_minor: str) -> None:
     """Whether the stack's cluster may become that minor version (``1.35``), as EKS judges it; any may be the first.
 
     Raises:
-        LocalError: it skips one, or goes back.
+        ClusterError: it skips one, or goes back.
     """
     if refusal := step_refusal(Settings.load(paths).kubernetes, kubernetes_minor):
-        raise LocalError(f"{refusal}. `trn local down` removes this stack, and the next `up` makes it anew.")
+        raise LocalCloudError(f"{refusal}. `trn local down` removes this stack, and the next `up` makes it anew.")

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST
 
 _LOOK_SECONDS = 10.0
@@ -36,7 +36,7 @@ class Loopback:
         """The answer.
 
         Raises:
-            LocalError: it does not answer, or with an error.
+            ClusterError: it does not answer, or with an error.
         """
         answer: dict[str, Any] = json.loads(self._successful("GET", path))
         return answer
@@ -45,7 +45,7 @@ class Loopback:
         """Deletes what is there, a collection as a whole.
 
         Raises:
-            LocalError: it does not answer, or with an error.
+            ClusterError: it does not answer, or with an error.
         """
         self._successful("DELETE", path)
 
@@ -53,11 +53,13 @@ class Loopback:
         try:
             status, body = self._request(method, path, _REQUEST_SECONDS)
         except (OSError, http.client.HTTPException) as error:
-            raise LocalError(
+            raise LocalCloudError(
                 f"The API server at {HOST}:{self._port} does not answer {method} {path}: {error}"
             ) from error
         if status not in (http.HTTPStatus.OK, http.HTTPStatus.CREATED, http.HTTPStatus.ACCEPTED):
-            raise LocalError(f"The API server refuses {method} {path}: {status} {body.decode(errors='replace')[:400]}")
+            raise LocalCloudError(
+                f"The API server refuses {method} {path}: {status} {body.decode(errors='replace')[:400]}"
+            )
         return body
 
     def _request(self, method: str, path: str, timeout_seconds: float) -> tuple[int, bytes]:

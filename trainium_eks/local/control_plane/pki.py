@@ -125,7 +125,7 @@ def ensure(paths: Paths, service_range: str) -> bool:
         True when they were made, so that whoever runs with the old ones must be started again.
 
     Raises:
-        LocalError: the directory cannot be written.
+        ClusterError: the directory cannot be written.
     """
     servers = _servers(service_range)
     if _is_whole(paths, servers):
@@ -146,7 +146,7 @@ def write_kubeconfigs(paths: Paths, server: str) -> None:
     """Writes every identity's kubeconfig for an API server at that address, with its certificates embedded.
 
     Raises:
-        LocalError: the directory cannot be written.
+        ClusterError: the directory cannot be written.
     """
     for identity in IDENTITIES:
         if identity.authority == "ca" and identity.name != kubelet.CLIENT:
@@ -166,7 +166,7 @@ def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], s
         server: address of the API server.
 
     Raises:
-        LocalError: the directory cannot be written.
+        ClusterError: the directory cannot be written.
     """
     # X.509 limits a common name to 64 characters; what matters is the group.
     name, user = f"researcher-{namespace}", f"researcher@{namespace}"[:64]
@@ -195,7 +195,7 @@ def service_account_kubeconfig(paths: Paths, program: str, namespace: str, accou
         account: name of the service account.
 
     Raises:
-        LocalError: the directory cannot be written.
+        ClusterError: the directory cannot be written.
     """
     file = paths.pki / f"{program}.kubeconfig"
     try:
@@ -220,7 +220,7 @@ def serving_certificate(paths: Paths, name: str, hosts: Sequence[str]) -> tuple[
         The files of certificate, private key and authority.
 
     Raises:
-        LocalError: the directory cannot be written.
+        ClusterError: the directory cannot be written.
     """
     files = certificate(paths, name), key(paths, name), certificate(paths, "ca")
     if not _is_signed(paths, name, "ca", hosts):

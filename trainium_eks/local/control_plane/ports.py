@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
@@ -72,7 +72,7 @@ class Settings:
         """Remembers it: all of it or nothing.
 
         Raises:
-            LocalError: it cannot be written.
+            ClusterError: it cannot be written.
         """
         part = paths.settings.with_suffix(".part")
         try:
@@ -148,7 +148,7 @@ def free_port(avoided: set[int]) -> int:
     """A port that nobody listens on, and that is not among those to avoid.
 
     Raises:
-        LocalError: when none is found.
+        ClusterError: when none is found.
     """
     # By chance, so that two stacks that start at the same moment do not choose the same.
     chance = random.SystemRandom()
@@ -156,4 +156,4 @@ def free_port(avoided: set[int]) -> int:
         port = chance.choice(_RANGE)
         if port not in avoided and is_free(port):
             return port
-    raise LocalError(f"No free port was found on {HOST} between {_RANGE.start} and {_RANGE.stop - 1}.")
+    raise LocalCloudError(f"No free port was found on {HOST} between {_RANGE.start} and {_RANGE.stop - 1}.")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
 
 NAMES = (
@@ -75,7 +76,7 @@ def start(
         environment: added to the little of this process's environment that a daemon gets.
 
     Raises:
-        LocalError: the program cannot be executed or the log cannot be written.
+        ClusterError: the program cannot be executed or the log cannot be written.
     """
     line = [str(part) for part in command]
     if not _belongs(line, name, paths.root):
@@ -105,7 +106,7 @@ def start(
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
         )
     except OSError as error:
-        raise LocalError(f"{name} cannot be started: {line[0]}: {error.strerror}") from error
+        raise LocalCloudError(f"{name} cannot be started: {line[0]}: {error.strerror}") from error
     finally:
         os.close(log)
     return Running(name, pid, time.time(), tuple(line))
@@ -143,7 +144,7 @@ def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: fl
         The names of what was ended.
 
     Raises:
-        LocalError: a process does not even end when it is killed.
+        ClusterError: a process does not even end when it is killed.
     """
     stopped = []
     for name in names if names is not None else NAMES:
@@ -174,7 +175,7 @@ def restart(paths: Paths, name: str) -> None:
     """End a process that runs and start it anew with the same command; nothing where none runs.
 
     Raises:
-        LocalError: it does not end or cannot be executed.
+        ClusterError: it does not end or cannot be executed.
     """
     for each in running(paths):
         if each.name == name:
@@ -230,10 +231,10 @@ def trim_logs(paths: Paths) -> None:
                 raise unwritable(error, log_file(paths, name)) from error
 
 
-def unwritable(error: OSError, path: Path) -> LocalError:
+def unwritable(error: OSError, path: Path) -> ClusterError:
     """What to say when the stack's state cannot be written."""
     where = error.filename if isinstance(error.filename, str) else path
-    return LocalError(
+    return LocalCloudError(
         f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
         "Free space, or make that path writable, and run the command again."
     )
@@ -301,7 +302,7 @@ def _end(processes: Sequence[psutil.Process], name: str, timeout_seconds: float)
     left = _wait(left, _KILLED_WITHIN_SECONDS)
     if left:
         numbers = ", ".join(str(process.pid) for process in left)
-        raise LocalError(
+        raise LocalCloudError(
             f"{name} (process {numbers}) does not end, even when killed: it waits for a device, usually a disk or "
             "network file system that does not answer. See `ps -o pid,stat,wchan:32,args -p <number>`."
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
@@ -24,12 +24,12 @@ def kubeconfig(paths: Paths, namespace: str) -> Path:
         namespace: of the team.
 
     Raises:
-        LocalError: no role is given to a group there, or the API server does not answer.
+        ClusterError: no role is given to a group there, or the API server does not answer.
     """
     plane = ControlPlane(paths, {})
     teams = _groups(plane.get(_ROLE_BINDINGS))
     if namespace not in teams:
-        raise LocalError(
+        raise LocalCloudError(
             f"{namespace!r} is not a team's namespace: no RoleBinding in it is for a group; "
             f"teams: {', '.join(sorted(teams)) or 'none'}"
         )

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent import programs
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet, pki, processes
 from trainium_eks.local.control_plane.flags import HOST, commands
 from trainium_eks.local.control_plane.loopback import Loopback
@@ -34,7 +35,7 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
-class PortTakenError(LocalError):
+class PortTakenError(LocalCloudError):
     """Somebody else was faster."""
 
 
@@ -75,7 +76,7 @@ class Attempt:
 
         Raises:
             PortTakenError: a port was taken by somebody else meanwhile; the next attempt takes another one.
-            LocalError: a process ends at its start, it takes too long, or the state cannot be written.
+            ClusterError: a process ends at its start, it takes too long, or the state cannot be written.
         """
         self._prepare_directory()
         if pki.ensure(self._paths, self._service_range):
@@ -217,7 +218,7 @@ class Attempt:
                     "\nIf its data is damaged: `trn local down` removes it, and the next `up` makes the stack again."
                 )
             taken = any(not is_free(port) for each, port in settings.ports.items() if each.startswith(name))
-            raise (PortTakenError if taken and "address already in use" in told else LocalError)(message)
+            raise (PortTakenError if taken and "address already in use" in told else ClusterError)(message)
 
     def _give_up(self, what: str) -> None:
         running = {each.name for each in processes.running(self._paths)}
@@ -229,7 +230,7 @@ class Attempt:
         parts.append(
             "If this machine is only busy, run the command again; otherwise start again after `trn local down`."
         )
-        raise LocalError("\n".join(parts))
+        raise LocalCloudError("\n".join(parts))
 
 
 def _listens(ours: set[str], name: str, port: int) -> bool:

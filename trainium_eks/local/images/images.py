@@ -23,7 +23,7 @@ import psutil
 from filelock import FileLock
 
 from trainium_eks.fetched import cache
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, unwritable
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -124,7 +124,7 @@ def ensure(image: LocalImage) -> LocalImage:
     """Makes ``local/python``'s environment where it is not there yet; others are there when they were found.
 
     Raises:
-        LocalError: the cache cannot be written.
+        ClusterError: the cache cannot be written.
     """
     if image.name == PYTHON and not (image.programs / "python").exists():
         with _lock(image.path):
@@ -144,7 +144,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 
     Raises:
         NotOffered: no index has the recipe's first requirement.
-        LocalError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
+        ClusterError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
     """
     _check_name(recipe.name)
     tag = digest(recipe.requirements)
@@ -177,17 +177,17 @@ def remove(name: str) -> tuple[LocalImage, ...]:
     """Removes an image from the cache: all of a name, or with ``:<tag>`` one.
 
     Raises:
-        LocalError: there is none, it is ``local/python``, or a process runs in it.
+        ClusterError: there is none, it is ``local/python``, or a process runs in it.
     """
     name, _, tag = name.removeprefix(PREFIX).partition(":")
     if name == PYTHON:
-        raise LocalError(f"{PREFIX}{PYTHON} is always there: it is the interpreter that runs trn")
+        raise LocalCloudError(f"{PREFIX}{PYTHON} is always there: it is the interpreter that runs trn")
     found = tuple(each for each in all_images() if each.name == name and tag in ("", each.tag))
     if not found:
-        raise LocalError(f"there is no image {PREFIX}{name}{':' * bool(tag)}{tag}; `trn local images` lists them")
+        raise LocalCloudError(f"there is no image {PREFIX}{name}{':' * bool(tag)}{tag}; `trn local images` lists them")
     for image in found:
         if used_by := _used_by(image.path):
-            raise LocalError(f"{image.reference} is in use by process {used_by}; delete its pod first")
+            raise LocalCloudError(f"{image.reference} is in use by process {used_by}; delete its pod first")
     for image in found:
         # First what says that it is there.
         image.path.with_suffix(".json").unlink(missing_ok=True)
@@ -238,7 +238,7 @@ def _take_over(recipe: Recipe, place: Path, progress: Progress) -> None:
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name) or name == PYTHON:
         why = "that one is always there" if name == PYTHON else "use lower-case letters, digits and single - or _"
-        raise LocalError(f"an image cannot be called {name!r}: {why}")
+        raise LocalCloudError(f"an image cannot be called {name!r}: {why}")
 
 
 def _lock(place: Path) -> FileLock:

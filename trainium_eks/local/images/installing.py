@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import LocalCloudError
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's builds without CUDA: a twentieth of what PyPI has for Linux."""
@@ -23,7 +24,7 @@ Progress = Callable[[str], None]
 """Told what is being done, a line each."""
 
 
-class NotOffered(LocalError):  # noqa: N818 - reads as what it is where it is raised
+class NotOffered(LocalCloudError):  # noqa: N818 - reads as what it is where it is raised
     """No index that can be reached has the requirement that comes first."""
 
 
@@ -46,10 +47,10 @@ def known_recipe(name: str) -> Recipe:
     """The recipe of an image that comes with the library: ``torch``.
 
     Raises:
-        LocalError: there is none of that name.
+        ClusterError: there is none of that name.
     """
     if name != "torch":
-        raise LocalError(
+        raise LocalCloudError(
             f"no requirements come with the library for {name!r}, only for torch: "
             f"give a file, `trn local images make {name} --requirements FILE`"
         )
@@ -65,7 +66,7 @@ def environment(place: Path) -> None:
     """Makes a virtual environment without a package, not even pip.
 
     Raises:
-        LocalError: it cannot be written.
+        ClusterError: it cannot be written.
     """
     # Of the interpreter itself, not of a link to it in a stack's directory, which the pods' agent runs by.
     interpreter = os.path.realpath(sys.executable)
@@ -75,7 +76,7 @@ def environment(place: Path) -> None:
     except OSError as error:
         raise unwritable(error, place) from error
     if done.returncode:
-        raise LocalError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
+        raise LocalCloudError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
 
 
 def adds_to(recipe: Recipe, older: str) -> bool:
@@ -113,15 +114,15 @@ def install(recipe: Recipe, place: Path, progress: Progress) -> None:
 
     Raises:
         NotOffered: no index has its first requirement.
-        LocalError: pip fails; its last lines.
+        ClusterError: pip fails; its last lines.
     """
     if find_spec("pip") is None:
-        raise LocalError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
+        raise LocalCloudError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
     if recipe.first:
         _install_first(recipe, place, progress)
     code, said = _pip(place, recipe.requirements, (), progress)
     if code:
-        raise LocalError(_failed(recipe, code, said))
+        raise LocalCloudError(_failed(recipe, code, said))
 
 
 def _install_first(recipe: Recipe, place: Path, progress: Progress) -> None:
@@ -137,7 +138,7 @@ def _install_first(recipe: Recipe, place: Path, progress: Progress) -> None:
     if code and any("No matching distribution" in line for line in said):  # so it says of an index it cannot reach, too
         raise NotOffered(_failed(recipe, code, said))
     if code:
-        raise LocalError(_failed(recipe, code, said))
+        raise LocalCloudError(_failed(recipe, code, said))
 
 
 def _pip(place: Path, requirements: str, options: Sequence[str], progress: Progress) -> tuple[int, list[str]]:
@@ -173,6 +174,6 @@ def _names(requirements: str) -> set[str]:
     return {match[0].lower() for line in requirements.splitlines() if (match := _NAME.match(line.strip()))}
 
 
-def unwritable(error: OSError, place: Path) -> LocalError:
+def unwritable(error: OSError, place: Path) -> ClusterError:
     """What to say of a cache that cannot be written."""
-    return LocalError(f"{error.filename or place} cannot be written: {error.strerror or error}")
+    return LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}")

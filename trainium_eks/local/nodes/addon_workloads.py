@@ -11,7 +11,8 @@ Service (no name is resolved here).
 
 from typing import Any
 
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.model.catalogue.addon_records import AddonWorkload, Pod
@@ -46,15 +47,15 @@ class AddonWorkloads:
             timeout_seconds: for each object.
 
         Raises:
-            LocalError: refused, or not running in time, with what it waits for.
+            ClusterError: refused, or not running in time, with what it waits for.
         """
         made = manifests(addon, version, region)
         if not made:
             return Applied(Change.CREATED, not_installed=f"add-on {addon}: it is not known what EKS runs for it")
         try:
             changes = {self._objects.apply(each, timeout_seconds=timeout_seconds).change for each in made}
-        except LocalError as error:
-            raise LocalError(f"add-on {addon}: {error}") from error
+        except ClusterError as error:
+            raise LocalCloudError(f"add-on {addon}: {error}") from error
         return Applied(changes.pop() if len(changes) == 1 else Change.UPDATED)
 
     def delete(self, addon: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.model.catalogue.instances import (
     EKS_EFFECTS,
@@ -130,7 +130,7 @@ def pool_of(
         keep_size: see :class:`NodePool`. Only for a group that is there already: a new one starts as its inputs say.
 
     Raises:
-        LocalError: a type that the catalogue lacks, or none given.
+        ClusterError: a type that the catalogue lacks, or none given.
     """
     template = template or {}
     key = pool_key(computed)
@@ -232,14 +232,14 @@ def _instance(key: str, inputs: Mapping[str, Any], template: Mapping[str, Any], 
     """The first type that the group names; a Capacity Block's stands in the launch template."""
     name = next(iter(inputs.get("instanceTypes") or ()), None) or template.get("instanceType")
     if not name:
-        raise LocalError(
+        raise LocalCloudError(
             f"node group {key} has no instance type, and neither has its launch template\n"
             "  set `instanceTypes`, so that the local cloud knows what nodes to make"
         )
     try:
         return catalogue.find(str(name))
     except UnknownInstanceType as error:
-        raise LocalError(
+        raise LocalCloudError(
             f"node group {key}: {error}\n  the stack's config can add a type to the catalogue (`instanceTypes`)"
         ) from error
 

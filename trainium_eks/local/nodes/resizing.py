@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainium_eks.kube.api import Api
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.node_pools import pool_key, pool_of
 from trainium_eks.local.nodes.simulated import Nodes
@@ -48,7 +48,7 @@ def resize(
         waiting: told, in a line, what takes longer than a moment.
 
     Raises:
-        LocalError: no ``up`` made this group, somebody else is changing the stack, or nodes are not Ready in time.
+        ClusterError: no ``up`` made this group, somebody else is changing the stack, or nodes are not Ready in time.
     """
     file = paths.pools / f"{pool_key({'nodeGroupName': eks_name})}.json"
     try:
@@ -56,7 +56,7 @@ def resize(
         pool = replace(pool_of(**known["pool"], catalogue=catalogue), size=nodes, keep_size=False)
         drivers = [str(each) for each in known["drivers"]]
     except (OSError, *MISSHAPEN):
-        raise LocalError(
+        raise LocalCloudError(
             f"it is not known what the nodes of {eks_name} are made from; `trn local up` notes it"
         ) from None
     with locked(paths, f"trn scale of {eks_name}"):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.model.validation.formats import LARGEST_NODE_GROUP
 from trainium_eks.plan.recording.project import StackSettings
 
@@ -21,14 +21,16 @@ def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSetti
         project: name of the Pulumi project, whose ``nodeGroups`` are meant.
 
     Raises:
-        LocalError: from the returned function, for a stack without node groups.
+        ClusterError: from the returned function, for a stack without node groups.
     """
     key = f"{project}:nodeGroups"
 
     def adjust(settings: StackSettings) -> StackSettings:
         groups = json.loads(settings.config.get(key, "[]"))
         if not groups:
-            raise LocalError(f"--nodes sets the size of the first node group, and Pulumi.{settings.name}.yaml has none")
+            raise LocalCloudError(
+                f"--nodes sets the size of the first node group, and Pulumi.{settings.name}.yaml has none"
+            )
         first, *others = groups
         sized = [_sized(first, index, size) for index, size in enumerate(_sizes(nodes), start=1)]
         return replace(settings, config={**settings.config, key: json.dumps([*sized, *others])})

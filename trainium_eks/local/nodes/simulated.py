@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
 from trainium_eks.model.sizing.quantities import quantity
@@ -46,7 +46,7 @@ class Nodes:
         deleted by Kubernetes within a minute.
 
         Raises:
-            LocalError: nodes are refused, in the API server's words; or not Ready in time.
+            ClusterError: nodes are refused, in the API server's words; or not Ready in time.
         """
         live = {node["metadata"]["name"]: node for node in self._list(pool.key)}
         wanted = {each["metadata"]["name"]: each for each in _wanted(pool, live)}
@@ -117,7 +117,7 @@ class Nodes:
                 return
             now = time.monotonic()
             if now - started >= timeout_seconds:
-                raise LocalError(_not_ready(key, missing, len(names), now - started))
+                raise LocalCloudError(_not_ready(key, missing, len(names), now - started))
             if now - started > QUIET_SECONDS:
                 self._waiting(f"node group {key}: {len(names) - len(missing)} of {len(names)} nodes are Ready")
             # A thousand nodes are 5 MB: looking must not take the API server's time from making them.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, ObjectReference
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.objects import awaits, counts
 from trainium_eks.local.objects.awaits import Failed, Readiness, Ready, Related, Waiting
 from trainium_eks.local.objects.holders import holding
@@ -75,14 +75,14 @@ class Objects:
             What changed, judged by the fields that we own before and after, and the live object.
 
         Raises:
-            LocalError: refused, in the API server's words; failed; or not ready in time, with what it waits for.
+            ClusterError: refused, in the API server's words; failed; or not ready in time, with what it waits for.
         """
         try:
             wanted = _normalised(manifest)
             reference = self._reference(wanted)
             patience = _Patience(awaits.timeout_seconds(wanted, timeout_seconds), self._stopping, self._waiting)
         except ValueError as error:
-            raise LocalError(f"{manifest.get('kind')} {_name(manifest)}: {error}") from error
+            raise LocalCloudError(f"{manifest.get('kind')} {_name(manifest)}: {error}") from error
         try:
             change, live = self._apply(reference, wanted, patience, make_room)
         except ApiError as error:
@@ -100,7 +100,7 @@ class Objects:
         """Wait until the quotas of all namespaces count the custom kinds that they limit.
 
         Raises:
-            LocalError: Kubernetes does not count them in time; until it does, it refuses their objects.
+            ClusterError: Kubernetes does not count them in time; until it does, it refuses their objects.
         """
         self._await_counts(None, _Patience(timeout_seconds, self._stopping, self._waiting))
 
@@ -108,7 +108,7 @@ class Objects:
         """Deletes an object and what it owns, and waits until it is gone. One that is absent is fine.
 
         Raises:
-            LocalError: refused, in the API server's words; or still there in time, with what holds it.
+            ClusterError: refused, in the API server's words; or still there in time, with what holds it.
         """
         patience = _Patience(timeout_seconds, self._stopping, self._waiting)
         try:
@@ -129,11 +129,11 @@ class Objects:
         except NoSuchKind as error:
             kind = str(manifest.get("kind"))
             if kind.endswith("Patch"):
-                raise LocalError(
+                raise LocalCloudError(
                     f"{kind} {_name(manifest)}: a Patch resource changes an object that somebody else owns, which the "
                     "local cloud does not do; declare the object itself"
                 ) from error
-            raise LocalError(f"{kind} {_name(manifest)}: {error}") from error
+            raise LocalCloudError(f"{kind} {_name(manifest)}: {error}") from error
 
     def _apply(
         self,
@@ -187,7 +187,7 @@ class Objects:
         held = [each for each in holding(pods, reference.name) if not each["metadata"].get("deletionTimestamp")]
         if held:
             names = ", ".join(f"{each['metadata']['name']} ({each['status'].get('phase')})" for each in held)
-            raise LocalError(
+            raise LocalCloudError(
                 f"{reference} is not deleted while pods hold it, finished ones too: {names}\n"
                 f"  delete their jobs, or the pods (kubectl -n {reference.namespace} delete pod ...), and try again"
             )
@@ -208,12 +208,12 @@ class Objects:
             if isinstance(state, Ready):
                 return live
             if isinstance(state, Failed):
-                raise LocalError(f"{reference} failed: {state.reason}")
+                raise LocalCloudError(f"{reference} failed: {state.reason}")
             if not patience.goes_on(f"{reference}: {state.reason}"):
-                raise LocalError(self._not_ready(reference, live, state, patience))
+                raise LocalCloudError(self._not_ready(reference, live, state, patience))
             found = self._api.get(reference)
             if found is None:
-                raise LocalError(f"{reference} was deleted by somebody else while it was awaited")
+                raise LocalCloudError(f"{reference} was deleted by somebody else while it was awaited")
             live = found
 
     def _await_counts(self, quota: ObjectReference | None, patience: "_Patience") -> None:
@@ -227,7 +227,7 @@ class Objects:
             [(first, missing), *_] = behind
             place = f"ResourceQuota {first['metadata']['namespace']}/{first['metadata']['name']}"
             if not patience.goes_on(f"{place}: Kubernetes has not counted {', '.join(missing)} yet"):
-                raise LocalError(f"{place} {patience.ended('was not counted')}: {', '.join(missing)}")
+                raise LocalCloudError(f"{place} {patience.ended('was not counted')}: {', '.join(missing)}")
             if time.monotonic() - asked > COUNTING_SECONDS:
                 asked = time.monotonic()
                 for each, _ in behind:
@@ -274,7 +274,9 @@ class Objects:
             if live is None or live["metadata"].get("uid") != before["metadata"].get("uid"):
                 return
             if not patience.goes_on(f"{reference}: it is being deleted"):
-                raise LocalError("\n  ".join([f"{reference} {patience.ended('was not gone')}", *self._holders(live)]))
+                raise LocalCloudError(
+                    "\n  ".join([f"{reference} {patience.ended('was not gone')}", *self._holders(live)])
+                )
 
     def _holders(self, live: Mapping[str, Any]) -> list[str]:
         """What keeps an object from going."""

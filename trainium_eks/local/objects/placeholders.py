@@ -108,9 +108,19 @@ def _queue() -> dict[str, Any]:
     return _definition("scheduling.volcano.sh", "v1beta1", "Queue", "Cluster", schema, "q", "queue-v1beta1")
 
 
+_SCRAPE_LIMITS = ("labelLimit", "labelNameLengthLimit", "labelValueLengthLimit", "sampleLimit")
+
+
 def _pod_monitor() -> dict[str, Any]:
     """The Prometheus Operator's (v0.93.1), with the fields that say whom to ask and how to label the answer."""
-    spec = _object(**_WHO, podMetricsEndpoints=_list(_endpoint()), podTargetLabels=_list(_TEXT))
+    limits = {name: _integer(minimum=0) for name in _SCRAPE_LIMITS}
+    spec = _object(
+        **_WHO,
+        **limits,
+        bodySizeLimit=_TEXT,
+        podMetricsEndpoints=_list(_endpoint()),
+        podTargetLabels=_list(_TEXT),
+    )
     return _definition(_MONITORING, "v1", "PodMonitor", "Namespaced", _object(spec=spec), "pmon")
 
 

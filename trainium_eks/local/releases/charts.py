@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import paths as places
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.releases import volcano_chart
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOut
-from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, Wanted
+from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
 from trainium_eks.local.toolchain import VOLCANO_VARIABLE, go_command, store
 from trainium_eks.local.toolchain.supply import is_offline
 from trainium_eks.model.catalogue.versions import CHARTS
@@ -83,18 +84,18 @@ class Charts:
         self._hosts: dict[str, _Host] = {}
         self._hosts_lock = threading.Lock()
 
-    def find(self, wanted: Wanted) -> FoundChart | Missing:
+    def find(self, wanted: ReleaseInputs) -> FoundChart | Missing:
         """The chart of a release.
 
         Raises:
-            LocalError: the program names one that is nowhere: no such directory, no repository, or a repository
+            ClusterError: the program names one that is nowhere: no such directory, no repository, or a repository
                 that answers and does not have it.
         """
         is_oci = wanted.chart.startswith("oci://")
         if not wanted.repository.get("repo") and not is_oci:
             return self._local(wanted)
         if not wanted.version:
-            raise LocalError(f"Helm release {wanted.namespace}/{wanted.name}: name the version of {wanted.chart}")
+            raise LocalCloudError(f"Helm release {wanted.namespace}/{wanted.name}: name the version of {wanted.chart}")
         name = wanted.chart.rstrip("/").rpartition("/")[2]
         if self._given:
             found = _in_directory(Path(self._given).expanduser().absolute(), name, wanted.version)
@@ -106,31 +107,31 @@ class Charts:
         pulled = self._pulled(wanted, name)
         return self._volcanos(wanted, pulled) if isinstance(pulled, Missing) else pulled
 
-    def _local(self, wanted: Wanted) -> FoundChart:
+    def _local(self, wanted: ReleaseInputs) -> FoundChart:
         path = (self._project / wanted.chart).resolve()
         if not path.exists():
-            raise LocalError(
+            raise LocalCloudError(
                 f"Helm release {wanted.namespace}/{wanted.name}: there is no chart {path}. Give a directory relative "
                 "to the project, an oci:// reference, or `repositoryOpts.repo`"
             )
         return _read(path, "")
 
-    def _place(self, wanted: Wanted, name: str) -> Path:
+    def _place(self, wanted: ReleaseInputs, name: str) -> Path:
         source = wanted.repository.get("repo") or wanted.chart
         directory = re.sub(r"[^A-Za-z0-9.-]+", "_", source.partition("://")[2])
         return self._cache / directory / f"{name}-{wanted.version}.tgz"
 
-    def _cached(self, wanted: Wanted, name: str) -> FoundChart | None:
+    def _cached(self, wanted: ReleaseInputs, name: str) -> FoundChart | None:
         package = self._place(wanted, name)
         if not package.is_file():
             return None
         try:
             chart = _read(package, f"the cache: {package}")
-        except LocalError:
+        except ClusterError:
             return None  # pulled anew, over it
         return chart if _is_version(chart, name, wanted.version) else None
 
-    def _pulled(self, wanted: Wanted, name: str) -> FoundChart | Missing:
+    def _pulled(self, wanted: ReleaseInputs, name: str) -> FoundChart | Missing:
         source = wanted.repository.get("repo") or wanted.chart
         if is_offline(self._environment):
             return _unreachable(source, name, wanted.version, "not asked, TRN_OFFLINE is set")
@@ -145,11 +146,11 @@ class Charts:
             except HelmError as error:
                 if _NOT_THERE.search(str(error)):
                     place = f"{source} does not have {name} {wanted.version}"
-                    raise LocalError(f"Helm release {wanted.namespace}/{wanted.name}: {place}: {error}") from error
+                    raise LocalCloudError(f"Helm release {wanted.namespace}/{wanted.name}: {place}: {error}") from error
                 host.unreachable = _last_words(str(error))
         return _unreachable(source, name, wanted.version, host.unreachable)
 
-    def _pull(self, wanted: Wanted, name: str) -> FoundChart:
+    def _pull(self, wanted: ReleaseInputs, name: str) -> FoundChart:
         flags = [f"{REPOSITORY_FLAGS[key]}={value}" for key, value in wanted.repository.items()]
         if wanted.devel:
             flags.append("--devel")
@@ -160,10 +161,10 @@ class Charts:
                 self._helm.pull(wanted.chart, wanted.version, Path(scratch), flags=flags, timeout_seconds=PULL_SECONDS)
                 pulled = next(Path(scratch).glob("*.tgz"), None)
                 if pulled is None:
-                    raise LocalError(f"helm pull {wanted.chart} fetched no package")
+                    raise LocalCloudError(f"helm pull {wanted.chart} fetched no package")
                 chart = _read(pulled, wanted.repository.get("repo") or wanted.chart)
                 if not _is_version(chart, name, wanted.version):
-                    raise LocalError(
+                    raise LocalCloudError(
                         f"{chart.origin} sent {chart.name} {chart.version} where {name} {wanted.version} was asked for"
                     )
                 pulled.replace(package)
@@ -171,7 +172,7 @@ class Charts:
             raise _uncachable(package.parent, error) from error
         return FoundChart(chart.name, chart.version, package, chart.digest, chart.origin)
 
-    def _volcanos(self, wanted: Wanted, missing: Missing) -> FoundChart | Missing:
+    def _volcanos(self, wanted: ReleaseInputs, missing: Missing) -> FoundChart | Missing:
         """The chart out of Volcano's Go module, if that is the one; otherwise it is missing as it was."""
         known = CHARTS["volcano"]
         is_it = (wanted.repository.get("repo"), wanted.chart, wanted.version) == (
@@ -210,7 +211,7 @@ class _Host:
 def _in_directory(directory: Path, name: str, version: str) -> FoundChart | Missing | None:
     """The chart in the directory that the user gave; nothing when no version of it is there."""
     if not directory.is_dir():
-        raise LocalError(f"{VARIABLE} is {directory}, which is not a directory")
+        raise LocalCloudError(f"{VARIABLE} is {directory}, which is not a directory")
     candidates = [
         *sorted(directory.glob(f"{name}-*.tgz")),
         *([directory / name] if _is_chart(directory / name) else []),
@@ -235,7 +236,7 @@ def _read(path: Path, origin: str) -> FoundChart:
     """Name, version and digest of the chart in a directory or package.
 
     Raises:
-        LocalError: it is no chart.
+        ClusterError: it is no chart.
     """
     try:
         if path.is_dir():
@@ -245,7 +246,7 @@ def _read(path: Path, origin: str) -> FoundChart:
         metadata: Any = yaml.safe_load(text)
         return FoundChart(str(metadata["name"]), str(metadata["version"]), path, digest, origin)
     except (OSError, EOFError, tarfile.TarError, yaml.YAMLError, KeyError, TypeError, zlib.error) as error:
-        raise LocalError(f"{path} is not a Helm chart: {error}") from error
+        raise LocalCloudError(f"{path} is not a Helm chart: {error}") from error
 
 
 def _chart_yaml(package: Path) -> bytes:
@@ -277,9 +278,11 @@ def _unreachable(source: str, name: str, version: str, why: str) -> Missing:
     return Missing(name, f"chart repository not reachable: {source} ({why}; {hint})")
 
 
-def _uncachable(directory: Path, error: Exception) -> LocalError:
+def _uncachable(directory: Path, error: Exception) -> ClusterError:
     words = error.strerror if isinstance(error, OSError) else ""
-    return LocalError(f"charts cannot be cached: {directory}: {words or error}. Free space there, or set TRN_CACHE")
+    return LocalCloudError(
+        f"charts cannot be cached: {directory}: {words or error}. Free space there, or set TRN_CACHE"
+    )
 
 
 def _last_words(message: str) -> str:

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.kube.api import Api, NoSuchKind, ObjectReference, in_parallel
-from trainium_eks.local.changes import Applied, Change, LocalError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.objects import placeholders
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import webhooks
 from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, ReleaseStatus, python_file
-from trainium_eks.local.releases.release_inputs import Wanted, wanted
+from trainium_eks.local.releases.release_inputs import ReleaseInputs, wanted
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs, Volcano
 from trainium_eks.local.releases.webhooks import WEBHOOK_KINDS
@@ -100,7 +101,7 @@ class Releases:
             What changed; ``status`` among the outputs; ``not_installed`` for a chart that is not available.
 
         Raises:
-            LocalError: an input that is not honoured here, a chart that is nowhere, or Helm's own words and which
+            ClusterError: an input that is not honoured here, a chart that is nowhere, or Helm's own words and which
                 pods wait.
         """
         release = wanted(inputs, timeout_seconds=timeout_seconds)
@@ -120,7 +121,7 @@ class Releases:
             change = Change.UPDATED if before else Change.CREATED
             status = self._helm.status(release.name, release.namespace)
             if status is None:
-                raise LocalError(f"Helm release {_name(release)} disappeared while it was being installed")
+                raise LocalCloudError(f"Helm release {_name(release)} disappeared while it was being installed")
             notes += self._without_hook_webhooks(status)
         if left_out := webhooks.left_out(status.manifest):
             notes.append(f"{len(left_out)} left out, because simulated pods cannot answer: {', '.join(left_out)}")
@@ -136,7 +137,7 @@ class Releases:
         """Uninstalls a release, and what stood in for its chart. One that is absent is fine.
 
         Raises:
-            LocalError: Helm's own words.
+            ClusterError: Helm's own words.
         """
         self._helm.end_left_behind(name, namespace)
         status = self._helm.status(name, namespace)
@@ -144,7 +145,7 @@ class Releases:
             try:
                 self._helm.uninstall(name, namespace, timeout_seconds=DELETE_SECONDS)
             except HelmError as error:
-                raise LocalError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
+                raise LocalCloudError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
             # Last, so that what its webhooks are for could still be deleted.
             if _is_volcano(name, status):
                 self._volcano.stop()
@@ -152,7 +153,7 @@ class Releases:
 
     # --- One release ----------------------------------------------------------------------------------------------
 
-    def _settled(self, release: Wanted) -> ReleaseStatus | None:
+    def _settled(self, release: ReleaseInputs) -> ReleaseStatus | None:
         """The release as it is, after undoing what was begun and not done: Helm refuses to touch such a release."""
         name, namespace, seconds = release.name, release.namespace, release.timeout_seconds
         status = self._helm.status(name, namespace)
@@ -166,10 +167,10 @@ class Releases:
                 return None
             self._helm.roll_back(name, namespace, good, timeout_seconds=seconds)
         except HelmError as error:
-            raise LocalError(f"Helm release {_name(release)} was left {status.status}: {error}") from error
+            raise LocalCloudError(f"Helm release {_name(release)} was left {status.status}: {error}") from error
         return self._helm.status(name, namespace)
 
-    def _is_current(self, release: Wanted, status: ReleaseStatus, mark: _Mark) -> bool:
+    def _is_current(self, release: ReleaseInputs, status: ReleaseStatus, mark: _Mark) -> bool:
         """Whether nothing is to do: made from the same, complete, and its objects still there."""
         if status.status != "deployed" or _Mark.of(status) != mark:
             return False
@@ -184,7 +185,7 @@ class Releases:
         place = (top["metadata"].get("namespace") or namespace) if kind.namespaced else ""
         return self._api.get(ObjectReference(kind.api_version, kind.kind, place, top["metadata"]["name"])) is not None
 
-    def _without_chart(self, release: Wanted, missing: Missing, before: ReleaseStatus | None) -> Applied:
+    def _without_chart(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus | None) -> Applied:
         if before is not None and before.status == "deployed":
             return self._kept(release, missing, before)
         if before is not None:
@@ -197,7 +198,7 @@ class Releases:
         change = Change.CREATED if made else Change.SAME
         return Applied(change, {}, _about(release, notes), missing.reason)
 
-    def _kept(self, release: Wanted, missing: Missing, before: ReleaseStatus) -> Applied:
+    def _kept(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus) -> Applied:
         """A release whose chart is no longer available stays; only what the program now wants otherwise is missing."""
         volcano = missing.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
@@ -213,7 +214,7 @@ class Releases:
             f"kept without the new settings: {missing.reason}" if is_other else "",
         )
 
-    def _run_kept_volcano(self, release: Wanted, manifest: str, answering: webhooks.Answering) -> list[str]:
+    def _run_kept_volcano(self, release: ReleaseInputs, manifest: str, answering: webhooks.Answering) -> list[str]:
         """Its processes as they are available now, and its webhooks only where these answer."""
         configured = [each for each in webhooks.documents(manifest) if webhooks.head(each)["kind"] in WEBHOOK_KINDS]
         if answering and all(process["url"] in manifest for process in answering.values()):
@@ -227,7 +228,9 @@ class Releases:
 
     # --- Helm -----------------------------------------------------------------------------------------------------
 
-    def _upgrade(self, release: Wanted, chart: FoundChart, answering: webhooks.Answering, mark: _Mark) -> list[str]:
+    def _upgrade(
+        self, release: ReleaseInputs, chart: FoundChart, answering: webhooks.Answering, mark: _Mark
+    ) -> list[str]:
         """Has Helm install or upgrade it; what to tell the user."""
         removed = placeholders.remove(self._api, self._objects, release.key, timeout_seconds=release.timeout_seconds)
         pods = _Pods(self._api, release.namespace, self._waiting, self._stopping)
@@ -244,7 +247,7 @@ class Releases:
                 look=pods.look,
             )
         except HelmError as error:
-            raise LocalError(f"Helm release {_name(release)}: {error}{pods.text()}") from error
+            raise LocalCloudError(f"Helm release {_name(release)}: {error}{pods.text()}") from error
         notes = [f"chart from {chart.origin}"] if chart.origin else []
         if removed:
             notes.append(f"the chart's own definitions took the place of placeholders: {', '.join(removed)}")
@@ -285,7 +288,7 @@ class _Pods:
             raise HelmError("given up, because everything was stopped")
         try:
             reasons = self._found()
-        except LocalError:
+        except ClusterError:
             return  # Helm will say it better
         if reasons and reasons != self._told and time.monotonic() - self._since > _QUIET_SECONDS:
             self._told = reasons
@@ -313,7 +316,7 @@ class _Pods:
         return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})
 
 
-def _outputs(release: Wanted, status: ReleaseStatus, chart: str, version: str) -> dict[str, Any]:
+def _outputs(release: ReleaseInputs, status: ReleaseStatus, chart: str, version: str) -> dict[str, Any]:
     return {
         "status": {
             "name": release.name,
@@ -326,11 +329,11 @@ def _outputs(release: Wanted, status: ReleaseStatus, chart: str, version: str) -
     }
 
 
-def _about(release: Wanted, notes: list[str]) -> tuple[str, ...]:
+def _about(release: ReleaseInputs, notes: list[str]) -> tuple[str, ...]:
     return tuple(f"{release.name}: {note}" for note in notes)
 
 
-def _name(release: Wanted) -> str:
+def _name(release: ReleaseInputs) -> str:
     return f"{release.namespace}/{release.name}"
 
 
@@ -340,7 +343,7 @@ def _is_volcano(name: str, status: ReleaseStatus) -> bool:
     return any(top.get("kind") == "Deployment" and top["metadata"]["name"] == wanted_name for top in heads)
 
 
-def _digest(release: Wanted, answering: webhooks.Answering) -> str:
+def _digest(release: ReleaseInputs, answering: webhooks.Answering) -> str:
     # How long Helm may take changes nothing of what it makes.
     wanted_now = {**asdict(release), "timeout_seconds": 0, "answering": answering}
     text = json.dumps(wanted_now, sort_keys=True, separators=(",", ":"), default=dict)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
@@ -27,7 +27,7 @@ _QUICK_SECONDS = 180.0
 _END_SECONDS = 10.0
 
 
-class HelmError(LocalError):
+class HelmError(LocalCloudError):
     """Helm refused. The text is Helm's own."""
 
 
@@ -233,7 +233,7 @@ class HelmCli:
                 env=self._environment,
             )
         except OSError as error:
-            raise LocalError(f"helm cannot be started: {self._binary}: {error.strerror}") from error
+            raise LocalCloudError(f"helm cannot be started: {self._binary}: {error.strerror}") from error
         given: str | None = stdin
         with process:
             while True:

@@ -14,7 +14,7 @@ import yaml
 
 from trainium_eks.kube.api import Api
 from trainium_eks.local import toolchain
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.processes import Running
 from trainium_eks.local.objects.apply import Objects
@@ -84,7 +84,7 @@ class PartOfStack(ABC):
             What to tell the user.
 
         Raises:
-            LocalError: it ends or does not answer in time, with the end of its log.
+            ClusterError: it ends or does not answer in time, with the end of its log.
         """
 
     @abstractmethod
@@ -202,17 +202,17 @@ def await_ready(paths: Paths, process: Running, not_ready: Callable[[], str], wa
         waiting: told that, once, when it takes longer than a moment.
 
     Raises:
-        LocalError: it ends or does not answer in time, with the end of its log.
+        ClusterError: it ends or does not answer in time, with the end of its log.
     """
     name = process.name
     begun = time.monotonic()
     told = False
     while waits_for := not_ready():
         if processes.exit_code(process) is not None or not psutil.pid_exists(process.pid):
-            raise LocalError(f"{name} has ended:\n{processes.last_lines(paths, name)}")
+            raise LocalCloudError(f"{name} has ended:\n{processes.last_lines(paths, name)}")
         if time.monotonic() - begun > READY_SECONDS:
             log = processes.last_lines(paths, name)
-            raise LocalError(f"{name} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
+            raise LocalCloudError(f"{name} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
         if not told and time.monotonic() - begun > _QUIET_SECONDS:
             waiting(waits_for)
             told = True

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 
 DEFAULT_TIMEOUT_SECONDS = 300
 """Pulumi's and Helm's own."""
@@ -57,7 +57,7 @@ _WITHOUT_MEANING = frozenset({"compat", "status", "resourceNames", "manifest"})
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReleaseInputs:
     """A release as a program wants it."""
 
     name: str
@@ -82,7 +82,7 @@ class Wanted:
         return f"{self.namespace}.{self.name}"
 
 
-def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> Wanted:
+def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> ReleaseInputs:
     """Reads a release's inputs.
 
     Args:
@@ -90,7 +90,7 @@ def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> Wanted:
         timeout_seconds: the most that Helm may wait, whatever ``timeout`` says.
 
     Raises:
-        LocalError: for an input that is not honoured here, naming it, and for one that is missing.
+        ClusterError: for an input that is not honoured here, naming it, and for one that is missing.
     """
     given = {key: value for key, value in inputs.items() if value is not None and key not in _WITHOUT_MEANING}
     name, namespace = str(given.get("name", "")), str(given.get("namespace") or "default")
@@ -100,20 +100,20 @@ def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> Wanted:
         *(f"repositoryOpts.{key}" for key in sorted(set(repository) - set(REPOSITORY_FLAGS))),
     ]
     if unknown:
-        raise LocalError(
+        raise LocalCloudError(
             f"Helm release {namespace}/{name}: the local cloud does not support {', '.join(unknown)}; leave "
             f"{'it' if len(unknown) == 1 else 'them'} out, or add {'it' if len(unknown) == 1 else 'them'} to "
             "trainium_eks/local/releases/release_inputs.py"
         )
     missing = [key for key in ("name", "chart") if not given.get(key)]
     if missing:
-        raise LocalError(f"Helm release {namespace}/{name} has no {' and no '.join(missing)}")
+        raise LocalCloudError(f"Helm release {namespace}/{name} has no {' and no '.join(missing)}")
     flags = [flag for key, flag in FLAGS.items() if given.get(key)]
     if not given.get("skipAwait"):
         flags.append("--wait")
     # Helm's default is 10; Pulumi's is 0, which is no limit.
     flags.append(f"--history-max={int(given.get('maxHistory') or 0)}")
-    return Wanted(
+    return ReleaseInputs(
         name=name,
         namespace=namespace,
         chart=str(given["chart"]),

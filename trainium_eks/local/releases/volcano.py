@@ -19,7 +19,7 @@ import psutil
 
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local import toolchain
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
@@ -168,7 +168,7 @@ class Volcano:
             What to tell the user.
 
         Raises:
-            LocalError: a process ends or does not answer in time, with the end of its log.
+            ClusterError: a process ends or does not answer in time, with the end of its log.
         """
         if not self.is_here:
             self.stop()
@@ -245,14 +245,14 @@ class Volcano:
         while (waits_for := self._not_ready(running, ports)) and time.monotonic() < deadline:
             for name, each in running.items():
                 if processes.exit_code(each) is not None:
-                    raise LocalError(f"{name} has ended:\n{processes.last_lines(self._paths, name)}")
+                    raise LocalCloudError(f"{name} has ended:\n{processes.last_lines(self._paths, name)}")
             if is_new and time.monotonic() > told:
                 self._waiting(waits_for)
                 told = deadline
             time.sleep(0.2)
         if waits_for:
             logs = "\n".join(f"{name}:\n{processes.last_lines(self._paths, name, 5)}" for name in running)
-            raise LocalError(f"Volcano does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
+            raise LocalCloudError(f"Volcano does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
 
     def _not_ready(self, running: Mapping[str, Running], ports: Mapping[str, int]) -> str:
         """What does not answer yet; empty when all does."""
@@ -313,7 +313,7 @@ def described(release: str, manifest: str, directory: Path) -> dict[str, Process
         A process for each program whose Deployment the release has, in the order to start them.
 
     Raises:
-        LocalError: a container asks for a file that its ConfigMap does not have.
+        ClusterError: a container asks for a file that its ConfigMap does not have.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for document in documents(manifest):
@@ -354,7 +354,7 @@ def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], dire
         if path.parent in mounts:
             data = maps.get(mounts[path.parent]) or {}
             if path.name not in data:
-                raise LocalError(
+                raise LocalCloudError(
                     f"{program}: the ConfigMap {mounts[path.parent]} of Volcano's chart has no {path.name}"
                 )
             files[directory / path.name] = data[path.name]

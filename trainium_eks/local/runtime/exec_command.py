@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime import linux
 from trainium_eks.local.runtime.sandbox import enter, execute
@@ -31,7 +31,7 @@ NOT_EXECUTED = 126
 
 
 @dataclass(frozen=True)
-class Place:
+class RunningContainer:
     """A container that runs."""
 
     plan: PodPlan
@@ -39,7 +39,7 @@ class Place:
     pid: int
 
 
-def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -> Place:
+def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -> RunningContainer:
     """Where to go.
 
     Args:
@@ -49,7 +49,7 @@ def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -
         container: its name; the pod's first without it.
 
     Raises:
-        LocalError: no such pod runs here, or no such container.
+        ClusterError: no such pod runs here, or no such container.
     """
     name = pod.removeprefix("pod/").removeprefix("pods/")
     running = list(_running(paths))
@@ -57,22 +57,22 @@ def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -
     if not found:
         names = ", ".join(sorted(f"{plan.namespace}/{plan.name}" for plan, _ in running)) or "none"
         where = f" in {namespace}" if namespace else ""
-        raise LocalError(f"no pod {name!r} runs here{where}; pods with local/ images that run: {names}")
+        raise LocalCloudError(f"no pod {name!r} runs here{where}; pods with local/ images that run: {names}")
     if len(found) > 1:
         names = ", ".join(plan.namespace for plan, _ in found)
-        raise LocalError(f"pods called {name!r} run in {names}: choose one with --namespace")
+        raise LocalCloudError(f"pods called {name!r} run in {names}: choose one with --namespace")
     plan, state = found[0]
     chosen = next((each for each in plan.all_containers if each.name == (container or plan.containers[0].name)), None)
     if chosen is None:
         names = ", ".join(each.name for each in plan.all_containers)
-        raise LocalError(f"{name} has no container {container!r}; it has {names}")
+        raise LocalCloudError(f"{name} has no container {container!r}; it has {names}")
     pid = state["containers"].get(chosen.name, {}).get("pid")
     if not pid:
-        raise LocalError(f"container {chosen.name} of {name} does not run")
-    return Place(plan, chosen, int(pid))
+        raise LocalCloudError(f"container {chosen.name} of {name} does not run")
+    return RunningContainer(plan, chosen, int(pid))
 
 
-def run(place: Place, command: Sequence[str]) -> int:
+def run(place: RunningContainer, command: Sequence[str]) -> int:
     """Runs a command there, with this process's input and output; its exit code, 128 and more for a signal.
 
     Where input and output are a terminal the command gets one of its own.
@@ -96,7 +96,7 @@ def _running(paths: Paths) -> Iterator[tuple[PodPlan, dict[str, Any]]]:
                 yield plan, state
 
 
-def _become(place: Place, command: Sequence[str], *, terminal: bool) -> None:
+def _become(place: RunningContainer, command: Sequence[str], *, terminal: bool) -> None:
     """In a process of its own. Does not return."""
     code = NOT_EXECUTED
     with contextlib.suppress(BaseException):
@@ -107,7 +107,7 @@ def _become(place: Place, command: Sequence[str], *, terminal: bool) -> None:
     os._exit(code)
 
 
-def _go(place: Place, command: Sequence[str], *, terminal: bool) -> None:
+def _go(place: RunningContainer, command: Sequence[str], *, terminal: bool) -> None:
     container, isolation = place.container, place.plan.isolation
     enter(place.pid, isolation)
     if isolation is not Isolation.PLAIN:
@@ -127,7 +127,7 @@ def _go(place: Place, command: Sequence[str], *, terminal: bool) -> None:
     execute(command, environment, container.directory)
 
 
-def _with_terminal(place: Place, command: Sequence[str]) -> int:
+def _with_terminal(place: RunningContainer, command: Sequence[str]) -> int:
     ours, theirs = pty.openpty()
     _copy_size(theirs)
     child = os.fork()

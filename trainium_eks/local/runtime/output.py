@@ -91,7 +91,7 @@ def timestamp(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LogFilter:
     """What of a log is asked for (``PodLogOptions``)."""
 
     follow: bool = False
@@ -154,7 +154,7 @@ class Reader:
 class Selection:
     """Turns entries of a log into the bytes that are asked for. One for each answer."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: LogFilter) -> None:
         self._wanted = wanted
         self._left = wanted.limit_bytes
         self._in_line = False

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.local import paths
-from trainium_eks.local.changes import LocalError
+from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.toolchain import find
 from trainium_eks.local.toolchain.download import Origins
 from trainium_eks.local.toolchain.supply import Supply, is_offline
@@ -88,7 +88,7 @@ _WAYS = ("PATH", "KUBEBUILDER_ASSETS", "running", "cache", "download", "build")
 """Every reason begins with one of these and a colon."""
 
 
-class Unavailable(LocalError):  # noqa: N818 - reads as what it is where it is raised
+class Unavailable(LocalCloudError):  # noqa: N818 - reads as what it is where it is raised
     """Tools that could not be found, downloaded or built.
 
     The message says which, what was tried, why it failed, and what would enable it.

@@ -32,7 +32,7 @@ from trainium_eks.local.toolchain.tools import (
     Pins,
     Release,
 )
-from trainium_eks.local.toolchain.web import Refused, Unreachable
+from trainium_eks.local.toolchain.web import DownloadRefusedError, Unreachable
 
 _CHUNK_BYTES = 1 << 20
 _MEGABYTE = 1_000_000
@@ -162,7 +162,7 @@ class _Work:
         for tool, wanted in sources.items():
             try:
                 files[tool] = self._fetch(tool, wanted)
-            except Refused as error:
+            except DownloadRefusedError as error:
                 reasons[tool] = str(error)
                 self._throttle.now(f"{tool} is not used from {host}: {error}")
             except Unreachable as error:
@@ -193,7 +193,7 @@ class _Work:
         actual = self._save(tool, wanted.url, raw)
         if actual != expected:
             raw.unlink()
-            raise Refused(f"WRONG CHECKSUM: {wanted.url} has sha256 {actual}, published is {expected}")
+            raise DownloadRefusedError(f"WRONG CHECKSUM: {wanted.url} has sha256 {actual}, published is {expected}")
         try:
             if wanted.member:
                 _extract(raw, wanted.member, to, wanted.url)
@@ -232,7 +232,7 @@ def _published(release: File) -> str:
         sum_, _, listed = line.strip().partition(" ")
         if re.fullmatch(r"[0-9a-f]{64}", sum_) and listed.strip().lstrip("*") in (name, ""):
             return sum_
-    raise Refused(f"{release.checksums} names no checksum of {name}")
+    raise DownloadRefusedError(f"{release.checksums} names no checksum of {name}")
 
 
 def _extract(archive: Path, member: str, to: Path, url: str) -> None:
@@ -248,7 +248,7 @@ def _extract(archive: Path, member: str, to: Path, url: str) -> None:
             with found, to.open("wb") as outside:
                 shutil.copyfileobj(found, outside)
     except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise Refused(f"{url} has no {member}: {error}") from None
+        raise DownloadRefusedError(f"{url} has no {member}: {error}") from None
 
 
 def _created(path: Path) -> BinaryIO:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from trainium_eks.local.toolchain import store, web
 from trainium_eks.local.toolchain.tools import Platform
-from trainium_eks.local.toolchain.web import Refused
+from trainium_eks.local.toolchain.web import DownloadRefusedError
 
 _MANIFESTS = ", ".join(
     (
@@ -86,7 +86,9 @@ class Notes:
             return {}
         except (OSError, ValueError) as error:
             # As if nothing was known would trust whatever the tag is now.
-            raise Refused(f"{self.file} cannot be read ({error}); remove it to trust the images anew") from None
+            raise DownloadRefusedError(
+                f"{self.file} cannot be read ({error}); remove it to trust the images anew"
+            ) from None
         return notes if isinstance(notes, dict) else {}
 
 
@@ -120,12 +122,16 @@ class Registry:
         try:
             layers = [_digest(layer) for layer in self._manifest()["layers"]]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise Refused(f"{self._image.repository} answers with another kind of image ({error!r})") from None
+            raise DownloadRefusedError(
+                f"{self._image.repository} answers with another kind of image ({error!r})"
+            ) from None
         # A program is copied into an image late, and whatever a later layer says of a path holds.
         for digest in reversed(layers):
             if self._unpacked(digest, to):
                 return
-        raise Refused(f"{self._image.repository} has no {self._image.member} in its image {self._image.reference}")
+        raise DownloadRefusedError(
+            f"{self._image.repository} has no {self._image.member} in its image {self._image.reference}"
+        )
 
     def _manifest(self) -> Any:
         """The image's for this platform, by way of digests only."""
@@ -141,9 +147,9 @@ class Registry:
             raise self._not_for(ours)
         return self._content("manifests", digests[0])
 
-    def _not_for(self, platform: dict[str, str]) -> Refused:
+    def _not_for(self, platform: dict[str, str]) -> DownloadRefusedError:
         where = f"{platform['os']}-{platform['architecture']}"
-        return Refused(f"the image {self._image.repository} has nothing for {where}")
+        return DownloadRefusedError(f"the image {self._image.repository} has nothing for {where}")
 
     def _trusted(self) -> str:
         """The digest of a tag: the one that it had the first time."""
@@ -155,7 +161,7 @@ class Registry:
         answer = self._get(f"{self._image.repository}/manifests/{reference}", {"Accept": _MANIFESTS})
         digest = f"sha256:{sha256(answer).hexdigest()}"
         if known and known != digest:
-            raise Refused(
+            raise DownloadRefusedError(
                 f"WRONG CHECKSUM: {name} was {known} the first time, and is {digest} now ({self._notes.file} holds "
                 "the first; remove it if the project says that its image changed)"
             )
@@ -169,7 +175,7 @@ class Registry:
         answer = self._get(url, {"Accept": _MANIFESTS} if kind == "manifests" else {})
         actual = f"sha256:{sha256(answer).hexdigest()}"
         if actual != digest:
-            raise Refused(f"WRONG CHECKSUM: {url} has {actual}")
+            raise DownloadRefusedError(f"WRONG CHECKSUM: {url} has {actual}")
         content: dict[str, Any] = json.loads(answer)
         return content
 
@@ -180,12 +186,12 @@ class Registry:
         actual = self._authorized(lambda: self._save(url, raw, self._authorization))
         if f"sha256:{actual}" != digest:
             raw.unlink()
-            raise Refused(f"WRONG CHECKSUM: {url} has sha256 {actual}")
+            raise DownloadRefusedError(f"WRONG CHECKSUM: {url} has sha256 {actual}")
         try:
             with tarfile.open(raw) as layer:
                 return _extracted(layer, PurePosixPath(self._image.member), to)
         except (tarfile.TarError, zlib.error, EOFError) as error:
-            raise Refused(f"{url} is no layer that can be read here: {error}") from None
+            raise DownloadRefusedError(f"{url} is no layer that can be read here: {error}") from None
         except OSError as error:
             raise store.unwritable(to.parent, error) from error
         finally:
@@ -200,9 +206,11 @@ class Registry:
         """Asks; where the registry answers that it wants a token, gets one for everybody and asks again."""
         try:
             return ask()
-        except Refused as error:
+        except DownloadRefusedError as error:
             if error.code == 429:
-                raise Refused(f"{error}: the registry's limit for anonymous downloads; it lasts some hours") from None
+                raise DownloadRefusedError(
+                    f"{error}: the registry's limit for anonymous downloads; it lasts some hours"
+                ) from None
             if error.code != 401 or self._authorization or not error.challenge:
                 raise
             self._authorization = f"Bearer {_token(error.challenge, self._image.repository)}"
@@ -217,7 +225,7 @@ def _token(challenge: str, repository: str) -> str:
     # Whoever answers in the place of a registry must not lower the protection, nor lead to a file of this machine.
     allowed = ("https",) if repository.startswith("https:") else ("http", "https")
     if scheme.lower() != "bearer" or urllib.parse.urlsplit(realm).scheme not in allowed:
-        raise Refused(f"{repository} wants a login ({scheme or 'none named'}), not an anonymous token")
+        raise DownloadRefusedError(f"{repository} wants a login ({scheme or 'none named'}), not an anonymous token")
     asked = {name: told[name] for name in ("service", "scope") if name in told}
     try:
         answer = json.loads(web.get(f"{realm}?{urllib.parse.urlencode(asked)}"))
@@ -225,7 +233,7 @@ def _token(challenge: str, repository: str) -> str:
     except (ValueError, AttributeError):
         token = None
     if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
-        raise Refused(f"{realm} gave no token for {repository}")
+        raise DownloadRefusedError(f"{realm} gave no token for {repository}")
     return token
 
 
@@ -248,7 +256,7 @@ def _extracted(layer: tarfile.TarFile, member: PurePosixPath, to: Path) -> bool:
         path = PurePosixPath(*[part for part in PurePosixPath(entry.name).parts if part not in ("/", ".")])
         if path == member:
             if not entry.isfile():
-                raise Refused(f"{member} is no file in its image")
+                raise DownloadRefusedError(f"{member} is no file in its image")
             source = layer.extractfile(entry)
             assert source is not None, "a regular file has content"
             with source, to.open("wb") as sink:
@@ -259,5 +267,5 @@ def _extracted(layer: tarfile.TarFile, member: PurePosixPath, to: Path) -> bool:
         elif path.name.startswith(_GONE):
             taken_away |= path.with_name(path.name.removeprefix(_GONE)) in (member, *member.parents)
     if taken_away:
-        raise Refused(f"{member} is taken away again in its image")
+        raise DownloadRefusedError(f"{member} is taken away again in its image")
     return False

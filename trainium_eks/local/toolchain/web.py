@@ -15,7 +15,7 @@ STALL_SECONDS = 30.0
 _T = TypeVar("_T")
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+class DownloadRefusedError(Exception):
     """One file is not available from a host that answers; the message says why."""
 
     def __init__(self, message: str, code: int = 0, challenge: str = "") -> None:
@@ -70,7 +70,7 @@ def answered(url: str, ask: Callable[[], _T]) -> _T:
         return ask()
     except urllib.error.HTTPError as error:
         challenge = error.headers.get("WWW-Authenticate") or ""
-        raise Refused(f"{url}: {error.code} {error.reason}", error.code, challenge) from None
+        raise DownloadRefusedError(f"{url}: {error.code} {error.reason}", error.code, challenge) from None
     except urllib.error.URLError as error:
         raise Unreachable(_words(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:

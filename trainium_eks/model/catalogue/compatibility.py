@@ -237,7 +237,7 @@ def newest_driver(release: str) -> Version | None:
     return max((each.driver for each in NEURON_RELEASES.values() if each.day <= day), default=())
 
 
-def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
     """The pairs of images and drivers that are known not to work. Paths start at the stack's root."""
     return [*_unpublished(config), *_old_drivers(config, catalogue)]
 

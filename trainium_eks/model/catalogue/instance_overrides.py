@@ -8,7 +8,7 @@ from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.validation.problems import Problem, Severity, join, join_key
 
 
-def problems(
+def validate(
     entries: Mapping[str, Mapping[str, Any]], catalogue: Catalogue, faults: Sequence[Problem]
 ) -> list[Problem]:
     """The faults that the catalogue found, and EFA counts that differ from what EC2 says of a known type.

@@ -72,7 +72,7 @@ def target_of(instance_type: str) -> str:
     return "cpu"
 
 
-def problems(bases: Mapping[str, str], path: str) -> list[Problem]:
+def validate(bases: Mapping[str, str], path: str) -> list[Problem]:
     """Return the problems of a config's own bases.
 
     Args:

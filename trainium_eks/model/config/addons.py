@@ -8,7 +8,7 @@ import pydantic
 
 from trainium_eks.model.catalogue.addon_records import ADDONS, Addon, installed
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import LaterText, Shape
+from trainium_eks.model.validation.config_model import ConfigModel, OutputText
 from trainium_eks.model.validation.problems import Problem, join_key, nearest, under
 
 VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
@@ -29,18 +29,18 @@ OF_AWS = (
 """Names that EKS has beside ours (EKS user guide, AWS add-ons), so that none of them is taken for a typo."""
 
 
-class AddonIdentityConfig(Shape):
+class AddonIdentityConfig(ConfigModel):
     """What an add-on's controller may do in AWS, by Pod Identity."""
 
     service_account: str
     """Service account that the add-on's pods run as."""
     namespace: str = "kube-system"
     """Namespace of that service account."""
-    policies: dict[str, LaterText]
+    policies: dict[str, OutputText]
     """IAM policies that its role gets: a name of your choosing to the policy's ARN."""
 
 
-class AddonConfig(Shape):
+class AddonConfig(ConfigModel):
     """One EKS add-on."""
 
     version: str | None = None
@@ -72,7 +72,7 @@ def requested(section: Mapping[str, AddonConfig]) -> tuple[Addon, ...]:
     return tuple(each for name in sorted(section) if (each := known(name)).phase == "on request")
 
 
-def problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> list[Problem]:
+def validate(section: Mapping[str, AddonConfig], kubernetes_version: str) -> list[Problem]:
     """Return the problems of the add-ons of a cluster. Paths are relative to the section."""
     found = [*_pin_problems(section, kubernetes_version), *_kube_proxy_problems(section, kubernetes_version)]
     for name, addon in section.items():

@@ -12,7 +12,7 @@ from trainium_eks.model.config.karpenter import KarpenterConfig, Minutes, Replic
 from trainium_eks.model.config.node_groups import OWN_GROUPS, NodeGroupConfig
 from trainium_eks.model.sizing import queues
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, Severity, join, nearest
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # StackConfig's module asks this one
     from trainium_eks.model.config.stack_config import StackConfig
 
 
-class ClusterAutoscalerConfig(Shape):
+class ClusterAutoscalerConfig(ConfigModel):
     """Cluster Autoscaler. It serves the CPU pool, and the accelerator groups that are named here."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -34,7 +34,7 @@ class ClusterAutoscalerConfig(Shape):
 
     accelerator_groups: tuple[str, ...] = ()
     """Names of accelerator groups that it scales too, from zero where their `minSize` is 0. It knows no gangs: read
-    docs/autoscaling.md first. Each needs ``sizeManagedElsewhere: true``."""
+    docs/autoscaling.md first. Each needs ``ignoreDesiredSize: true``."""
     expander: Literal["least-waste", "most-pods", "least-nodes", "random"] = "least-waste"
     """Which group grows when several would do. ``least-waste``: the one that leaves least CPU idle."""
     scale_down_minutes: Minutes = 10
@@ -42,15 +42,15 @@ class ClusterAutoscalerConfig(Shape):
     accelerator_scale_down_minutes: Minutes = 20
     """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes
     still there. A node with a pod of anybody but a DaemonSet never goes."""
-    max_node_provision_minutes: Annotated[Whole, Bounds(5, 24 * 60, "minutes")] = 15
+    max_node_provision_minutes: Annotated[StrictInt, Bounds(5, 24 * 60, "minutes")] = 15
     """Minutes that a node may take to join before its group is given up for a while."""
-    evict_local_storage: Flag = False
+    evict_local_storage: StrictBool = False
     """True lets CPU nodes go whose pods keep files in an ``emptyDir``; the files are lost."""
     replicas: Replicas = 2
     """Copies; one is active."""
 
 
-class AutoscalingConfig(Shape):
+class AutoscalingConfig(ConfigModel):
     """What adds and removes nodes by itself. Nothing is installed unless it is asked for."""
 
     cluster_autoscaler: ClusterAutoscalerConfig | None = None
@@ -75,9 +75,9 @@ def version_problems(path: str, kubernetes_version: str) -> list[Problem]:
     return [Problem(path, reason, value=kubernetes_version, allowed=known, good=versions.KUBERNETES)]
 
 
-def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
     """Return the problems of the section, and between it and what it scales. Paths start at the stack's root."""
-    found = karpenter.problems(config, catalogue)
+    found = karpenter.validate(config, catalogue)
     autoscaler = config.autoscaling.cluster_autoscaler
     if autoscaler is None:
         return found
@@ -106,7 +106,7 @@ def _unknown_groups(config: "StackConfig", path: str, autoscaler: ClusterAutosca
 
 def _cpu_pool_problems(config: "StackConfig") -> Iterator[Problem]:
     pool = config.cluster.cpu_nodes
-    if not pool.size_managed_elsewhere:
+    if not pool.ignore_desired_size:
         yield _managed_elsewhere("cluster.cpu_nodes")
     if pool.min_size == pool.max_size:
         reason = f"the smallest and the largest size are the same ({pool.max_size}): there is nothing to scale"
@@ -114,7 +114,7 @@ def _cpu_pool_problems(config: "StackConfig") -> Iterator[Problem]:
 
 
 def _served_problems(group: NodeGroupConfig, path: str) -> Iterator[Problem]:
-    if not group.size_managed_elsewhere:
+    if not group.ignore_desired_size:
         yield _managed_elsewhere(path)
     if isinstance(group.capacity, CapacityBlock):
         reason = (
@@ -126,7 +126,7 @@ def _served_problems(group: NodeGroupConfig, path: str) -> Iterator[Problem]:
 
 def _managed_elsewhere(path: str) -> Problem:
     reason = "Cluster Autoscaler sets the number of nodes, and the next `pulumi up` would set it back (R21)"
-    return Problem(f"{path}.size_managed_elsewhere", reason, value=False, good=True)
+    return Problem(f"{path}.ignore_desired_size", reason, value=False, good=True)
 
 
 def _size_problems(config: "StackConfig", group: NodeGroupConfig, path: str, catalogue: Catalogue) -> Iterator[Problem]:

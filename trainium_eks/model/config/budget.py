@@ -4,7 +4,7 @@ import re
 from typing import Annotated
 
 from trainium_eks.model.catalogue import regions
-from trainium_eks.model.validation.config_model import Amount, Shape, Whole, Word
+from trainium_eks.model.validation.config_model import ConfigModel, LooseFloat, LooseStr, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Entries
 from trainium_eks.model.validation.problems import Problem, join
 
@@ -13,32 +13,32 @@ _NOTIFIED = Entries(1, 10, "AWS Budgets writes to as many (AWS Budgets quotas)",
 _EMAIL = re.compile(r"[^@\s.]+(\.[^@\s.]+)*@[^@\s.]+(\.[^@\s.]+)+")  # RFC 5321: dots only between others
 
 
-class SpendingAlertConfig(Shape):
+class SpendingAlertConfig(ConfigModel):
     """A budget of AWS Budgets over what carries the environment's tag: its mails go out at 50, 80 and 100 % of the
     month's amount, and once 100 % is forecast. It stops nothing.
 
     AWS counts by the tag ``Environment`` only after the payer's account has activated it as a cost allocation tag.
     """
 
-    monthly_usd: Annotated[Amount, Bounds(0, unit="USD", above=True)]
+    monthly_usd: Annotated[LooseFloat, Bounds(0, unit="USD", above=True)]
     """USD a month, discounts and credits included as AWS bills them."""
-    emails: Annotated[tuple[Word, ...], _NOTIFIED]
+    emails: Annotated[tuple[LooseStr, ...], _NOTIFIED]
     """Addresses that are written to."""
 
 
-class BudgetConfig(Shape):
+class BudgetConfig(ConfigModel):
     """The most that an environment may come to by itself: with every node group at its largest."""
 
-    hourly_usd: Annotated[Amount | None, Bounds(0, unit="USD", above=True)] = None
+    hourly_usd: Annotated[LooseFloat | None, Bounds(0, unit="USD", above=True)] = None
     """Most USD an hour at list prices; what is billed by use (traffic, storage in S3) is not counted. Unset: no
     bound."""
-    nodes: Annotated[Whole | None, Bounds(1, unit="nodes")] = None
+    nodes: Annotated[StrictInt | None, Bounds(1, unit="nodes")] = None
     """Most nodes, CPU nodes included. Unset: no bound."""
     alert: SpendingAlertConfig | None = None
     """Mails about what it has cost this month; null for none."""
 
 
-def problems(budget: BudgetConfig, *, region: str) -> list[Problem]:
+def validate(budget: BudgetConfig, *, region: str) -> list[Problem]:
     """Return the problems of the budget section beyond its declared limits. Paths are relative to it.
 
     Args:

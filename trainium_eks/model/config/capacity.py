@@ -7,41 +7,41 @@ import pydantic
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.config.network import zone_problems
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import LaterText, Shape
+from trainium_eks.model.validation.config_model import ConfigModel, OutputText
 from trainium_eks.model.validation.problems import Problem, Severity
 
 
-class OnDemand(Shape):
+class OnDemand(ConfigModel):
     """Whatever EC2 has free when the group grows. The only way in which a placement group is made by default."""
 
     type: Literal["on-demand"] = "on-demand"
 
 
-class Spot(Shape):
+class Spot(ConfigModel):
     """Spare capacity that EC2 takes back with two minutes' notice; a gang dies whole, so rule R29 must be waived."""
 
     type: Literal["spot"] = "spot"
 
 
-class Reservation(Shape):
+class Reservation(ConfigModel):
     """An On-Demand Capacity Reservation: paid from the moment it is made, used or not."""
 
     type: Literal["reservation"] = "reservation"
-    id: LaterText
+    id: OutputText
     """The reservation, ``cr-`` and 17 hexadecimal digits."""
     zone_id: str
     """Zone id of the reservation (``usw2-az4``); the group's nodes go there."""
-    placement_group: LaterText | None = None
+    placement_group: OutputText | None = None
     """Name of the cluster placement group the reservation was made in; None when it was made without one.
     With a group that the reservation was not made in, EC2 answers InsufficientInstanceCapacity
     (terraform-aws-eks#3730)."""
 
 
-class CapacityBlock(Shape):
+class CapacityBlock(ConfigModel):
     """A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes before its end."""
 
     type: Literal["capacity-block"] = "capacity-block"
-    id: LaterText
+    id: OutputText
     """The block's reservation, ``cr-`` and 17 hexadecimal digits."""
     zone_id: str
     """Zone id of the block."""
@@ -55,7 +55,7 @@ def eks_capacity_type(capacity: OnDemand | Spot | Reservation | CapacityBlock) -
     return {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}.get(capacity.type, "ON_DEMAND")
 
 
-def problems(
+def validate(
     capacity: OnDemand | Spot | Reservation | CapacityBlock, *, region: str, instance: InstanceType | None
 ) -> list[Problem]:
     """Return the problems of a group's capacity. Paths are relative to it; ``instance`` is None for unknown types."""

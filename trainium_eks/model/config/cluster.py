@@ -11,7 +11,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config import addons
 from trainium_eks.model.config.addons import AddonConfig
 from trainium_eks.model.validation import formats, ranges
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Entries
 from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, under
 
@@ -21,7 +21,7 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """Every kind of log that a control plane writes (EKS LogType); all are kept."""
 
 
-class EndpointConfig(Shape):
+class EndpointConfig(ConfigModel):
     """Who can reach the Kubernetes API. The private endpoint is always on."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -44,16 +44,16 @@ class EndpointConfig(Shape):
     ``public_access_cidrs``."""
 
 
-class CpuNodesConfig(Shape):
+class CpuNodesConfig(ConfigModel):
     """A CPU node group. Its sizes are per zone for system nodes, in total for the CPU pool."""
 
     instance_type: str = "m6i.xlarge"
     """EC2 type; 4 vCPU and 16 GiB hold the control components of one zone."""
-    min_size: Whole = 1
+    min_size: StrictInt = 1
     """Fewest nodes."""
-    max_size: Whole = 3
+    max_size: StrictInt = 3
     """Most nodes."""
-    desired_size: Whole = 1
+    desired_size: StrictInt = 1
     """Number of nodes."""
     root_volume_gib: formats.RootVolumeGib = 100
     """Size of the encrypted gp3 root volume, GiB."""
@@ -62,16 +62,16 @@ class CpuNodesConfig(Shape):
 class CpuPoolConfig(CpuNodesConfig):
     """The CPU pool: as system nodes, but it may rest."""
 
-    min_size: Whole = 0
+    min_size: StrictInt = 0
     """Fewest nodes."""
-    max_size: Whole = 4
+    max_size: StrictInt = 4
     """Most nodes."""
-    size_managed_elsewhere: Flag = False
+    ignore_desired_size: StrictBool = False
     """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
     ignored."""
 
 
-class ClusterConfig(Shape):
+class ClusterConfig(ConfigModel):
     """The EKS control plane and its CPU nodes."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -92,7 +92,7 @@ class ClusterConfig(Shape):
     support_type: Literal["STANDARD", "EXTENDED"] = "STANDARD"
     """What happens when a version's standard support ends: STANDARD upgrades by itself, EXTENDED costs
     0.60 USD an hour instead of 0.10."""
-    deletion_protection: Flag | None = None
+    deletion_protection: StrictBool | None = None
     """EKS refuses to delete the cluster while true. Unset: on in production, off otherwise."""
     system_nodes: CpuNodesConfig = CpuNodesConfig()
     """Node group for control components, one in each zone."""
@@ -103,7 +103,7 @@ class ClusterConfig(Shape):
     nodes: ``{snapshot-controller: {version: v8.3.0-eksbuild.1}}``."""
 
 
-def problems(
+def validate(
     cluster: ClusterConfig, *, production: bool, catalogue: Catalogue = CATALOGUE, zones: int = 1
 ) -> list[Problem]:
     """Return the problems of the cluster section. Paths are relative to it.
@@ -127,7 +127,7 @@ def problems(
     found += under("system_nodes", _total_size_problems(cluster.system_nodes, zones))
     found += under("cpu_nodes", _cpu_nodes_problems(cluster.cpu_nodes, catalogue, least=0))
     if cluster.kubernetes_version in versions.KUBERNETES_STANDARD_SUPPORT:
-        found += under("addons", addons.problems(cluster.addons, cluster.kubernetes_version))
+        found += under("addons", addons.validate(cluster.addons, cluster.kubernetes_version))
     return found
 
 

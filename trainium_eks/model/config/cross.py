@@ -271,7 +271,7 @@ def monitoring_problems(config: "StackConfig") -> list[Problem]:
     """Judge whether the CPU pool has a node for Prometheus and Grafana, because of the zone of their volumes (R92)."""
     cpu, scaling = config.cluster.cpu_nodes, config.autoscaling
     grown = scaling.cluster_autoscaler is not None or bool(scaling.karpenter and scaling.karpenter.cpu_limit)
-    if config.observability.metrics is None or cpu.desired_size > 0 or cpu.size_managed_elsewhere or grown:
+    if config.observability.metrics is None or cpu.desired_size > 0 or cpu.ignore_desired_size or grown:
         return []
     reason = "Prometheus and Grafana run on the CPU pool, in the zone of their volumes, and it has no node"
     return [Problem("cluster.cpu_nodes.desired_size", reason, value=0, good=1)]

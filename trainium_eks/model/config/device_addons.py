@@ -7,22 +7,22 @@ from typing import Any, ClassVar, Literal
 import pydantic
 
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool
 from trainium_eks.model.validation.problems import Problem
 
 
-class NeuronAddonsConfig(Shape):
+class NeuronAddonsConfig(ConfigModel):
     """Neuron device plugin, EFA device plugin, neuron-monitor."""
 
-    scheduler_extension: Flag = False
+    scheduler_extension: StrictBool = False
     """Neuron's scheduler extension: only for pods that take part of a node, and never with Volcano's scheduler."""
-    monitor: Flag = True
+    monitor: StrictBool = True
     """neuron-monitor on every Trainium node (metrics on port 8000)."""
     neuron_values: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Further values for the neuron-helm-chart, merged over the stack's."""
 
 
-class GpuAddonsConfig(Shape):
+class GpuAddonsConfig(ConfigModel):
     """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow's controllers for training jobs."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -34,7 +34,7 @@ class GpuAddonsConfig(Shape):
     name their queue in ``runPolicy.schedulingPolicy.queue``. ``v2``: Kubeflow Trainer 2.3 (TrainJob over JobSet) with
     its runtimes, for new work; a runtime for a team's namespace names Volcano in ``podGroupPolicy``. Both side by side
     while jobs move over; empty for neither."""
-    dcgm_exporter: Flag = True
+    dcgm_exporter: StrictBool = True
     """GPU metrics on port 9400."""
     nvidia_values: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Further values for the nvidia-device-plugin chart, merged over the stack's."""

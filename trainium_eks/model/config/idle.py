@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from trainium_eks.model.config import autoscaling
 from trainium_eks.model.config.node_groups import NodeGroupConfig
-from trainium_eks.model.validation.config_model import Amount, Shape
+from trainium_eks.model.validation.config_model import ConfigModel, LooseFloat
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, Severity
 
@@ -19,23 +19,23 @@ PAID_BY_THE_HOUR = ("on-demand", "spot")
 """Capacity that costs less when it is given back; a reservation and a Capacity Block are paid for all the same."""
 
 
-class IdleGuardConfig(Shape):
+class IdleGuardConfig(ConfigModel):
     """Says when accelerators are idle, and takes them away: EC2 bills a node that waits for jobs like one that trains.
 
-    Nodes of groups with ``sizeManagedElsewhere: true`` are taken away, down to the group's ``minSize``. Of the others
+    Nodes of groups with ``ignoreDesiredSize: true`` are taken away, down to the group's ``minSize``. Of the others
     it only warns, because the next ``up`` would bring them back. It takes no node on which anything runs but
     DaemonSets, and none of a group that a pending gang could use.
     """
 
-    warn_after_minutes: Annotated[Amount, Bounds(0, unit="minutes", above=True)] = 3
+    warn_after_minutes: Annotated[LooseFloat, Bounds(0, unit="minutes", above=True)] = 3
     """Minutes without work after which it is said: an event of the node, a line in the guard's log."""
-    remove_after_minutes: Annotated[Amount | None, Bounds(0, unit="minutes", above=True)] = 5
+    remove_after_minutes: Annotated[LooseFloat | None, Bounds(0, unit="minutes", above=True)] = 5
     """Minutes without work after which a node goes. Null: never. A node takes about 6 minutes to come back."""
 
 
 def removes_from(group: NodeGroupConfig) -> bool:
     """Whether the guard may take nodes of a group away."""
-    return group.size_managed_elsewhere and group.capacity.type in PAID_BY_THE_HOUR
+    return group.ignore_desired_size and group.capacity.type in PAID_BY_THE_HOUR
 
 
 def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
@@ -44,7 +44,7 @@ def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
     return tuple(group for group in config.node_groups if group not in served)
 
 
-def problems(guard: IdleGuardConfig) -> list[Problem]:
+def validate(guard: IdleGuardConfig) -> list[Problem]:
     """Return the problems between the two times. Paths are relative to the section."""
     warn, remove = guard.warn_after_minutes, guard.remove_after_minutes
     if remove is None or not 0 < remove < warn:
@@ -57,6 +57,6 @@ def group_problems(guard: IdleGuardConfig, groups: Sequence[NodeGroupConfig]) ->
     """Return the problems between the limits and the groups that are guarded. Paths are relative to the section."""
     if guard.remove_after_minutes is None or any(map(removes_from, groups)):
         return []
-    reason = "no node is ever taken away: no group that is paid by the hour has `size_managed_elsewhere`"
-    fix = "set `size_managed_elsewhere: true` on a group, or `remove_after_minutes: null` for warnings alone"
+    reason = "no node is ever taken away: no group that is paid by the hour has `ignore_desired_size`"
+    fix = "set `ignore_desired_size: true` on a group, or `remove_after_minutes: null` for warnings alone"
     return [Problem("remove_after_minutes", reason, fix, severity=Severity.WARN)]

@@ -14,7 +14,7 @@ from trainium_eks.model.config.node_groups import (
     reservation_uses,
 )
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Entries
 from trainium_eks.model.validation.problems import Problem, Severity, join, nearest
 
@@ -28,22 +28,22 @@ EBS_CLUSTER_TAG = "ebs.csi.aws.com/cluster-name"
 """Tag of an instance by which the EBS driver may attach volumes to it: its value is the cluster
 (AmazonEBSCSIDriverEKSClusterScopedPolicy). EKS tags the nodes of managed groups with ``eks:cluster-name`` instead."""
 
-Minutes = Annotated[Whole, Bounds(1, 24 * 60, "minutes")]
-Replicas = Annotated[Whole, Bounds(1, 3, "copies", "only one is active, the others stand by")]
+Minutes = Annotated[StrictInt, Bounds(1, 24 * 60, "minutes")]
+Replicas = Annotated[StrictInt, Bounds(1, 3, "copies", "only one is active, the others stand by")]
 _SOME_TYPES = Entries(
     1, 100, "a NodePool with no type starts no node", "leave it out for the default, or set `cpu_limit` to 0"
 )
 _SELECTED = Entries(0, 30, "an EC2NodeClass selects no more (Karpenter's CRD)", "give the others to another pool")
 
 
-class KarpenterPoolConfig(Shape):
+class KarpenterPoolConfig(ConfigModel):
     """Accelerator nodes of one type in one zone, that Karpenter starts one by one. It knows no gangs."""
 
     name: str
     """Name of the NodePool: lower-case letters, digits and dashes."""
     instance_type: str
     """A type of the catalogue (``trn1.32xlarge``) that no node group has."""
-    max_nodes: Annotated[Whole, Bounds(1, formats.LARGEST_NODE_GROUP, "nodes")] = 1
+    max_nodes: Annotated[StrictInt, Bounds(1, formats.LARGEST_NODE_GROUP, "nodes")] = 1
     """Most nodes: the largest gang."""
     zone_id: str | None = None
     """Zone of the nodes. Unset: the accelerator zone."""
@@ -51,7 +51,7 @@ class KarpenterPoolConfig(Shape):
     """Capacity Reservations or Blocks (``cr-…``) to start in, and nowhere else. Empty: On-Demand."""
 
 
-class KarpenterConfig(Shape):
+class KarpenterConfig(ConfigModel):
     """Karpenter. By default it starts CPU nodes for pods that fit nowhere; not together with Cluster Autoscaler."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -61,7 +61,7 @@ class KarpenterConfig(Shape):
         }
     )
 
-    cpu_limit: Annotated[Whole, Bounds(0, 10_000, "vCPUs")] = 64
+    cpu_limit: Annotated[StrictInt, Bounds(0, 10_000, "vCPUs")] = 64
     """Most vCPUs of its CPU nodes together; 0 for accelerator pools alone."""
     instance_types: Annotated[tuple[str, ...], _SOME_TYPES] = (
         "m6i.xlarge",
@@ -75,7 +75,7 @@ class KarpenterConfig(Shape):
     """Size of a CPU node's encrypted gp3 root volume, GiB."""
     consolidate_minutes: Minutes = 5
     """Minutes without a change after which it may move pods to fewer or cheaper CPU nodes."""
-    expire_after_hours: Annotated[Whole, Bounds(1, 24 * 90, "hours")] = 720
+    expire_after_hours: Annotated[StrictInt, Bounds(1, 24 * 90, "hours")] = 720
     """Hours after which a CPU node is replaced. Accelerator nodes never are for their age."""
     accelerator_pools: tuple[KarpenterPoolConfig, ...] = ()
     """Accelerator nodes that it starts too. It knows no gangs: read docs/autoscaling.md first."""
@@ -142,7 +142,7 @@ def _pool_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> Iterator
             yield from formats.reservation_id(join(join(path, "capacity_reservation_ids"), number), id_)
 
 
-def problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
     """Return the problems of the section, also with other starters of nodes. Paths start at the stack's root."""
     karpenter = config.autoscaling.karpenter
     if karpenter is None:
@@ -216,7 +216,7 @@ def as_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
             name=pool.name,
             instance_type=pool.instance_type,
             max_size=pool.max_nodes,
-            size_managed_elsewhere=True,
+            ignore_desired_size=True,
             zone_id=pool.zone_id,
             interface_layout=LAYOUT,
         )

@@ -9,7 +9,7 @@ from trainium_eks.model import scraping
 from trainium_eks.model.catalogue.lustre import DEFAULT_USER_ID
 from trainium_eks.model.sizing import priorities, quotas
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import LaterText, Shape, Whole, Word
+from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, under
 
@@ -41,38 +41,38 @@ STACK = (
 )
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 
-UserId = Annotated[Whole, Bounds(1, 2**31 - 1, why="root (0) would own every team's directories")]
+UserId = Annotated[StrictInt, Bounds(1, 2**31 - 1, why="root (0) would own every team's directories")]
 """A user that jobs may run as (Kubernetes' ``runAsUser``)."""
 
 TAKEN = ("default", "amazon-cloudwatch", *STACK)
 """Namespaces that no team may have; nor any ``kube-…``. EKS' observability add-on makes ``amazon-cloudwatch``."""
 
 
-class NamespaceConfig(Shape):
+class NamespaceConfig(ConfigModel):
     """One team's namespace."""
 
     name: str
     """Name of the namespace."""
-    queues: tuple[LaterText, ...]
+    queues: tuple[OutputText, ...]
     """Queues its jobs may use; the first is its own and the default of launchers."""
     principals: tuple[str, ...] = ()
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
-    resource_quota: dict[str, Word] = pydantic.Field(default_factory=dict)
+    resource_quota: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``), merged over the default:
     ten times what the queues may run and the nodes have (because waiting jobs count too), the pods that the nodes hold,
     1 TiB of EBS volumes, and no file systems made for claims."""
     priority_classes: tuple[str, ...] = priorities.NAMES
     """PriorityClasses that its jobs may name. Kubernetes' own (``system-…``) are refused: they end other teams'
     jobs."""
-    data_bucket: LaterText | None = None
+    data_bucket: OutputText | None = None
     """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
-    data_bucket_key_arn: LaterText | None = None
+    data_bucket_key_arn: OutputText | None = None
     """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
     training_user_id: UserId = DEFAULT_USER_ID
     """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
 
 
-def problems(
+def validate(
     namespaces: Sequence[NamespaceConfig],
     *,
     queue_names: Collection[str] | None,
@@ -126,7 +126,7 @@ def _own_problems(namespace: NamespaceConfig) -> list[Problem]:
         found.append(Problem("name", reason, "choose another name", value=namespace.name))
     for index, arn in enumerate(namespace.principals):
         found += formats.principal(join("principals", index), arn)
-    found += quotas.problems(namespace.resource_quota, "resource_quota")
+    found += quotas.validate(namespace.resource_quota, "resource_quota")
     found += _priority_problems(namespace.priority_classes)
     if isinstance(namespace.data_bucket, str):
         found += formats.bucket("data_bucket", namespace.data_bucket)

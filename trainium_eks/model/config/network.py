@@ -7,7 +7,7 @@ from typing import Literal
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats, ranges
-from trainium_eks.model.validation.config_model import Shape
+from trainium_eks.model.validation.config_model import ConfigModel
 from trainium_eks.model.validation.problems import Problem, join, nearest, under
 
 COMPLETE_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "logs", "ssm", "sts")
@@ -20,7 +20,7 @@ KNOWN_ENDPOINTS = (
 """Services that clusters of this kind use; others are taken with a warning."""
 
 
-class NetworkConfig(Shape):
+class NetworkConfig(ConfigModel):
     """A new VPC: one public and one private subnet in each zone, NAT, gateway endpoint, flow logs."""
 
     cidr_block: str = "10.0.0.0/16"
@@ -39,7 +39,7 @@ class NetworkConfig(Shape):
     endpoint of the Kubernetes API."""
 
 
-class ExistingSubnet(Shape):
+class ExistingSubnet(ConfigModel):
     """One subnet of an existing VPC."""
 
     id: str
@@ -50,7 +50,7 @@ class ExistingSubnet(Shape):
     """The subnet's address range; the address budget is counted against it."""
 
 
-class ExistingNetworkConfig(Shape):
+class ExistingNetworkConfig(ConfigModel):
     """An existing VPC. Private subnets need a NAT or endpoints of their own."""
 
     vpc_id: str
@@ -65,7 +65,7 @@ class ExistingNetworkConfig(Shape):
     """As in a new network."""
 
 
-def problems(network: NetworkConfig, *, region: str) -> list[Problem]:
+def validate(network: NetworkConfig, *, region: str) -> list[Problem]:
     """Return the problems of a new network in ``region``. Paths are relative to the section."""
     found = formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
     found += _zone_list_problems(network, region)

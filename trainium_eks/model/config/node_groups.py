@@ -15,7 +15,7 @@ from trainium_eks.model.config.capacity import Capacity, CapacityBlock, OnDemand
 from trainium_eks.model.config.cluster import size_problems
 from trainium_eks.model.config.network import zone_problems
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, LaterText, Shape, Whole, Word
+from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, join_key, nearest, under
 
@@ -31,7 +31,7 @@ POOL_LABEL = "trainium-eks/pool"
 """Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
 
 
-class NodeGroupConfig(Shape):
+class NodeGroupConfig(ConfigModel):
     """One accelerator node group. What its type has (accelerators, EFA, taint, AMI) comes from the catalogue."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -54,12 +54,12 @@ class NodeGroupConfig(Shape):
     """Name of the group within the stack (``trn1-32xl-ng1``): lower-case letters, digits and dashes."""
     instance_type: str
     """A type of the catalogue (``trn1.32xlarge``) or of ``instance_types`` in the stack's config."""
-    min_size: Whole = 0
+    min_size: StrictInt = 0
     """Fewest nodes; 0 lets the group rest."""
-    max_size: Whole = 1
+    max_size: StrictInt = 1
     """Most nodes, 1 to 450."""
-    desired_size: Whole = 0
-    """Number of nodes. With ``size_managed_elsewhere`` only at first."""
+    desired_size: StrictInt = 0
+    """Number of nodes. With ``ignore_desired_size`` only at first."""
     capacity: Capacity = OnDemand()
     """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
     ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``."""
@@ -69,23 +69,23 @@ class NodeGroupConfig(Shape):
     """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards
     ``efa-only`` (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it.
     ``efa``: every card ``efa`` (one address a card)."""
-    placement_group: LaterText = "auto"
+    placement_group: OutputText = "auto"
     """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
     ``none``: never. Anything else: the name of an existing group."""
     root_volume_gib: formats.RootVolumeGib | None = None
     """Size of the encrypted gp3 root volume, GiB. Unset: 100 where containers live on local NVMe, 500 otherwise."""
     local_storage: Literal["raid0", "none"] = "raid0"
     """``raid0``: local NVMe disks become one volume that holds containers and images. ``none``: left alone."""
-    labels: dict[str, Word] = pydantic.Field(default_factory=dict)
+    labels: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Further node labels."""
-    max_unavailable: Annotated[Whole, Bounds(1, 100, "nodes", "EKS updates no more at a time")] = 1
+    max_unavailable: Annotated[StrictInt, Bounds(1, 100, "nodes", "EKS updates no more at a time")] = 1
     """Nodes an update may take down at a time."""
-    size_managed_elsewhere: Flag = False
+    ignore_desired_size: StrictBool = False
     """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
     ignored."""
-    hugepages_2mi: Annotated[Whole | None, Bounds(0, unit="pages")] = None
+    hugepages_2mi: Annotated[StrictInt | None, Bounds(0, unit="pages")] = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
-    install_lustre_client: Flag = False
+    install_lustre_client: StrictBool = False
     """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
     release_version: str | None = None
     """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
@@ -94,7 +94,7 @@ class NodeGroupConfig(Shape):
     on them while the control plane is upgraded."""
 
 
-def problems(
+def validate(
     group: NodeGroupConfig,
     *,
     region: str,
@@ -115,7 +115,7 @@ def problems(
     found = formats.derived_name("name", group.name)
     found += _type_problems(group, instance, catalogue)
     found += size_problems(group.min_size, group.max_size, group.desired_size)
-    found += under("capacity", capacities.problems(group.capacity, region=region, instance=instance))
+    found += under("capacity", capacities.validate(group.capacity, region=region, instance=instance))
     found += _zone_problems(group, instance, region)
     found += _layout_problems(group, instance, vpc_cni_version)
     found += _placement_problems(group)
@@ -140,7 +140,7 @@ def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
     return found + reservation_problems(reservation_uses(groups))
 
 
-Use = tuple[str, LaterText, str]
+Use = tuple[str, OutputText, str]
 """Path, reservation's id and instance type of whatever starts nodes in a reservation."""
 
 

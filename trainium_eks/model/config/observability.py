@@ -9,7 +9,7 @@ from trainium_eks.model import alerts as alert_settings
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, Severity, under
 
@@ -20,7 +20,7 @@ SHORTEST_LOGS_IN_PRODUCTION_DAYS = 30
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:([A-Za-z0-9_-]{1,256}|[A-Za-z0-9_-]{1,251}\.fifo)")
 
 
-class AlertsConfig(Shape):
+class AlertsConfig(ConfigModel):
     """Where alerts go."""
 
     topic_arn: str
@@ -29,16 +29,16 @@ class AlertsConfig(Shape):
     """ARN of the KMS key by which the topic is encrypted, where it is one of your own."""
 
 
-class MetricsConfig(Shape):
+class MetricsConfig(ConfigModel):
     """Prometheus in the cluster, with exporters for nodes, devices, EFA, the file system, Volcano and trainings."""
 
-    retention_days: Annotated[Whole, Bounds(1, 365, "days")] = 15
+    retention_days: Annotated[StrictInt, Bounds(1, 365, "days")] = 15
     """Days that the cluster's own Prometheus keeps; Amazon Managed Prometheus keeps its own 150."""
-    volume_gib: Annotated[Whole, Bounds(10, formats.LARGEST_ROOT_GIB, "GiB")] = 50
+    volume_gib: Annotated[StrictInt, Bounds(10, formats.LARGEST_ROOT_GIB, "GiB")] = 50
     """Size of its volume, GiB (gp3, encrypted). The oldest data goes before the volume is full."""
-    scrape_interval_seconds: Annotated[Whole, Bounds(10, 300, "seconds")] = 30
+    scrape_interval_seconds: Annotated[StrictInt, Bounds(10, 300, "seconds")] = 30
     """How often everything is scraped."""
-    managed_prometheus: Flag = False
+    managed_prometheus: StrictBool = False
     """True makes a workspace of Amazon Managed Prometheus and writes everything there too, by Pod Identity. It is
     billed by sample and outlives the cluster's own Prometheus."""
     alerts: AlertsConfig | None = None
@@ -49,34 +49,34 @@ class MetricsConfig(Shape):
     """Further values for the chart kube-prometheus-stack, merged over the stack's."""
 
 
-class ManagedGrafanaConfig(Shape):
+class ManagedGrafanaConfig(ConfigModel):
     """A workspace of Amazon Managed Grafana. IAM Identity Center must be on in the organisation (or bring SAML)."""
 
     authentication: Literal["AWS_SSO", "SAML"] = "AWS_SSO"
     """Who may log in is decided there: by IAM Identity Center, or by an identity provider of your own."""
 
 
-class GrafanaConfig(Shape):
+class GrafanaConfig(ConfigModel):
     """Grafana, with the dashboards of this library."""
 
-    in_cluster: Flag = True
+    in_cluster: StrictBool = True
     """Grafana in the cluster, reached by `kubectl port-forward`."""
-    volume_gib: Annotated[Whole, Bounds(1, formats.LARGEST_ROOT_GIB, "GiB")] = 10
+    volume_gib: Annotated[StrictInt, Bounds(1, formats.LARGEST_ROOT_GIB, "GiB")] = 10
     """Size of its volume, GiB; it holds users' settings and dashboards of their own."""
     managed: ManagedGrafanaConfig | None = None
     """Amazon Managed Grafana besides; null for none. It is billed by user, and its dashboards are imported by hand."""
 
 
-class LogsConfig(Shape):
+class LogsConfig(ConfigModel):
     """What containers write, in CloudWatch Logs, where it stays when the pod is gone."""
 
     retention_days: formats.RetentionDays = 90
     """Days that it is kept."""
-    system: Flag = False
+    system: StrictBool = False
     """True ships the logs of ``kube-system`` too, which are much and seldom asked for."""
 
 
-class ObservabilityConfig(Shape):
+class ObservabilityConfig(ConfigModel):
     """Metrics, Grafana and logs."""
 
     metrics: MetricsConfig | None = None
@@ -101,7 +101,7 @@ def claimed_gib(config: ObservabilityConfig) -> tuple[int, ...]:
     return (metrics.volume_gib, *shown, *told)
 
 
-def problems(config: ObservabilityConfig, *, region: str, production: bool) -> list[Problem]:
+def validate(config: ObservabilityConfig, *, region: str, production: bool) -> list[Problem]:
     """Return the problems of the section. Paths are relative to it.
 
     Args:
@@ -124,7 +124,7 @@ def problems(config: ObservabilityConfig, *, region: str, production: bool) -> l
 
 def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
     """Return the problems of the metrics. Paths are relative to the section."""
-    found = under("thresholds", alert_settings.problems(metrics.thresholds))
+    found = under("thresholds", alert_settings.validate(metrics.thresholds))
     if metrics.managed_prometheus and regions.lacks("amp", region):
         reason = f"Amazon Managed Service for Prometheus is not offered in {region}"
         found.append(Problem("managed_prometheus", reason, value=True, good=False))

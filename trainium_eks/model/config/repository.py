@@ -6,7 +6,7 @@ from typing import Annotated
 import pydantic
 
 from trainium_eks.model.catalogue import training_images
-from trainium_eks.model.validation.config_model import Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem
 
@@ -15,21 +15,21 @@ REPOSITORY_NAME = re.compile(
 )
 
 
-class ImageRepositoryConfig(Shape):
+class ImageRepositoryConfig(ConfigModel):
     """An ECR repository for training images: scanned on push, immutable tags, encrypted."""
 
     name: str | None = None
     """Repository name. Unset: ``<project>-<stack>/training``."""
-    kept_images: Annotated[Whole, Bounds(1, 100_000, "images", "a repository holds as many (ECR quotas)")] = 30
+    kept_images: Annotated[StrictInt, Bounds(1, 100_000, "images", "a repository holds as many (ECR quotas)")] = 30
     """Tagged images kept; older ones expire."""
-    untagged_days: Annotated[Whole, Bounds(1, unit="days", why="ECR's lifecycle policies count from 1")] = 7
+    untagged_days: Annotated[StrictInt, Bounds(1, unit="days", why="ECR's lifecycle policies count from 1")] = 7
     """Days an untagged image is kept."""
     base_images: dict[str, str] = pydantic.Field(default_factory=dict)
     """What `trn image build` starts from, over its own table: target (`trn1`, `trn2`, `jax`, `cuda`, `cpu`) to image
     (`{trn2: <registry>/<repository>:<tag>}`). For `trn2` no public tag is known, and one must be named here."""
 
 
-def problems(repository: ImageRepositoryConfig) -> list[Problem]:
+def validate(repository: ImageRepositoryConfig) -> list[Problem]:
     """Return the problems of the repository section. Paths are relative to it."""
     found = []
     name = repository.name
@@ -39,4 +39,4 @@ def problems(repository: ImageRepositoryConfig) -> list[Problem]:
         good = "/".join(part for part in parts if part)[:256]
         good = good if REPOSITORY_NAME.fullmatch(good) and len(good) >= 2 else "<name>"
         found.append(Problem("name", "it is not the name of an ECR repository", value=name, allowed=allowed, good=good))
-    return found + training_images.problems(repository.base_images, "base_images")
+    return found + training_images.validate(repository.base_images, "base_images")

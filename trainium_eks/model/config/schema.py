@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import Later, Shape
+from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
 from trainium_eks.model.validation.problems import config_path
 
 
@@ -92,7 +92,7 @@ def outputs_markdown() -> str:
     return _table(("Output", "Type", "Description"), rows(StackOutputs), with_default=False)
 
 
-def rows(model: type[Shape], prefix: str = "") -> Iterator[Row]:
+def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
     """Every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their arm."""
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias}"
@@ -186,7 +186,7 @@ def _table(head: Sequence[str], lines: Iterator[Row], *, with_default: bool) -> 
     return "\n".join(text) + "\n"
 
 
-def _of_arm(row: Row, arm: type[Shape]) -> Row:
+def _of_arm(row: Row, arm: type[ConfigModel]) -> Row:
     tag = arm.model_fields["type"].default
     return Row(row.path, row.kind, row.default, f"With `type: {tag}`. {row.description}")
 
@@ -216,7 +216,7 @@ def _written(default: object) -> str:
     """A default as markdown: sections say that their fields have their own."""
     if default is None:
         return "none"
-    if isinstance(default, Shape):
+    if isinstance(default, ConfigModel):
         given = _dumped(default)
         return f"`{_flow(given)}`" if given else "as below"
     return f"`{_flow(_dumped(default))}`"
@@ -236,7 +236,7 @@ def _dumped(value: Any) -> Any:
 
     The type of a tagged union's arm is kept, because it is what chooses the arm.
     """
-    if isinstance(value, Shape):
+    if isinstance(value, ConfigModel):
         data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"type": value.type, **data} if "type" in type(value).model_fields else data  # type: ignore[attr-defined]
     if isinstance(value, tuple | list):
@@ -256,12 +256,12 @@ def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
     parts = get_args(annotation)
-    kept = [part for part in parts if part is not type(None) and get_origin(part) is not Later]
+    kept = [part for part in parts if part is not type(None) and get_origin(part) is not OutputLike]
     return kept[0] if len(kept) == 1 else annotation if len(kept) == len(parts) else Union[tuple(kept)]  # noqa: UP007
 
 
-def _models(annotation: Any) -> Iterator[type[Shape]]:
-    if isinstance(annotation, type) and issubclass(annotation, Shape):
+def _models(annotation: Any) -> Iterator[type[ConfigModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in get_args(annotation):
         yield from _models(part)

@@ -44,11 +44,11 @@ from trainium_eks.model.config.waivers import WaiverConfig
 from trainium_eks.model.sizing import addresses, queues, quotas
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.validation import formats, limits, unseen
-from trainium_eks.model.validation.config_model import Flag, Shape, ShapeError, Word, read
+from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError, LooseStr, StrictBool, read
 from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, snake, under
 
 
-class StackConfig(Shape):
+class StackConfig(ConfigModel):
     """One environment. Each field is a key of the stack's config file, in camelCase."""
 
     region: str
@@ -57,10 +57,10 @@ class StackConfig(Shape):
     """Who answers for this environment; tag ``Owner`` on everything."""
     cost_center: str = "training"
     """Tag ``CostCenter`` on everything."""
-    production: Flag = False
+    production: StrictBool = False
     """True holds the environment to the production rules: deletion protection, ``protect`` on what holds data,
     private endpoint or named ranges, NAT per zone."""
-    allowed_account_ids: tuple[Word, ...] = ()
+    allowed_account_ids: tuple[LooseStr, ...] = ()
     """The only AWS accounts this environment may be built in (12 digits each). Empty: any, waive R67."""
     permissions_boundary: str | None = None
     """ARN of the IAM policy that bounds every role of this environment; the documented deploy role may make no role
@@ -69,7 +69,7 @@ class StackConfig(Shape):
     """ARN of the KMS key that an earlier stack of this name kept, to be used again; `trn check` proposes it. Set it
     before the first ``up``: another key replaces the cluster, the file system and every volume. Unset: the stack makes
     a key."""
-    tags: dict[str, Word] = pydantic.Field(default_factory=dict)
+    tags: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Further tags on everything."""
     network: NetworkConfig = NetworkConfig()
     """The VPC to make; see also ``existing_network``."""
@@ -144,7 +144,7 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
     stand_ins = {key: text for key, text in (("region", "us-west-2"), ("owner", "-")) if key in broken}
     try:
         config = load({**whole, **stand_ins})
-    except ShapeError:
+    except ConfigModelError:
         return ()
     given = {snake(key) for key in whole}
     # Not a StackConfig, but to those who read it like one.
@@ -183,8 +183,8 @@ def load(values: Mapping[str, str]) -> StackConfig:
     data = decode(values)
     try:
         return read(StackConfig, data)
-    except ShapeError as error:
-        raise ShapeError(unseen.shaped(_with_json_faults(error.problems, data), data)) from None
+    except ConfigModelError as error:
+        raise ConfigModelError(unseen.shaped(_with_json_faults(error.problems, data), data)) from None
 
 
 def tags(config: StackConfig, *, environment: str) -> dict[str, str]:
@@ -271,7 +271,7 @@ def private_subnets(config: StackConfig) -> dict[str, str]:
         return {}
 
 
-def problems(config: StackConfig) -> tuple[Problem, ...]:
+def validate(config: StackConfig) -> tuple[Problem, ...]:
     """Everything that is wrong with the config of one environment, of every section and between them.
 
     Nothing is looked up: what only AWS can tell is not judged. Paths start at the stack's root.
@@ -363,7 +363,7 @@ def _own_problems(config: StackConfig) -> list[Problem]:
     if config.kept_key_arn is not None:
         found += formats.kms_key_arn("kept_key_arn", config.kept_key_arn)
     found += formats.tags("tags", config.tags, taken=OWN_TAGS)
-    found += waivers.problems(config.waivers)
+    found += waivers.validate(config.waivers)
     return found
 
 
@@ -387,12 +387,12 @@ def _instance_type_problems(config: StackConfig) -> list[Problem]:
         faults: tuple[Problem, ...] = ()
     except CatalogueError as error:
         faults = error.problems
-    return instance_overrides.problems(config.instance_types, CATALOGUE, faults)
+    return instance_overrides.validate(config.instance_types, CATALOGUE, faults)
 
 
 def _network_problems(config: StackConfig) -> list[Problem]:
     if config.existing_network is None:
-        return under("network", network.problems(config.network, region=config.region))
+        return under("network", network.validate(config.network, region=config.region))
     found = under("existing_network", network.existing_problems(config.existing_network, region=config.region))
     if config.network != NetworkConfig():
         reason = "it is not used, because `existing_network` is given"
@@ -406,7 +406,7 @@ def _group_problems(config: StackConfig) -> list[Problem]:
     found += under("node_groups", node_groups.of_one_cluster(config.node_groups))
     cni = addons.version(config.cluster.addons, "vpc-cni", config.cluster.kubernetes_version)
     for index, group in enumerate(config.node_groups):
-        own = node_groups.problems(
+        own = node_groups.validate(
             group,
             region=config.region,
             catalogue=types,
@@ -421,14 +421,14 @@ def _group_problems(config: StackConfig) -> list[Problem]:
 def _namespace_problems(config: StackConfig) -> list[Problem]:
     leaves = queues.leaves(config.queues)
     parents = [queue.name for queue in config.queues if queue.name not in leaves]
-    found = namespaces.problems(config.namespaces, queue_names=leaves, parent_queue_names=parents)
+    found = namespaces.validate(config.namespaces, queue_names=leaves, parent_queue_names=parents)
     return found if config.file_system is None else found + namespaces.shared_users(config.namespaces)
 
 
 def _cluster_problems(config: StackConfig) -> list[Problem]:
     types, zones = _catalogue_or_default(config), _zone_count(config)
     return under(
-        "cluster", cluster.problems(config.cluster, production=config.production, catalogue=types, zones=zones)
+        "cluster", cluster.validate(config.cluster, production=config.production, catalogue=types, zones=zones)
     )
 
 
@@ -443,19 +443,19 @@ def _zone_count(config: StackConfig) -> int:
 def _file_system_problems(config: StackConfig) -> list[Problem]:
     if config.file_system is None:
         return []
-    return under("file_system", storage.problems(config.file_system, production=config.production))
+    return under("file_system", storage.validate(config.file_system, production=config.production))
 
 
 def _repository_problems(config: StackConfig) -> list[Problem]:
     if config.image_repository is None:
         return []
-    return under("image_repository", repository.problems(config.image_repository))
+    return under("image_repository", repository.validate(config.image_repository))
 
 
 def _idle_guard_problems(config: StackConfig) -> list[Problem]:
     if config.idle_guard is None:
         return []
-    found = [*idle.problems(config.idle_guard), *idle.group_problems(config.idle_guard, idle.guarded(config))]
+    found = [*idle.validate(config.idle_guard), *idle.group_problems(config.idle_guard, idle.guarded(config))]
     return under("idle_guard", found)
 
 
@@ -491,15 +491,15 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _group_problems,
     _file_system_problems,
     lambda config: under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config))),
-    lambda config: under("queues", queues.problems(config.queues, pool=pool(config))),
+    lambda config: under("queues", queues.validate(config.queues, pool=pool(config))),
     _guarantee_problems,
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
-    lambda config: autoscaling.problems(config, _catalogue_or_default(config)),
-    lambda config: under("budget", budget.problems(config.budget, region=config.region)),
+    lambda config: autoscaling.validate(config, _catalogue_or_default(config)),
+    lambda config: under("budget", budget.validate(config.budget, region=config.region)),
     lambda config: under(
         "observability",
-        observability.problems(config.observability, region=config.region, production=config.production),
+        observability.validate(config.observability, region=config.region, production=config.production),
     ),
     _idle_guard_problems,
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
@@ -507,7 +507,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _address_problems,
     lambda config: cross.range_problems(config, vpc_cidr(config)),
     cross.lustre_client_problems,
-    lambda config: compatibility.problems(config, _catalogue_or_default(config)),
+    lambda config: compatibility.validate(config, _catalogue_or_default(config)),
     lambda config: cross.production_problems(config, zone_ids(config)),
     cross.first_up_problems,
     cross.monitoring_problems,

@@ -10,28 +10,28 @@ import pydantic
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.lustre import EFA_STEP_GIB, METADATA_IOPS, THROUGHPUT_PER_TIB
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, LaterText, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Choices, Length
 from trainium_eks.model.validation.problems import Problem, Severity, nearest_number, under
 
 _S3_INSTEAD = "PERSISTENT_2 has data repository associations in its place: `durability` {type: s3, bucket: <name>}"
 
 
-class BackupDurability(Shape):
+class BackupDurability(ConfigModel):
     """Daily backups, and a last one when the file system is deleted. Excludes a link to S3 (FSx CreateBackup)."""
 
     type: Literal["backup"] = "backup"
-    retention_days: Annotated[Whole, Bounds(1, 90, "days")] = 7
+    retention_days: Annotated[StrictInt, Bounds(1, 90, "days")] = 7
     """Days a daily backup is kept."""
 
 
-class S3Durability(Shape):
+class S3Durability(ConfigModel):
     """A data repository association: the S3 bucket holds the data, the file system is its fast copy."""
 
     type: Literal["s3"] = "s3"
-    bucket: LaterText | None = None
+    bucket: OutputText | None = None
     """Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
-    bucket_key_arn: LaterText | None = None
+    bucket_key_arn: OutputText | None = None
     """ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy lets FSx' role
     ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket has no key of its own."""
     prefix: Annotated[str, Length(900, "FSx")] = ""
@@ -40,18 +40,18 @@ class S3Durability(Shape):
     """Directory of the file system that is linked."""
 
 
-class NoDurability(Shape):
+class NoDurability(ConfigModel):
     """Nothing is kept; only for SCRATCH_2 and only outside production."""
 
     type: Literal["none"] = "none"
 
 
 _THROUGHPUT = 250
-Throughput = Annotated[Whole, Choices(THROUGHPUT_PER_TIB, "MB/s for each TiB", "FSx offers with PERSISTENT_2")]
+Throughput = Annotated[StrictInt, Choices(THROUGHPUT_PER_TIB, "MB/s for each TiB", "FSx offers with PERSISTENT_2")]
 Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.Field(discriminator="type")]
 
 
-class FileSystemConfig(Shape):
+class FileSystemConfig(ConfigModel):
     """A Lustre 2.15 file system in the accelerator zone, LZ4-compressed, encrypted with the stack's key."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -65,7 +65,7 @@ class FileSystemConfig(Shape):
         }
     )
 
-    storage_capacity_gib: Whole = 1200
+    storage_capacity_gib: StrictInt = 1200
     """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deployment_type: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
     """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
@@ -74,24 +74,24 @@ class FileSystemConfig(Shape):
     durability: Durability = BackupDurability()
     """What survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}`` or
     ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other."""
-    metadata_iops: Annotated[Whole | None, Choices(METADATA_IOPS, "IOPS", "FSx provisions")] = None
+    metadata_iops: Annotated[StrictInt | None, Choices(METADATA_IOPS, "IOPS", "FSx provisions")] = None
     """Provisioned metadata IOPS. Unset: automatic."""
-    efa_enabled: Flag = False
+    efa_enabled: StrictBool = False
     """Lets EFA-capable clients bypass TCP. Set at creation only; larger size steps apply."""
     zone_id: str | None = None
     """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
-    on_demand: Flag = False
+    on_demand: StrictBool = False
     """Adds a storage class ``fsx``, whose claims each get a file system of their own (from 1200 GiB, hundreds of
     dollars a month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may
     have (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you
     switch this off again: without the permission, the driver leaves the file systems behind."""
     import_path: str | None = None
     """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
-    protect: Flag | None = None
+    protect: StrictBool | None = None
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
 
 
-def problems(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
+def validate(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
     """Return the problems of the file system. Paths are relative to the section."""
     found = _size_problems(file_system)
     found += _durability_problems(file_system, production)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pydantic
 
-from trainium_eks.model.validation.config_model import Shape, Word
+from trainium_eks.model.validation.config_model import ConfigModel, LooseStr
 from trainium_eks.model.validation.problems import Problem, join, join_key
 
 RULES = tuple(f"R{number:02}" for number in range(1, 94))
@@ -30,10 +30,10 @@ def _day(value: object) -> object:
     return value.removesuffix("T00:00:00Z") if isinstance(value, str) else value
 
 
-class WaiverConfig(Shape):
+class WaiverConfig(ConfigModel):
     """Why a rule is broken on purpose, and until when."""
 
-    reason: Word
+    reason: LooseStr
     """Why, for whoever reads the plan."""
     expires: Annotated[str, pydantic.BeforeValidator(_day)]
     """The last day on which it holds, ``YYYY-MM-DD`` in UTC, no more than a year ahead. From the next day on the plan
@@ -67,7 +67,7 @@ def _reason(waiver: object) -> str:
     return "" if found is None else str(found)
 
 
-def problems(waivers: Mapping[str, WaiverConfig]) -> list[Problem]:
+def validate(waivers: Mapping[str, WaiverConfig]) -> list[Problem]:
     """Return the problems of the waivers themselves. Paths start at the config's root."""
     return [problem for rule, waiver in waivers.items() for problem in _problems(rule, waiver)]
 

@@ -12,7 +12,7 @@ templates of all kinds that lead to pods are judged by the same expressions when
 import json
 from collections.abc import Iterator, Sequence
 
-from trainium_eks.model.policies import admission_pods
+from trainium_eks.model.policies import admission_baseline, admission_pods, admission_volcano
 from trainium_eks.model.policies.admission_pods import GROUP_ANNOTATION, QUEUE_ANNOTATION
 from trainium_eks.model.policies.admission_terms import (
     CHANGED,
@@ -147,6 +147,7 @@ def _particular(workload: Workload, limits: Limits) -> Iterator[Validation]:
     elif workload is VOLCANO_JOBS:
         yield from _cron()
         yield from _volcano(limits)
+        yield from admission_volcano.validations(limits)
     elif workload is PYTORCH_JOBS:
         policy = "object.spec.runPolicy.schedulingPolicy"
         yield Validation(
@@ -208,7 +209,7 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
     if lacking:
         yield Validation(
             f"variables.count0 <= {UNCOUNTED_PODS} || "
-            f"!variables.specs.exists(spec, {admission_pods.CONTAINERS}.exists(container, {lacking}))",
+            f"!variables.specs.exists(spec, {admission_baseline.CONTAINERS}.exists(container, {lacking}))",
             f"each container of a job of more than {UNCOUNTED_PODS} pods must state in resources.requests what the "
             f"namespace's quota counts: {', '.join(limits.counted_requests)}",
         )
@@ -245,7 +246,7 @@ def _amplified() -> Iterator[Validation]:
         return f'(has({job}.plugins) && "{plugin}" in {job}.plugins)'
 
     # A variable for each task in each container of each pod (`svc`), or one with the names of all pods.
-    containers = f"size({admission_pods.CONTAINERS})"
+    containers = f"size({admission_baseline.CONTAINERS})"
     yield Validation(
         f"variables.specs.all(spec, size(variables.tasks) * {containers} <= {MOST_TASK_CONTAINERS})",
         f"the tasks of a job times the containers of a pod must be at most {MOST_TASK_CONTAINERS}, init containers "

@@ -8,7 +8,9 @@ those that do neither (``plain``).
 import json
 from collections.abc import Iterator
 
-from trainium_eks.model.policies.admission_terms import Limits, Validation, Variable, entry, listed, names, text
+from trainium_eks.model.policies import admission_baseline
+from trainium_eks.model.policies.admission_baseline import CONTAINERS
+from trainium_eks.model.policies.admission_terms import Limits, Validation, Variable, entry, names, text
 from trainium_eks.model.policies.admission_workloads import PODS, SCHEDULER, Workload
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
@@ -74,23 +76,6 @@ VOLUMES = (
 """The volumes of the restricted level of Pod Security, and images. The baseline level allows all but host paths: also
 any EBS volume of the account by its id (``awsElasticBlockStore``), and any NFS server, mounted by the node."""
 
-CAPABILITIES = (
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "MKNOD",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-)
-"""Capabilities that containers may add at the baseline level (Kubernetes, Pod Security Standards)."""
-
 CLAIM_DRIVERS = ("ebs.csi.aws.com", "efs.csi.aws.com", "fsx.csi.aws.com", "s3.csi.aws.com")
 """Drivers of AWS, whose volumes are claimed. None mounts an inline ``csi`` volume (their CSIDriver objects have no
 lifecycle mode Ephemeral), which the kubelet finds out when the pod is on its node."""
@@ -113,9 +98,6 @@ job, some of them for every node as well."""
 
 _SCARCE = " || ".join(f"name.startsWith({json.dumps(prefix)})" for prefix in ACCELERATOR_PREFIXES)
 """Of a resource's ``name``."""
-
-CONTAINERS = f"({listed('spec', 'containers')} + {listed('spec', 'initContainers')})"
-"""Expression for all containers of a ``spec``."""
 
 
 def variables(workload: Workload) -> tuple[Variable, ...]:
@@ -147,7 +129,7 @@ def validations(workload: Workload, limits: Limits) -> Iterator[Validation]:
     yield from _volumes(limits)
     yield from _metadata(workload, limits)
     if workload is not PODS:
-        yield _baseline()
+        yield from admission_baseline.validations()
     yield _grace()
     yield _amounts()
     yield from _size()
@@ -357,21 +339,6 @@ def _metadata(workload: Workload, limits: Limits) -> Iterator[Validation]:
             "variables.metadata.all(one, !has(one.finalizers) || size(one.finalizers) == 0)",
             "the template of a pod must have no finalizers: nobody would remove them, and the pod would stay",
         )
-
-
-def _baseline() -> Validation:
-    """What Pod Security's baseline level, which holds for the namespace, refuses of a pod that a controller makes."""
-    shared = " && ".join(f"(!has(spec.{field}) || !spec.{field})" for field in ("hostNetwork", "hostPID", "hostIPC"))
-    context = "container.securityContext"
-    added = f"{context}.capabilities.add"
-    return Validation(
-        f"variables.specs.all(spec, {shared} && {CONTAINERS}.all(container, "
-        "(!has(container.ports) || container.ports.all(port, !has(port.hostPort) || port.hostPort == 0)) && "
-        f"(!has({context}) || ((!has({context}.privileged) || !{context}.privileged) && "
-        f"(!has({context}.capabilities) || !has({added}) || {added}.all(one, one in {names(CAPABILITIES)}))))))",
-        "the namespace's Pod Security level, baseline, allows no hostNetwork, hostPID, hostIPC or hostPort, no "
-        f"privileged container, and of added capabilities {', '.join(CAPABILITIES)}",
-    )
 
 
 def _grace() -> Validation:

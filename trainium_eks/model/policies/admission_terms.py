@@ -34,6 +34,8 @@ class Limits:
     """Storage classes of which it may claim no volume."""
     researchers: str = ""
     """Kubernetes group of its researchers."""
+    service_accounts: tuple[str, ...] = ("default",)
+    """Service accounts that are there, as which the pods of Volcano jobs run."""
     reserved_names: tuple[str, ...] = ()
     """Names of the stack's own network policies in it."""
 

@@ -108,7 +108,7 @@ class Run:
     """From there to the first new step: start and load. A fault during it begins the wait anew."""
 
 
-def problems(run: Run) -> Iterator[str]:
+def validate(run: Run) -> Iterator[str]:
     """What cannot be, all at once, by field."""
     if not run.seconds_between_faults > 0:
         yield f"seconds_between_faults must be above 0, not {run.seconds_between_faults:g}"
@@ -242,6 +242,6 @@ def expect(run: Run) -> Goodput:
 
 
 def _check(run: Run) -> None:
-    wrong = [*problems(run)]
+    wrong = [*validate(run)]
     if wrong:
         raise ValueError("; ".join(wrong))

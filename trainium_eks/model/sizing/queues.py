@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from trainium_eks.model.catalogue.instances import NEURON_CORE_RESOURCE, NEURON_RESOURCE, Catalogue
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Flag, Shape, Whole
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, Severity, join, join_key, nearest, under
 
@@ -25,34 +25,34 @@ _NODE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 _AMOUNTS = ("guarantee", "deserved", "capability")
 
 
-class QueueConfig(Shape):
+class QueueConfig(ConfigModel):
     """One Volcano queue. Amounts are Kubernetes resources: ``{aws.amazon.com/neuron: 32}``."""
 
     name: str
     """Name of the queue; ``default`` and ``root`` belong to Volcano."""
-    weight: Annotated[Whole, Bounds(1, 65_535)] = 1
+    weight: Annotated[StrictInt, Bounds(1, 65_535)] = 1
     """Share against the other queues when the pool is full."""
-    capability: dict[str, Whole] | None = None
+    capability: dict[str, StrictInt] | None = None
     """The most the queue may use. Unset: the whole pool (devices and EFA of every group at its maximum)."""
-    deserved: dict[str, Whole] | None = None
+    deserved: dict[str, StrictInt] | None = None
     """What it may take back from others (switches Volcano to the ``capacity`` plugin). Unset: not limited."""
-    guarantee: dict[str, Whole] | None = None
+    guarantee: dict[str, StrictInt] | None = None
     """What is kept free for it (switches Volcano to the ``capacity`` plugin). Unset: nothing."""
-    reclaimable: Flag = True
+    reclaimable: StrictBool = True
     """Whether others may take back what it borrowed, when reclaim is on."""
     parent: str | None = None
     """Name of the parent queue; only leaf queues take jobs."""
 
 
-class VolcanoConfig(Shape):
+class VolcanoConfig(ConfigModel):
     """The gang scheduler and its queues."""
 
-    replicas: Whole = 2
+    replicas: StrictInt = 2
     """Copies of scheduler, controller and admission; more than one switches leader election on."""
-    scale_from_zero: Flag | None = None
+    scale_from_zero: StrictBool | None = None
     """Gives a job its pods while its pool has no node. Otherwise Volcano holds it back until there are nodes for it,
     and no pod makes one come (volcano#3910). Unset: on when some group may rest at zero nodes."""
-    reclaim: Flag = False
+    reclaim: StrictBool = False
     """Lets queues take back what others borrowed. Not gang-aware: it kills single pods of several gangs."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
@@ -66,7 +66,7 @@ def pool(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, i
 def present(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
     """The devices and EFA interfaces that exist even when nobody asks for more: at the desired size, or at the smallest
     where an autoscaler decides."""
-    sizes = ((group, group.min_size if group.size_managed_elsewhere else group.desired_size) for group in groups)
+    sizes = ((group, group.min_size if group.ignore_desired_size else group.desired_size) for group in groups)
     return _devices(sizes, catalogue)
 
 
@@ -103,7 +103,7 @@ def leaves(queues: Sequence[QueueConfig]) -> tuple[str, ...]:
     return tuple(queue.name for queue in queues if queue.name not in parents)
 
 
-def problems(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[Problem]:
+def validate(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[Problem]:
     """Return the problems of the queues, by themselves, together, and against the devices there are.
 
     Paths are relative to the list (``[0].capability``).

@@ -167,7 +167,7 @@ def closed_storage_classes(hard: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name.removesuffix(ending) for name in none)
 
 
-def problems(hard: Mapping[str, str], path: str) -> list[Problem]:
+def validate(hard: Mapping[str, str], path: str) -> list[Problem]:
     """What a real API server would refuse of a quota, and what it would take and never count."""
     found = []
     for name, amount in hard.items():

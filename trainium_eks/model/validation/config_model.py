@@ -1,7 +1,7 @@
-"""The base of every args and config model, and how a shape error becomes a :class:`Problem`.
+"""The base of every args and config model, and the :class:`Problem` for each of pydantic's errors.
 
-Models check shape only (names, types, required or not). Whether a value makes sense is judged by the
-``problems`` functions beside them, because those can see more than one field and can say what to do.
+Models check names, types and required fields. The ``validate`` functions beside them check values, because those can
+see more than one field and can say what to do.
 """
 
 import re
@@ -14,12 +14,12 @@ from pydantic.alias_generators import to_camel
 
 from trainium_eks.model.validation.problems import Problem, Value, join, join_key, nearest, snake
 
-S = TypeVar("S", bound="Shape")
+S = TypeVar("S", bound="ConfigModel")
 T_co = TypeVar("T_co", covariant=True)
 
 
 @runtime_checkable
-class Later(Protocol[T_co]):
+class OutputLike(Protocol[T_co]):
     """A value that is known only when other resources exist: Pulumi's ``Output``, which this package does not import.
 
     Never truth-test, compare, hash or print one. Judges look at plain values alone.
@@ -30,11 +30,11 @@ class Later(Protocol[T_co]):
         ...
 
 
-LaterText = str | Later[str]
+OutputText = str | OutputLike[str]
 """Text that is a value and no structure: nothing is named after it, and no resource more or less comes of it."""
 
 
-class Shape(pydantic.BaseModel):
+class ConfigModel(pydantic.BaseModel):
     """Plain, frozen data. A misspelt name is refused; 3.0 is 3; 2.5 and true are not whole numbers.
 
     Names are ``snake_case`` in Python and ``camelCase`` in config files; both are accepted.
@@ -55,13 +55,13 @@ class Shape(pydantic.BaseModel):
     later_in: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that must be known at once, each with the field that takes an Output in its place, and how."""
 
-    _judged: bool = pydantic.PrivateAttr(default=False)
-    """Whether a judge has found nothing to refuse in it: it is frozen, so it need not be judged again."""
+    _validated: bool = pydantic.PrivateAttr(default=False)
+    """Whether a validator has found nothing to refuse: the data is frozen, so nobody validates it again."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's; a copy with other values is to be judged anew."""
+        """Return pydantic's copy; a copy with other values is not marked as validated."""
         copied = super().model_copy(update=update, deep=deep)
-        copied._judged = self._judged and not update
+        copied._validated = self._validated and not update
         return copied
 
 
@@ -84,32 +84,32 @@ def _word(value: object) -> object:
     return str(value) if isinstance(value, int) else value
 
 
-Whole = Annotated[int, pydantic.BeforeValidator(_whole)]
+StrictInt = Annotated[int, pydantic.BeforeValidator(_whole)]
 """An integer. Other languages and YAML send 3 as 3.0, which is accepted; 2.5, true and "3" are not."""
 
-Amount = Annotated[float, pydantic.BeforeValidator(_amount)]
+LooseFloat = Annotated[float, pydantic.BeforeValidator(_amount)]
 """A number, whole or not. ``pulumi config set --path`` stores 2.5 as text, which is accepted."""
 
-Flag = Annotated[bool, pydantic.Field(strict=True)]
+StrictBool = Annotated[bool, pydantic.Field(strict=True)]
 """true or false, and not a word that looks like it."""
 
-Word = Annotated[str, pydantic.BeforeValidator(_word)]
+LooseStr = Annotated[str, pydantic.BeforeValidator(_word)]
 """Text that may look like a number (a tag's value, an account id): ``pulumi config set --path`` stores digits as a
 number and ``true`` as a boolean, whatever was meant."""
 
 
-def judged(data: S) -> S:
-    """The same data, marked as judged: whoever made it has judged all that it says, or what it is made of."""
-    data._judged = True
+def mark_validated(data: S) -> S:
+    """Return the same data, marked as validated by the caller, or made of validated data."""
+    data._validated = True
     return data
 
 
-def is_judged(data: Shape) -> bool:
-    """Whether it was marked by :func:`judged`."""
-    return data._judged
+def is_validated(data: ConfigModel) -> bool:
+    """Whether it was marked by :func:`mark_validated`."""
+    return data._validated
 
 
-class ShapeError(ValueError):
+class ConfigModelError(ValueError):
     """The data does not have the model's shape. ``problems`` has one entry for each fault."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -131,14 +131,14 @@ def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
     if not isinstance(data, Mapping):
         fields = tuple(f"`{field}`" for field in sorted(spec.model_fields))
         reason = f"it must be an object with the fields of {spec.__name__}, not {_kind(data)}"
-        raise ShapeError([Problem(path, reason, "write names with values", allowed=fields)])
+        raise ConfigModelError([Problem(path, reason, "write names with values", allowed=fields)])
     try:
         return spec.model_validate(data)
     except pydantic.ValidationError as error:
-        raise ShapeError(_problems(spec, error, path)) from None
+        raise ConfigModelError(_problems(spec, error, path)) from None
 
 
-def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> list[Problem]:
+def _problems(spec: type[ConfigModel], error: pydantic.ValidationError, path: str) -> list[Problem]:
     found: dict[str, Problem] = {}
     for fault in error.errors(include_url=False):
         where, owner = _walk(spec, fault["loc"], path)
@@ -155,7 +155,7 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
             case "union_tag_not_found":
                 field = next(step for step in reversed(fault["loc"]) if isinstance(step, str))
                 problem = _no_tag(where, fault.get("input"), _tags(owner, field))
-            case _ if isinstance(fault.get("input"), Later):
+            case _ if isinstance(fault.get("input"), OutputLike):
                 problem = _too_late(where, owner)
             case kind:
                 problem = _wrong_type(where, kind, str(fault["msg"]), fault.get("input"))
@@ -164,14 +164,14 @@ def _problems(spec: type[Shape], error: pydantic.ValidationError, path: str) -> 
     return list(found.values())
 
 
-def _too_late(path: str, owner: type[Shape] | None) -> Problem:
+def _too_late(path: str, owner: type[ConfigModel] | None) -> Problem:
     reason = "it is an Output, known only during an update; it decides what is built, so it must be known before"
     field = re.split(r"[.\[]", path)[-1 if path[-1:] != "]" else -2]
     instead = owner.later_in.get(field) if owner else None
     return Problem(path, reason, instead or "give the value itself, or take it from the stack's config")
 
 
-def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
+def _unknown_name(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
     if owner is None:
         return Problem(path, "it is an unknown name", "remove it")
     tag = _tag(owner)
@@ -188,7 +188,7 @@ def _unknown_name(path: str, owner: type[Shape] | None, name: str) -> Problem:
     )
 
 
-def _missing(path: str, owner: type[Shape] | None, name: str) -> Problem:
+def _missing(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
     about = _first_sentence(field.description) if field and field.description else ""
     reason = f"it is required and missing ({about})" if about else "it is required and missing"
@@ -252,14 +252,14 @@ def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
     return Problem(path, f"{reason}, not {_kind(value)}", fix, good=good)
 
 
-def _walk(spec: type[Shape], loc: tuple[int | str, ...], path: str) -> tuple[str, type[Shape] | None]:
+def _walk(spec: type[ConfigModel], loc: tuple[int | str, ...], path: str) -> tuple[str, type[ConfigModel] | None]:
     """The path of a pydantic location in Python spelling, and the model that holds its last step.
 
     Pydantic's locations also name the arm of a union that was tried (``str``, ``is-instance[Output]``, a
     discriminator's value): those steps say nothing to a reader and are left out.
     """
-    owners: tuple[type[Shape], ...] = (spec,)
-    holder: type[Shape] | None = spec
+    owners: tuple[type[ConfigModel], ...] = (spec,)
+    holder: type[ConfigModel] | None = spec
     keyed = False  # whether the next step is a key of a mapping to models
     for step in loc:
         if isinstance(step, int):
@@ -291,28 +291,28 @@ def _is_union_arm(step: str) -> bool:
     return "[" in step or step in {"str", "int", "bool", "float"} or step.startswith("function-")
 
 
-def _tag(model: type[Shape]) -> str | None:
+def _tag(model: type[ConfigModel]) -> str | None:
     """The value of ``type`` that selects a model in a tagged union."""
     field = model.model_fields.get("type")
     return field.default if field is not None and isinstance(field.default, str) else None
 
 
-def _tags(owner: type[Shape] | None, name: str) -> tuple[str, ...]:
+def _tags(owner: type[ConfigModel] | None, name: str) -> tuple[str, ...]:
     """The values of ``type`` that a tagged union's field takes."""
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
     models = _models_in(field.annotation) if field else ()
     return tuple(tag for model in models if (tag := _tag(model)))
 
 
-def _models_in(annotation: Any) -> Iterator[type[Shape]]:
+def _models_in(annotation: Any) -> Iterator[type[ConfigModel]]:
     """Every Shape that a field's type mentions: ``tuple[NodeGroup, ...]``, ``Storage | None``, a tagged union."""
-    if isinstance(annotation, type) and issubclass(annotation, Shape):
+    if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in getattr(annotation, "__args__", ()):
         yield from _models_in(part)
 
 
-def _snake(name: str, owner: type[Shape] | None = None) -> str:
+def _snake(name: str, owner: type[ConfigModel] | None = None) -> str:
     """A field's Python name from either spelling; its owner knows those that no rule gives (``hugepages2Mi``)."""
     by_alias = {field.alias: own for own, field in owner.model_fields.items()} if owner else {}
     return by_alias.get(name) or snake(name).lstrip("_")

@@ -13,8 +13,8 @@ from typing import Annotated
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.validation import ranges
-from trainium_eks.model.validation.config_model import LaterText, Whole
-from trainium_eks.model.validation.limits import Bounds, Choices, Place
+from trainium_eks.model.validation.config_model import OutputText, StrictInt
+from trainium_eks.model.validation.limits import Bounds, Choices, LimitedValue
 from trainium_eks.model.validation.problems import Problem, Severity, join, join_key, under
 
 RETENTION_DAYS = (
@@ -22,7 +22,7 @@ RETENTION_DAYS = (
 )  # fmt: skip
 """Days that CloudWatch Logs can keep a log group (PutRetentionPolicy)."""
 
-RetentionDays = Annotated[Whole, Choices(RETENTION_DAYS, "days", "CloudWatch Logs offers")]
+RetentionDays = Annotated[StrictInt, Choices(RETENTION_DAYS, "days", "CloudWatch Logs offers")]
 
 SMALLEST_ROOT_GIB = 20
 """The size of the AL2023 EKS image: a smaller root volume does not start."""
@@ -30,7 +30,7 @@ SMALLEST_ROOT_GIB = 20
 LARGEST_ROOT_GIB = 16384
 """The largest gp3 volume that every region has."""
 
-RootVolumeGib = Annotated[Whole, Bounds(SMALLEST_ROOT_GIB, LARGEST_ROOT_GIB, "GiB")]
+RootVolumeGib = Annotated[StrictInt, Bounds(SMALLEST_ROOT_GIB, LARGEST_ROOT_GIB, "GiB")]
 
 LARGEST_NODE_GROUP = 450
 """Nodes in one managed node group (EKS quota L-BD136A63)."""
@@ -193,7 +193,7 @@ def principal(path: str, value: str) -> list[Problem]:
     return [Problem(path, "it is not the ARN of an IAM role or user", "give the ARN", value=value, allowed=allowed)]
 
 
-def keyed_principals(path: str, values: Mapping[str, LaterText]) -> list[Problem]:
+def keyed_principals(path: str, values: Mapping[str, OutputText]) -> list[Problem]:
     """IAM principals by the keys that resources are named after; ARNs that are known later are left out."""
     found = []
     for key, arn in values.items():
@@ -221,7 +221,7 @@ def policy_arn(path: str, value: str) -> list[Problem]:
     ]
 
 
-def arns(places: Iterable[Place], region: str) -> list[Problem]:
+def arns(places: Iterable[LimitedValue], region: str) -> list[Problem]:
     """Return the ARNs, in whichever field, of another partition or region than the stack's."""
     partition, found = regions.partition(region), []
     for place in places:
@@ -297,7 +297,7 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
     return found
 
 
-def tags(path: str, values: Mapping[str, LaterText], *, taken: Mapping[str, str] = _NO_TAGS) -> list[Problem]:
+def tags(path: str, values: Mapping[str, OutputText], *, taken: Mapping[str, str] = _NO_TAGS) -> list[Problem]:
     """AWS tags; values that are known later are left out.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from trainium_eks.model.validation.config_model import Shape
+from trainium_eks.model.validation.config_model import ConfigModel
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest_number
 
 
@@ -122,7 +122,7 @@ Limit = Bounds | Choices | Entries | Length
 
 
 @dataclass(frozen=True)
-class Place:
+class LimitedValue:
     """A field's value, or an entry of it, and the limits that its type declares."""
 
     path: str
@@ -130,25 +130,25 @@ class Place:
     limits: tuple[Limit, ...] = ()
 
 
-def of_places(places: Iterable[Place]) -> list[Problem]:
+def of_places(places: Iterable[LimitedValue]) -> list[Problem]:
     """Return every value that is outside of its declared limits, and every repeated entry of a list."""
     return [problem for place in places for problem in _of_place(place)]
 
 
-def walk(data: Shape, path: str = "") -> Iterator[Place]:
+def walk(data: ConfigModel, path: str = "") -> Iterator[LimitedValue]:
     """Yield every value that the models declare, outer ones first. Free-form mappings (chart values) are left out, and
     so are fields without a value (a model has none for a field whose shape was refused)."""
     for name in (each for each in type(data).model_fields if each in vars(data)):
         yield from walk_field(type(data), name, getattr(data, name), path)
 
 
-def walk_field(spec: type[Shape], name: str, value: Any, path: str = "") -> Iterator[Place]:
+def walk_field(spec: type[ConfigModel], name: str, value: Any, path: str = "") -> Iterator[LimitedValue]:
     """Yield the value of one field of a model, and the values in it."""
     yield from _places(value, join(path, name), *declared(spec)[name])
 
 
 @functools.cache
-def declared(spec: type[Shape]) -> Mapping[str, tuple[tuple[Limit, ...], Any]]:
+def declared(spec: type[ConfigModel]) -> Mapping[str, tuple[tuple[Limit, ...], Any]]:
     """Return the limits and the type of each field of a model."""
     return {
         name: ((*_limits(field.metadata), *limits_in(field.annotation)), field.annotation)
@@ -156,7 +156,7 @@ def declared(spec: type[Shape]) -> Mapping[str, tuple[tuple[Limit, ...], Any]]:
     }
 
 
-def in_words(spec: type[Shape], name: str) -> str:
+def in_words(spec: type[ConfigModel], name: str) -> str:
     """Return a field's limits as sentences behind its description; empty without limits."""
     own, annotation = declared(spec)[name]
     return "".join(f" Allowed: {each.allowed}." for each in (*own, *entry_of(annotation)[0]))
@@ -184,11 +184,11 @@ def _limits(metadata: Iterable[object]) -> tuple[Limit, ...]:
     return tuple(each for each in metadata if isinstance(each, Limit))
 
 
-def _places(value: Any, path: str, limits: tuple[Limit, ...], annotation: Any) -> Iterator[Place]:
-    if isinstance(value, Shape):
+def _places(value: Any, path: str, limits: tuple[Limit, ...], annotation: Any) -> Iterator[LimitedValue]:
+    if isinstance(value, ConfigModel):
         yield from walk(value, path)
         return
-    yield Place(path, value, limits)
+    yield LimitedValue(path, value, limits)
     of_entries, inner = entry_of(annotation)
     if isinstance(value, tuple):
         for index, entry in enumerate(value):
@@ -198,7 +198,7 @@ def _places(value: Any, path: str, limits: tuple[Limit, ...], annotation: Any) -
             yield from _places(entry, join_key(path, key), of_entries, inner)
 
 
-def _of_place(place: Place) -> Iterator[Problem]:
+def _of_place(place: LimitedValue) -> Iterator[Problem]:
     value = place.value
     if isinstance(value, int | float | str | tuple):  # an Output is known later, and None is no value
         for limit in place.limits:

@@ -7,7 +7,7 @@ system ``file_system``, its id. ``job`` is the name of the entry here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trainium_eks.model import scraping as trainings
@@ -87,6 +87,18 @@ _TRAINING: tuple[Relabelling, ...] = (
 )
 
 
+_BOUNDS: Mapping[str, int | str] = {
+    "bodySizeLimit": "1MB",
+    "labelLimit": 32,
+    "labelNameLengthLimit": 128,
+    "labelValueLengthLimit": 1024,
+    "sampleLimit": 64,
+}
+"""The most that one training may answer: its team writes the answer, and all teams share one Prometheus. A training of
+ours has 10 series. An answer beyond a bound is dropped whole. No bound on the number of targets: Prometheus would then
+drop those of all teams (Prometheus, ``scrape_config``)."""
+
+
 @dataclass(frozen=True)
 class Scrape:
     """Pods that are asked for metrics, by themselves (``PodMonitor``) or as endpoints of a service."""
@@ -104,6 +116,8 @@ class Scrape:
     """Of the target, before it is asked."""
     metric_relabelings: tuple[Relabelling, ...] = ()
     """Of each series that it answers with."""
+    bounds: Mapping[str, int | str] = field(default_factory=dict)
+    """The most of an answer, by the names of the object's ``spec``; empty for no bounds."""
 
     def spec(self) -> dict[str, Any]:
         """The object's ``spec``."""
@@ -116,6 +130,7 @@ class Scrape:
         return {
             "namespaceSelector": where,
             "selector": {"matchLabels": dict(self.selector)},
+            **self.bounds,
             ("podMetricsEndpoints" if self.kind == "PodMonitor" else "endpoints"): [endpoint],
         }
 
@@ -160,7 +175,9 @@ FSX_EXPORTER = Scrape(
     (_NOT_ITS_OWN,),
     (_from("dimension_FileSystemId", "file_system"),),
 )
-TRAININGS = Scrape("training", "PodMonitor", "", {trainings.LABEL: "true"}, trainings.PORT_NAME, _TRAINING)
+TRAININGS = Scrape(
+    "training", "PodMonitor", "", {trainings.LABEL: "true"}, trainings.PORT_NAME, _TRAINING, bounds=_BOUNDS
+)
 
 SCRAPES: Sequence[Scrape] = (
     NEURON_MONITOR,

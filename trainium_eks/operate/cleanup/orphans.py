@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.operate.cleanup import compute, identity, network, storage
 from trainium_eks.operate.cleanup.left_over import LeftOver, NotLookedAt, Result, Where
 from trainium_eks.operate.cleanup.marks import Marks
@@ -45,7 +45,7 @@ def look(account: Account, marks: Marks, state: StackState | None) -> Result:
     if marks.stack:
         try:
             marks = marks.within(network.own_vpcs(account, marks))
-        except (NotChecked, Refused) as error:
+        except (NotChecked, RequestError) as error:
             unseen.append(NotLookedAt("what is in the stack's VPC and has no mark of its own", str(error)))
     where = Where(account, marks)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
@@ -70,7 +70,7 @@ def look(account: Account, marks: Marks, state: StackState | None) -> Result:
 def _searched(where: Where, what: str, search: Search) -> list[LeftOver] | NotLookedAt:
     try:
         return list(search(where))
-    except (NotChecked, Refused) as error:
+    except (NotChecked, RequestError) as error:
         return NotLookedAt(what, str(error))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.operate.cleanup import network
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
 from trainium_eks.operate.preflight.tags import tags_of
@@ -105,7 +105,7 @@ def _advise(account: Account, state: StackState, operation: PendingOperation) ->
         found = [each for each in find(account, resource) if each.id and each.id not in state.names]
     except NotChecked as error:
         return Advice(operation, "look", f"not looked at: {error}")
-    except Refused as error:
+    except RequestError as error:
         if not _says_missing(error):
             return Advice(operation, "look", f"not looked at: {error}")
         found = []
@@ -156,7 +156,7 @@ def _in_cluster(resource: StateResource) -> str:
     return f"kubectl get {kind} {name}{where}: import it as {identity} if it is there, clear it otherwise"
 
 
-def _says_missing(error: Refused) -> bool:
+def _says_missing(error: RequestError) -> bool:
     return any(word in error.code for word in ("NotFound", "NoSuch", "DoesNotExist")) or error.code == "404"
 
 

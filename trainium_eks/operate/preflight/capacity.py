@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, Refused
+from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.validation.problems import config_path, config_set, join
 from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Group, Needs
@@ -64,7 +64,7 @@ class _Looked:
             answer = self._account.call(
                 "ec2", "describe_capacity_reservations", CapacityReservationIds=[group.reservation]
             )["CapacityReservations"]
-        except Refused as error:
+        except RequestError as error:
             if "NotFound" not in error.code and "Malformed" not in error.code:
                 raise
             answer = []
@@ -140,7 +140,7 @@ class _Looked:
         """Whether an existing placement group is there, and a cluster one."""
         try:
             answer = self._account.call("ec2", "describe_placement_groups", GroupNames=[name])["PlacementGroups"]
-        except Refused as error:
+        except RequestError as error:
             if error.code != "InvalidPlacementGroup.Unknown":
                 raise
             remedy = f"aws ec2 create-placement-group --group-name {name} --strategy cluster"

@@ -16,7 +16,7 @@ from trainium_eks.plan.recording.backend import ACCOUNT
 
 
 @dataclass(frozen=True)
-class Request:
+class IamRequest:
     """One action on one resource; an API call that touches several is several of them."""
 
     action: str
@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Place:
+class AccountRegion:
     """The account and region of a stack."""
 
     account: str
@@ -56,7 +56,7 @@ class Ask:
 
     actions: tuple[str, ...]
     resource: str
-    """ARN, with words in braces: fields of a :class:`Place`, inputs and outputs of the resource."""
+    """ARN, with words in braces: fields of a :class:`AccountRegion`, inputs and outputs of the resource."""
     tags: Tags = Tags.NONE
     context: Mapping[str, str] = field(default_factory=dict)
     """Further condition keys; their values have words, too."""
@@ -91,7 +91,7 @@ def _keys(context: Mapping[str, str]) -> dict[str, str]:
     return {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
 
 
-def needed(graph: Graph, place: Place) -> tuple[Request, ...]:
+def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
     """Return the requests of the first resource of each type, each once: policies tell types apart, and IAM takes a
     second for each simulation.
 
@@ -112,7 +112,7 @@ def needed(graph: Graph, place: Place) -> tuple[Request, ...]:
     return tuple(each for text, each in found.items() if text not in tagging[1:])
 
 
-def requests(graph: Graph, place: Place) -> Iterator[tuple[Ask, Request]]:
+def requests(graph: Graph, place: AccountRegion) -> Iterator[tuple[Ask, IamRequest]]:
     """Yield every request that a program causes, with the part of the row that it comes from.
 
     Args:
@@ -124,7 +124,7 @@ def requests(graph: Graph, place: Place) -> Iterator[tuple[Ask, Request]]:
         yield from _of(resource, owners, place)
 
 
-def _of(resource: Resource, owners: "_Owners", place: Place) -> Iterator[tuple[Ask, Request]]:
+def _of(resource: Resource, owners: "_Owners", place: AccountRegion) -> Iterator[tuple[Ask, IamRequest]]:
     from trainium_eks.operate.preflight.deploy_table import NEEDS
 
     words = {**resource.inputs, **resource.outputs}
@@ -168,7 +168,9 @@ def _tags(resource: Resource) -> Mapping[str, str]:
     return {key: str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _requests(ask: Ask, words: Mapping[str, Any], tags: Mapping[str, str], place: Place) -> Iterator[Request]:
+def _requests(
+    ask: Ask, words: Mapping[str, Any], tags: Mapping[str, str], place: AccountRegion
+) -> Iterator[IamRequest]:
     def put(text: str) -> str:
         for _, name, _, _ in Formatter().parse(text):
             if name:
@@ -185,4 +187,4 @@ def _requests(ask: Ask, words: Mapping[str, Any], tags: Mapping[str, str], place
         if ask.tags is Tags.REQUEST and tags:
             context["aws:TagKeys"] = sorted(tags)
     for action in ask.actions:
-        yield Request(action, put(ask.resource), context)
+        yield IamRequest(action, put(ask.resource), context)

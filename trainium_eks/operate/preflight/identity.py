@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.model.catalogue import regions
 from trainium_eks.operate.preflight import deploy_rights
-from trainium_eks.operate.preflight.deploy_rights import Place, Request
+from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
 from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Needs
 
@@ -79,7 +79,7 @@ class _Looked:
             answer = self._account.call("ec2", "describe_regions", region=home, RegionNames=[region], AllRegions=True)[
                 "Regions"
             ]
-        except Refused as error:
+        except RequestError as error:
             if error.code != "InvalidParameterValue":
                 raise
             answer = []
@@ -106,7 +106,7 @@ class _Looked:
         role = SERVICE_ROLES[service]
         try:
             self._account.call("iam", "get_role", RoleName=role)
-        except Refused as error:
+        except RequestError as error:
             if error.code != "NoSuchEntity":
                 raise
             detail = "not there: AWS makes it at the first use, if the deployer may call iam:CreateServiceLinkedRole"
@@ -116,7 +116,9 @@ class _Looked:
     def rights(self) -> Verdict:
         """Whether IAM would let the deployer do all that the program's types ask for."""
         caller = self._account.caller()
-        place = Place(caller.account, self._account.region, self._account.partition, self._needs.permissions_boundary)
+        place = AccountRegion(
+            caller.account, self._account.region, self._account.partition, self._needs.permissions_boundary
+        )
         if caller.arn.endswith(":root"):
             raise NotChecked("IAM does not simulate the root user: deploy with a role")
         asked = deploy_rights.needed(self._needs.graph, place)
@@ -175,12 +177,12 @@ class _Looked:
             return caller.arn
         try:
             return str(self._account.call("iam", "get_role", RoleName=caller.role)["Role"]["Arn"])
-        except (NotChecked, Refused):
+        except (NotChecked, RequestError):
             return f"arn:{self._account.partition}:iam::{caller.account}:role/{caller.role}"
 
-    def _refused(self, principal: str, asked: Iterable[Request]) -> list[str]:
+    def _refused(self, principal: str, asked: Iterable[IamRequest]) -> list[str]:
         """The actions that IAM would deny on some resource, each once."""
-        together: dict[str, list[Request]] = {}
+        together: dict[str, list[IamRequest]] = {}
         for request in asked:
             together.setdefault(f"{request.resource} {sorted(request.context.items())}", []).append(request)
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -188,7 +190,7 @@ class _Looked:
             denied = Counter(action for answer in answers for action in answer)
         return sorted(denied)
 
-    def _simulate(self, principal: str, requests: Sequence[Request]) -> list[str]:
+    def _simulate(self, principal: str, requests: Sequence[IamRequest]) -> list[str]:
         first = requests[0]
         results: list[Mapping[str, Any]] = self._account.pages(
             "iam",

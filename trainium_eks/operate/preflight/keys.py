@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, Refused
+from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.validation.problems import config_set
 from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
@@ -27,7 +27,7 @@ def _usable(needs: Needs, account: Account, arn: str) -> Verdict:
     """Judge whether the key is enabled, and made by a stack of this name."""
     try:
         state = _state(account, arn)
-    except Refused as error:
+    except RequestError as error:
         if error.code != "NotFoundException":
             raise
         return failed(f"there is none in {account.region}", f"pulumi config rm keptKeyArn --stack {needs.stack}")

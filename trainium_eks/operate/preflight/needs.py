@@ -8,7 +8,7 @@ from functools import cached_property
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.validation.config_model import ShapeError, read
+from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import join
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.rules._autoscaled import Pool, node_pools
@@ -125,7 +125,7 @@ class Needs:
         """The environment's config; None for another program's."""
         try:
             return read(StackConfig, dict(self.graph.config))
-        except ShapeError:
+        except ConfigModelError:
             return None
 
     @cached_property

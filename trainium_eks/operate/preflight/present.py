@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.aws.account import Account, Refused
+from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.tags import cluster_of, tags_of
@@ -57,7 +57,7 @@ class Present:
             for name in self.clusters():
                 try:
                     found: Mapping[str, Any] = self._account.call("eks", "describe_cluster", name=name)["cluster"]
-                except Refused:
+                except RequestError:
                     continue
                 if self.owns(found.get("tags", {})):
                     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, Refused
+from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Group, Needs
@@ -194,7 +194,7 @@ class _Counted:
         named = {"ServiceCode": quota.service, "QuotaCode": quota.code}
         try:
             answer = self._account.call("service-quotas", "get_service_quota", **named)
-        except Refused as error:
+        except RequestError as error:
             if error.code != "NoSuchResourceException":
                 raise
             answer = self._account.call("service-quotas", "get_aws_default_service_quota", **named)

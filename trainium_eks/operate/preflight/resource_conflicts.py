@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.aws.job_lookups import ECR_URL
 from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
@@ -59,7 +59,7 @@ class _Looked:
         """Whether an adopted subnet is the one that the config describes, with room for the nodes."""
         try:
             found = self._account.call("ec2", "describe_subnets", SubnetIds=[subnet.id])["Subnets"][0]
-        except Refused as error:
+        except RequestError as error:
             if not error.code.startswith("InvalidSubnetI"):
                 raise
             return failed(f"there is none in {self._account.region}", "aws ec2 describe-subnets shows those there are")
@@ -106,7 +106,7 @@ class _Looked:
             region = error.headers.get(_REGION, "")
             if not region:
                 raise
-        except Refused as error:
+        except RequestError as error:
             if error.code not in ("404", "NoSuchBucket"):
                 raise
             return failed("there is no such bucket", f"aws s3 mb s3://{bucket.name} --region {here}, or correct {key}")
@@ -131,7 +131,7 @@ class _Looked:
         """Return the ARN of the customer's key that a bucket encrypts with; empty for S3's own key."""
         try:
             answer = self._account.call("s3", "get_bucket_encryption", Bucket=bucket)
-        except Refused as error:
+        except RequestError as error:
             if error.code in ("404", "NoSuchBucket", "ServerSideEncryptionConfigurationNotFoundError"):
                 return ""
             raise
@@ -148,7 +148,7 @@ class _Looked:
         """Return whether a key that others made can encrypt and decrypt."""
         try:
             key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
-        except Refused as error:
+        except RequestError as error:
             if error.code != "NotFoundException":
                 raise
             return failed("there is no such key", "aws kms list-keys shows those there are")
@@ -174,7 +174,7 @@ class _Looked:
                 repositoryName=place["name"],
                 imageIds=[{"imageDigest": digest} if at else {"imageTag": tag}],
             )
-        except Refused as error:
+        except RequestError as error:
             if error.code not in ("ImageNotFoundException", "RepositoryNotFoundException"):
                 raise
             return failed("not in its registry: pods would stay in ImagePullBackOff", "push it, or correct its tag")
@@ -199,7 +199,7 @@ class _Looked:
         """Whether ECR will take the repository's name."""
         try:
             found = self._account.call("ecr", "describe_repositories", repositoryNames=[name])["repositories"][0]
-        except Refused as error:
+        except RequestError as error:
             if error.code != "RepositoryNotFoundException":
                 raise
             return passed("free")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.aws.account import Account, NotChecked, Refused, WriteAttempted
+from trainium_eks.aws.account import Account, NotChecked, RequestError, WriteAttempted
 from trainium_eks.operate.preflight import capacity, identity, keys, quotas, reach, resource_conflicts, versions
 from trainium_eks.operate.preflight.finding import Finding, Outcome, Question
 from trainium_eks.operate.preflight.needs import Needs
@@ -81,7 +81,7 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
     asked = tuple(questions(needs, account, now))
     try:
         number = account.caller().account
-    except (NotChecked, Refused) as error:
+    except (NotChecked, RequestError) as error:
         # Without credentials, each question would wait for its own refusal.
         return Preflight(needs.stack, needs.region, "", tuple(_not_checked(each, str(error)) for each in asked))
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -111,7 +111,7 @@ def _answered(question: Question) -> Finding:
         verdict = question.ask()
     except NotChecked as error:
         return _not_checked(question, str(error))
-    except Refused as error:
+    except RequestError as error:
         return _not_checked(question, f"AWS answered {error}")
     except WriteAttempted:
         raise

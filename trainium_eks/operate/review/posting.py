@@ -31,7 +31,7 @@ class PostingError(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class PullRequest:
     """Where the comments of one pull request are, on one platform."""
 
     base: str
@@ -62,7 +62,7 @@ _REQUEST: Mapping[str, str] = {"github": "", "gitlab": "CI_MERGE_REQUEST_IID", "
 """Where the platform's own runner names the request."""
 
 
-def place(platform: str, request: int | None, environment: Mapping[str, str]) -> Place:
+def place(platform: str, request: int | None, environment: Mapping[str, str]) -> PullRequest:
     """Where the comments of a request are, from the variables that each platform's runner sets, and a token.
 
     Args:
@@ -88,10 +88,10 @@ def place(platform: str, request: int | None, environment: Mapping[str, str]) ->
     return _bitbucket(environment, token, repository, number)
 
 
-def _github(environment: Mapping[str, str], token: str, repository: str, number: str) -> Place:
+def _github(environment: Mapping[str, str], token: str, repository: str, number: str) -> PullRequest:
     # GitHub's token may edit whatever stands in the repository: a stranger's comment with our marker must stay theirs.
     author = environment.get("COMMENT_AUTHOR") or "github-actions[bot]"
-    return Place(
+    return PullRequest(
         base=environment.get("GITHUB_API_URL", "https://api.github.com").rstrip("/"),
         comments=f"/repos/{quote(repository)}/issues/{number}/comments?per_page={_PAGE}",
         one=f"/repos/{quote(repository)}/issues/comments/{{id}}",
@@ -103,9 +103,9 @@ def _github(environment: Mapping[str, str], token: str, repository: str, number:
     )
 
 
-def _gitlab(environment: Mapping[str, str], token: str, project: str, number: str) -> Place:
+def _gitlab(environment: Mapping[str, str], token: str, project: str, number: str) -> PullRequest:
     notes = f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes"
-    return Place(
+    return PullRequest(
         base=environment.get("CI_API_V4_URL", "https://gitlab.com/api/v4").rstrip("/"),
         comments=f"{notes}?per_page={_PAGE}",
         one=f"{notes}/{{id}}",
@@ -117,9 +117,9 @@ def _gitlab(environment: Mapping[str, str], token: str, project: str, number: st
     )
 
 
-def _bitbucket(environment: Mapping[str, str], token: str, repository: str, number: str) -> Place:
+def _bitbucket(environment: Mapping[str, str], token: str, repository: str, number: str) -> PullRequest:
     comments = f"/repositories/{quote(repository)}/pullrequests/{number}/comments"
-    return Place(
+    return PullRequest(
         base=environment.get("BITBUCKET_API_URL", "https://api.bitbucket.org/2.0").rstrip("/"),
         comments=f"{comments}?pagelen={_PAGE}",
         one=f"{comments}/{{id}}",
@@ -134,7 +134,7 @@ def _bitbucket(environment: Mapping[str, str], token: str, repository: str, numb
 # --- posting ------------------------------------------------------------------------------------------------------
 
 
-def post(where: Place, text: str, pause: Callable[[float], None] = time.sleep) -> str:
+def post(where: PullRequest, text: str, pause: Callable[[float], None] = time.sleep) -> str:
     """Replaces the comment whose first line is the text's first line, or adds one; ``replaced`` or ``added``.
 
     Raises:
@@ -157,7 +157,7 @@ def post(where: Place, text: str, pause: Callable[[float], None] = time.sleep) -
     return "added"
 
 
-def _listed(where: Place, pause: Callable[[float], None]) -> Iterator[Mapping[str, Any]]:
+def _listed(where: PullRequest, pause: Callable[[float], None]) -> Iterator[Mapping[str, Any]]:
     """Every comment, page after page."""
     url = f"{where.base}{where.comments}"
     for _ in range(MOST_PAGES):
@@ -192,7 +192,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _ask(
-    where: Place, method: str, url: str, body: Mapping[str, Any] | None, pause: Callable[[float], None]
+    where: PullRequest, method: str, url: str, body: Mapping[str, Any] | None, pause: Callable[[float], None]
 ) -> tuple[Any, Message]:
     data = None if body is None else json.dumps(body).encode()
     headers = {**where.headers, "Content-Type": "application/json", "User-Agent": "trn-comment"}

@@ -18,7 +18,7 @@ ONE_MINOR_AT_A_TIME = ("vpc-cni", "eks-pod-identity-agent")
 
 
 @dataclass(frozen=True)
-class Asked:
+class UpgradeTargets:
     """What is to be raised."""
 
     kubernetes: str = ""
@@ -45,7 +45,7 @@ class Setting:
     value: str
 
 
-def settings(config: StackConfig, asked: Asked) -> tuple[Setting, ...]:
+def settings(config: StackConfig, asked: UpgradeTargets) -> tuple[Setting, ...]:
     """The values that change, those that must go with a new Kubernetes version included; none that are so already."""
     wanted = {each.path: each for each in (*_with_version(config, asked), *_named(config, asked))}
     there = _there(config)
@@ -76,7 +76,7 @@ def _addon_path(name: str) -> str:
     return f"{join_key('cluster.addons', name)}.version"
 
 
-def problems(config: StackConfig, asked: Asked) -> list[Problem]:
+def problems(config: StackConfig, asked: UpgradeTargets) -> list[Problem]:
     """Which of it cannot be, before anything is recorded; the config's own judges see the rest."""
     found = list(_version_problems(config.cluster.kubernetes_version, asked.kubernetes)) if asked.kubernetes else []
     for name, build in asked.addons.items():
@@ -97,7 +97,7 @@ def next_version(version: str) -> str:
     return later if later in versions.KUBERNETES_STANDARD_SUPPORT else ""
 
 
-def _with_version(config: StackConfig, asked: Asked) -> Iterator[Setting]:
+def _with_version(config: StackConfig, asked: UpgradeTargets) -> Iterator[Setting]:
     to = asked.kubernetes
     if not to:
         return
@@ -117,7 +117,7 @@ def _with_version(config: StackConfig, asked: Asked) -> Iterator[Setting]:
         yield Setting(_addon_path("kube-proxy"), build)
 
 
-def _named(config: StackConfig, asked: Asked) -> Iterator[Setting]:
+def _named(config: StackConfig, asked: UpgradeTargets) -> Iterator[Setting]:
     for index in range(len(config.node_groups) if asked.ami else 0):
         yield Setting(_release_path(index), asked.ami)
     for name, build in asked.addons.items():

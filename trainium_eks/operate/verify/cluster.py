@@ -30,7 +30,7 @@ GROUP_LABEL = "eks.amazonaws.com/nodegroup"
 """EKS puts it on every node of a managed group; its value is the group's name in EKS."""
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+class ReadError(Exception):
     """The API server did not give what was asked; the message has its words."""
 
 
@@ -115,7 +115,7 @@ def read(reader: Reader) -> Cluster:
         for kind, answer in asked.items():
             try:
                 found = answer.result()
-            except Refused as error:
+            except ReadError as error:
                 unread[kind] = str(error)
                 continue
             objects[kind] = tuple(found or ())

@@ -76,7 +76,7 @@ def _count(examined: Examined, group: NodeGroupOutput) -> Check:
     if len(nodes) > many:
         remedy = (
             f"somebody scaled it outside the stack: {examined.restore} sets it back; a group with an autoscaler "
-            "needs sizeManagedElsewhere: true"
+            "needs ignoreDesiredSize: true"
         )
         return failed(id_, group.name, detail, remedy)
     if not nodes:

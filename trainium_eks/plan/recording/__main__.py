@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.plan.recording.protocol import ALIVE, Answer, Request, Status, UnknownProtocol
+from trainium_eks.plan.recording.protocol import ALIVE, Answer, RecordingRequest, Status, UnknownProtocol
 from trainium_eks.plan.recording.watchdog import Standstill, Steps
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main() -> None:
     _leave_with(os.getppid())
     text = sys.stdin.read()
     try:
-        request = Request.from_json(text)
+        request = RecordingRequest.from_json(text)
     except UnknownProtocol:
         # Whatever else a version changes, it keeps the name of the answer's file.
         Answer(Status.PROTOCOL).write(Path(json.loads(text)["answer"]))
@@ -52,7 +52,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _recorded(request: Request, program: Path) -> Answer:
+def _recorded(request: RecordingRequest, program: Path) -> Answer:
     from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program
 
     # From now on the program must move; importing Pulumi's SDK takes as long as the machine lets it.
@@ -85,7 +85,7 @@ def _recorded(request: Request, program: Path) -> Answer:
     return Answer(Status.RECORDED, graph=graph.to_json())
 
 
-def _backend(request: Request) -> "Backend | None":
+def _backend(request: RecordingRequest) -> "Backend | None":
     """The live backend that the request names, or None for the simulation."""
     if request.live is None:
         return None

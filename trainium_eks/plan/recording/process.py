@@ -17,7 +17,15 @@ from trainium_eks.model.validation.problems import Problem, config_path
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
-from trainium_eks.plan.recording.protocol import ALIVE, PROTOCOL, Answer, LiveBackend, Request, Status, UnknownProtocol
+from trainium_eks.plan.recording.protocol import (
+    ALIVE,
+    PROTOCOL,
+    Answer,
+    LiveBackend,
+    RecordingRequest,
+    Status,
+    UnknownProtocol,
+)
 from trainium_eks.plan.recording.watchdog import Standstill
 
 __all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
@@ -108,8 +116,8 @@ def record(
     """
     project = load_project(directory)
 
-    def request(settings: StackSettings) -> Request:
-        return Request(
+    def request(settings: StackSettings) -> RecordingRequest:
+        return RecordingRequest(
             project=project.name,
             stack=settings.name,
             program=str(project.program),
@@ -129,7 +137,9 @@ def record(
     return _record(project, request(settings), python, live)
 
 
-def _with_the_programs_own(project: Project, request: Request, declared: InvalidConfig, python: str) -> InvalidConfig:
+def _with_the_programs_own(
+    project: Project, request: RecordingRequest, declared: InvalidConfig, python: str
+) -> InvalidConfig:
     """What Pulumi.yaml's types refuse, and what the program would refuse next: everything is reported at once."""
     try:
         _record(project, request, python)
@@ -144,7 +154,7 @@ def _with_the_programs_own(project: Project, request: Request, declared: Invalid
     return declared
 
 
-def _record(project: Project, request: Request, python: str, live: Live | None = None) -> Graph:
+def _record(project: Project, request: RecordingRequest, python: str, live: Live | None = None) -> Graph:
     _check_version(project)
     with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
         answer_file = Path(scratch) / "answer.json"
@@ -173,7 +183,7 @@ def _check_version(project: Project) -> None:
 def _run(
     project: Project,
     python: str,
-    request: Request,
+    request: RecordingRequest,
     scratch: Path,
     live: Live | None,
 ) -> tuple[int, str]:
@@ -204,7 +214,7 @@ def _run(
     return process.returncode, printed.read_text(errors="replace")
 
 
-def _ends(process: "subprocess.Popen[bytes]", request: Request, alive: Path) -> bool:
+def _ends(process: "subprocess.Popen[bytes]", request: RecordingRequest, alive: Path) -> bool:
     """Hands the request over and waits for the process to end; false when it was killed for its silence."""
     standstill = Standstill(lambda: _touched(alive), request.timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
     ended, silent = threading.Event(), threading.Event()

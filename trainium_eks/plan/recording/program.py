@@ -14,7 +14,7 @@ from typing import Any
 
 from trainium_eks import fetched
 from trainium_eks.model.config.stack_config import decode
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.plan.graph import SECRET, Graph
 from trainium_eks.plan.recording import sdk
 from trainium_eks.plan.recording.assumptions import Assumptions
@@ -211,6 +211,6 @@ def _decoded(config: Mapping[str, str], secret_keys: set[str], project: str) -> 
             continue
         try:
             data.update(decode({name: config[key]}))
-        except ShapeError:
+        except ConfigModelError:
             data[name] = config[key]
     return data

@@ -47,7 +47,7 @@ class LiveBackend:
 
 
 @dataclass(frozen=True)
-class Request:
+class RecordingRequest:
     """What to record, and how."""
 
     project: str
@@ -70,7 +70,7 @@ class Request:
         return json.dumps({"protocol": LIVE_PROTOCOL if self.live else PROTOCOL, **asdict(self)})
 
     @staticmethod
-    def from_json(text: str) -> "Request":
+    def from_json(text: str) -> "RecordingRequest":
         """The inverse of :meth:`to_json`.
 
         Raises:
@@ -80,7 +80,7 @@ class Request:
         live = data.pop("live", None)
         assumptions = data.pop("assumptions", None)
         secret_keys = tuple(data.pop("secret_keys"))
-        return Request(
+        return RecordingRequest(
             **data,
             secret_keys=secret_keys,
             live=LiveBackend(**live) if live else None,

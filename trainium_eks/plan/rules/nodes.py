@@ -174,7 +174,7 @@ def autoscaled_sizes(view: View) -> Iterator[Finding]:
     elsewhere = [
         text(at(each, "name"))
         for each in items(view.graph.config.get("nodeGroups"))
-        if true(at(each, "sizeManagedElsewhere"))
+        if true(at(each, "ignoreDesiredSize"))
     ]
     for group in view.node_groups:
         tagged = any("k8s.io/cluster-autoscaler/enabled" in key for key in mapping(group.resource.inputs.get("tags")))

@@ -8,7 +8,7 @@ from typing import Final
 
 from trainium_workloads.decoder.configuration import GATED
 from trainium_workloads.stage.copying import Settings, stage
-from trainium_workloads.stage.destination import Destination, Request
+from trainium_workloads.stage.destination import Destination, StageRequest
 from trainium_workloads.stage.files import StageError
 from trainium_workloads.stage.progress import Progress
 from trainium_workloads.stage.web import Web
@@ -47,7 +47,7 @@ def fetch(source: str, below: Path, environment: Mapping[str, str] = os.environ)
     with Progress(sys.stderr) as progress:
         try:
             stage(
-                Destination(directory, Request(source, include=_WANTED, exclude=("original/*",))),
+                Destination(directory, StageRequest(source, include=_WANTED, exclude=("original/*",))),
                 Web(),
                 progress,
                 Settings(),

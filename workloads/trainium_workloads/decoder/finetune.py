@@ -24,7 +24,7 @@ from trainium_workloads.decoder import fetching, text, weights
 from trainium_workloads.decoder.configuration import Configuration
 from trainium_workloads.decoder.memory import Plan, gigabytes, needed
 from trainium_workloads.decoder.model import Decoder
-from trainium_workloads.decoder.text import Source, Synthetic, Tokens
+from trainium_workloads.decoder.text import Synthetic, TextSource, Tokens
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Layout, Replicated
@@ -221,7 +221,7 @@ def _data(
     tokenizer = _tokenizer(asked)
     if tokenizer is None:
         raise Refusal("--data needs a tokenizer: --tokenizer DIRECTORY, or --weights of a model that has one")
-    source = Source(asked.data, tokenizer, asked.column)
+    source = TextSource(asked.data, tokenizer, asked.column)
     cache = asked.token_cache or options.output / "tokens"
     return Tokens(_first(backend, lambda: text.prepare(source, sizes, cache)), length)
 

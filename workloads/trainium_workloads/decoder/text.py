@@ -36,7 +36,7 @@ _SYNTHETIC_NOISE: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Source:
+class TextSource:
     """What is learnt from."""
 
     data: Path
@@ -115,7 +115,7 @@ class Synthetic:
         return row
 
 
-def prepare(source: Source, configuration: Configuration, cache: Path) -> Path:
+def prepare(source: TextSource, configuration: Configuration, cache: Path) -> Path:
     """Makes the tokens of a data set, or finds them as they were made before; for one process.
 
     Args:
@@ -171,7 +171,7 @@ def _tokenizer(directory: Path, configuration: Configuration) -> Any:
     return tokenizer
 
 
-def _key(source: Source, files: Sequence[Path], configuration: Configuration) -> str:
+def _key(source: TextSource, files: Sequence[Path], configuration: Configuration) -> str:
     """Of all that the tokens depend on. Files count by name, size and time: reading 50 GB only to know them takes
     longer than a restart should."""
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
@@ -188,7 +188,7 @@ def _is_whole(directory: Path) -> bool:
         return False
 
 
-def _texts(found: Iterator[Document], source: Source) -> Iterator[tuple[str, bool]]:
+def _texts(found: Iterator[Document], source: TextSource) -> Iterator[tuple[str, bool]]:
     """Each text, and whether it has its begin and end already, as a rendered conversation."""
     render: Callable[[Any], str] | None = None
     for document in found:

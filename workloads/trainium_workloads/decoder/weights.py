@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trainium_workloads.atomic_write import take_place
 from trainium_workloads.decoder.configuration import GATED, REPOSITORIES, Configuration, read, written
 from trainium_workloads.decoder.model import INITIAL_DEVIATION, Decoder
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Region, local_part, region_of
-from trainium_workloads.whole import take_place
 
 FILE_BYTES = 4 * 10**9
 """Of an exported file, about; rank 0 holds so much in memory."""

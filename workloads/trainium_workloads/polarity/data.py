@@ -33,7 +33,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReviewSource:
     """Where the reviews come from."""
 
     train: Path | None

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from trainium_workloads.atomic_write import take_place
 from trainium_workloads.bert import weights
 from trainium_workloads.bert.model import Sizes
 from trainium_workloads.bert.weights import CONFIG, SIZES_THERE
@@ -22,7 +23,6 @@ from trainium_workloads.polarity.model import Polarity
 from trainium_workloads.polarity.reviews import LABELS
 from trainium_workloads.polarity.wordpieces import WordPieces
 from trainium_workloads.training.refusal import Refusal
-from trainium_workloads.whole import take_place
 
 ARCHITECTURE = "BertForSequenceClassification"
 DIRECTORY = "model"

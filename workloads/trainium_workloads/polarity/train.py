@@ -25,7 +25,7 @@ from torch.nn import functional
 from trainium_workloads.bert import weights
 from trainium_workloads.bert.model import SIZES, Sizes
 from trainium_workloads.polarity import evaluation, sagemaker, saved
-from trainium_workloads.polarity.data import Data, Source
+from trainium_workloads.polarity.data import Data, ReviewSource
 from trainium_workloads.polarity.encoded import Encoded
 from trainium_workloads.polarity.model import Polarity
 from trainium_workloads.training import backends, loop
@@ -218,9 +218,9 @@ def _check(asked: argparse.Namespace) -> None:
         raise Refusal("; ".join(wrong))
 
 
-def _source(asked: argparse.Namespace, options: Options) -> Source:
+def _source(asked: argparse.Namespace, options: Options) -> ReviewSource:
     own = sagemaker.is_here(os.environ)
-    return Source(
+    return ReviewSource(
         train=asked.train_data or asked.data_dir,
         test=asked.test_data or asked.data_dir,
         synthetic=asked.synthetic,

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from trainium_workloads.stage.copying import WORKERS, Settings, stage
-from trainium_workloads.stage.destination import Destination, Request
+from trainium_workloads.stage.destination import Destination, StageRequest
 from trainium_workloads.stage.files import RESERVED, Interrupted, StageError
 from trainium_workloads.stage.progress import Progress
 from trainium_workloads.stage.transfer import CHUNK_BYTES
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _end)
     # The team's group reads and writes what one member staged.
     os.umask(0o007)
-    request = Request(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
+    request = StageRequest(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
     settings = Settings(max(1, asked.workers), asked.chunk_mib * 1024 * 1024, asked.replace)
     with Progress() as progress:
         try:

@@ -38,7 +38,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Request:
+class StageRequest:
     """What decides the content of a destination."""
 
     source: str
@@ -61,7 +61,7 @@ class Request:
 class Destination:
     """A directory that is there whole or not at all."""
 
-    def __init__(self, directory: Path, request: Request) -> None:
+    def __init__(self, directory: Path, request: StageRequest) -> None:
         self.directory = directory
         self.request = request
         self._work = directory.parent / f"{RESERVED}-{directory.name}"

@@ -61,7 +61,7 @@ def api() -> Iterator[StubApi]:
 
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return watched_team.seat(trn, api, tmp_path)
+    return watched_team.researcher(trn, api, tmp_path)
 
 
 def says(api: StubApi, *found: object) -> None:

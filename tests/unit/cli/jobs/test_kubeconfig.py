@@ -17,9 +17,9 @@ from trainium_eks.cli import kubeconfig_variable
 from trainium_eks.cli.app import app
 from trainium_eks.cli.failure import Failure
 from trainium_eks.cli.local import local
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.local import toolchain
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.paths import Paths
 
@@ -80,7 +80,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def connect(file: Path) -> Requests:
         found.append(yaml.safe_load(file.read_text())["current-context"])
-        raise LocalError("nobody answers")
+        raise ClusterError("nobody answers")
 
     monkeypatch.setattr(Requests, "connect", connect)
     return found

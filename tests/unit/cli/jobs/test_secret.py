@@ -14,10 +14,10 @@ from typer.testing import CliRunner, Result
 
 from trainium_eks.aws.job_lookups import AwsError
 from trainium_eks.cli.app import app
-from trainium_eks.cli.cluster_access import Source
+from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.jobs.data import stage
 from trainium_eks.cli.jobs.submit import secret
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.kube.api import ApiError, ObjectReference
@@ -56,8 +56,8 @@ def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
     made = Namespace()
 
     @contextmanager
-    def opened(seat: Seat) -> Iterator[Session]:
-        source = Source("dev", outputs())
+    def opened(cluster: ClusterOptions) -> Iterator[Session]:
+        source = StackAccess("dev", outputs())
         yield Session(source, source.outputs.namespaces[0], made, Path("kubeconfig"))  # type: ignore[arg-type]
 
     for module in (secret, stage):

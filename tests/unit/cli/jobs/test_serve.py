@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from trainium_eks.aws.job_lookups import Aws
 from trainium_eks.cli.app import app
-from trainium_eks.cli.cluster_access import Source
+from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.jobs.serve import predict, serve
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.kube.types import Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
@@ -104,15 +104,15 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """A deployed stack's; ECR holds one image."""
     made = Cluster()
-    take_seat(monkeypatch, Source("dev", STACK), made)
+    take_seat(monkeypatch, StackAccess("dev", STACK), made)
     monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
     monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
     return made
 
 
-def take_seat(monkeypatch: pytest.MonkeyPatch, source: Source, api: Cluster) -> None:
+def take_seat(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: Cluster) -> None:
     @contextmanager
-    def opened(seat: Seat) -> Iterator[Session]:
+    def opened(cluster: ClusterOptions) -> Iterator[Session]:
         yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
 
     for module in (serve, predict):
@@ -243,7 +243,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     api, paths = Cluster(), Paths.of(tmp_path, "local")
-    take_seat(monkeypatch, Source("local", STACK, LocalReport(), paths), api)
+    take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), paths), api)
     plain = LocalImage("python", "0" * 12, Path("/nowhere"), has_torch=False)
     monkeypatch.setattr(images, "find", {"python": plain}.get)
     done = trn("serve one")

@@ -14,11 +14,11 @@ from typer.testing import CliRunner, Result
 
 from trainium_eks.aws.job_lookups import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.cli.app import app
-from trainium_eks.cli.cluster_access import Source
+from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.environment.change import scale
 from trainium_eks.cli.failure import Failure
 from trainium_eks.cli.jobs.submit import kubeconfig, train, train_torchx
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
 from trainium_eks.jobs.submit.examples import EXAMPLES
@@ -92,7 +92,7 @@ class RememberingApi:
 def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
     """A deployed stack's API server; ECR holds one image."""
     made = RememberingApi()
-    _open(monkeypatch, Source("dev", STACK), made)
+    _open(monkeypatch, StackAccess("dev", STACK), made)
     monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
     monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
     return made
@@ -102,7 +102,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
 def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RememberingApi:
     """A local cloud's."""
     made = RememberingApi()
-    source = Source("local", STACK, LocalReport(), Paths.of(tmp_path, "local"))
+    source = StackAccess("local", STACK, LocalReport(), Paths.of(tmp_path, "local"))
     _open(monkeypatch, source, made)
     monkeypatch.setattr(images, "find", {"torch": _image("torch"), "python": _image("python")}.get)
     return made
@@ -112,9 +112,9 @@ def _image(name: str) -> LocalImage:
     return LocalImage(name, "0" * 12, Path("/nowhere"), has_torch=name == "torch")
 
 
-def _open(monkeypatch: pytest.MonkeyPatch, source: Source, api: RememberingApi) -> None:
+def _open(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: RememberingApi) -> None:
     @contextmanager
-    def opened(seat: Seat) -> Iterator[Session]:
+    def opened(cluster: ClusterOptions) -> Iterator[Session]:
         yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
 
     monkeypatch.setattr(train, "open_session", opened)
@@ -156,7 +156,7 @@ SHARED_VOLUME = {
 
 def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
     stack = {**STACK.model_dump(by_alias=True), "sharedVolume": SHARED_VOLUME}
-    _open(monkeypatch, Source("dev", StackOutputs.parse(stack)), api)
+    _open(monkeypatch, StackAccess("dev", StackOutputs.parse(stack)), api)
     result = _trn("train --module train --name one --state-gb 10 --detach")
     assert (
         "  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS); each takes 34s, a fault every 131d23h: 99.0 % of the time"
@@ -419,11 +419,11 @@ def test_the_component_is_there() -> None:
 @pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
 def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> None:
     api.served |= {PYTORCH_API, TRAINER_API}
-    result = _trn(f"train --as {form} --module m --hf-secret hugging-face")
+    result = _trn(f"train --kind {form} --module m --hf-secret hugging-face")
     assert result.exit_code == 2
     assert "trn secret hugging-face" in result.stderr
     api.secrets.add("hugging-face")
-    shown = _trn(f"train --as {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
+    shown = _trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
     made = next(yaml.safe_load_all(shown))
     variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
     assert json.dumps(variables) in json.dumps(made)
@@ -449,15 +449,15 @@ def test_torchx_gives_no_secret(api: RememberingApi) -> None:
     [("pytorchjob", PYTORCH_API, ["PyTorchJob"]), ("trainjob", TRAINER_API, ["TrainingRuntime", "TrainJob"])],
 )
 def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kinds: list[str]) -> None:
-    shown = _trn(f"train --as {form} --module m --name one --dry-run")
+    shown = _trn(f"train --kind {form} --module m --name one --dry-run")
     assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
     assert "TorchX" not in shown.stdout
-    result = _trn(f"train --as {form} --module m --name one")
+    result = _trn(f"train --kind {form} --module m --name one")
     assert result.exit_code == 1
     assert f"`gpuAddons.trainers: [{'v1' if form == 'pytorchjob' else 'v2'}]` in the stack's config" in result.stderr
     assert api.objects == []
     api.served.add(served)
-    document = _document(_trn(f"train --as {form} --module m --name one --json"))
+    document = _document(_trn(f"train --kind {form} --module m --name one --json"))
     assert [each["kind"] for each in api.objects] == kinds
     assert (document["job"], document["form"]) == ("one", form)
     # The name is taken now, for jobs of all forms.
@@ -467,11 +467,11 @@ def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kind
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--as pytorch", "--as pytorch: there are volcano, pytorchjob, trainjob"),
-        ("--as trainjob --torchx", "TorchX submits Volcano jobs alone"),
-        ("--as pytorchjob --topology hard", "gives it no topology"),
-        ("--as pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
-        ("--as trainjob --precompile", "set --as to volcano"),
+        ("--kind pytorch", "--kind pytorch: there are volcano, pytorchjob, trainjob"),
+        ("--kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
+        ("--kind pytorchjob --topology hard", "gives it no topology"),
+        ("--kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
+        ("--kind trainjob --precompile", "set --kind to volcano"),
     ],
 )
 def test_what_another_form_cannot_be(api: RememberingApi, options: str, words: str) -> None:

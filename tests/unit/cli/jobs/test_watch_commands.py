@@ -32,7 +32,7 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
     """Calls a command of the team."""
-    return watched_team.seat(trn, api, tmp_path)
+    return watched_team.researcher(trn, api, tmp_path)
 
 
 def steps(stub: StubApi, pod: str, *numbers: int, at: float, every: float = 1.0) -> None:

@@ -44,7 +44,7 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return watched_team.seat(trn, api, tmp_path)
+    return watched_team.researcher(trn, api, tmp_path)
 
 
 def test_it_shows_what_is_idle_what_it_costs_and_what_mends_it(call: Call, scene: Snapshot) -> None:

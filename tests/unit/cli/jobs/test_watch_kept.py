@@ -105,7 +105,7 @@ def call(
     trn: Run, api: StubApi, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Call:
     """The team's seat, on AWS or on the local cloud."""
-    seat = watched_team.seat(trn, api, tmp_path)
+    cluster = watched_team.researcher(trn, api, tmp_path)
     file = tmp_path / "outputs.json"
     known = json.loads(file.read_text())
     file.write_text(json.dumps({**known, "logGroup": GROUP}))
@@ -114,8 +114,8 @@ def call(
         report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": True}
         (tmp_path / "report.json").write_text(json.dumps(report))
         (tmp_path / "kubeconfig").write_text(known["kubeconfig"])
-        return lambda *words: seat(*words, "--kubeconfig", tmp_path / "kubeconfig")
-    return seat
+        return lambda *words: cluster(*words, "--kubeconfig", tmp_path / "kubeconfig")
+    return cluster
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from watched_team import Call
 from trainium_eks.cli.jobs.watch import follow, reading
 from trainium_eks.cli.jobs.watch.live_logs import Printer, Shown
 from trainium_eks.kube.api import Api
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 
@@ -53,7 +53,7 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return watched_team.seat(trn, api, tmp_path)
+    return watched_team.researcher(trn, api, tmp_path)
 
 
 def end(api: StubApi, job: str = "alpha", state: str = "Completed") -> None:
@@ -321,7 +321,7 @@ def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(
         broken.set()
         yield stamped(1, "launcher of node 0")
         end(api)
-        raise LocalError("connection reset")
+        raise ClusterError("connection reset")
 
     monkeypatch.setattr(Api, "lines", breaking)
     code, out = call("logs", "alpha", "--follow")

@@ -23,7 +23,7 @@ from waiting import SECONDS, until
 from watched_team import Call
 
 from trainium_eks.cli.failure import Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.watch import device_use, profile, reading, tensorboard
 from trainium_eks.cli.jobs.watch.device_use import bars
 
@@ -53,7 +53,7 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return watched_team.seat(trn, api, tmp_path)
+    return watched_team.researcher(trn, api, tmp_path)
 
 
 # --- top --------------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_on_a_local_stack_its_address_is_shown_once_it_answers(tmp_path: Path, m
     seen = serve_once(monkeypatch)
     session = _on_this_machine(tmp_path, monkeypatch)
     directory = "/data/output/alpha/tensorboard"
-    assert tensorboard._here(Seat(), session, "alpha", directory, _free_port()) == 0
+    assert tensorboard._here(ClusterOptions(), session, "alpha", directory, _free_port()) == 0
     assert seen == [("curves", directory)]
 
 
@@ -302,7 +302,7 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(tensorboard, "_serve", serve)
     session, port = _on_this_machine(tmp_path, monkeypatch), _free_port()
-    assert tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", port) == 0
+    assert tensorboard._here(ClusterOptions(), session, "alpha", "/data/output/alpha/tensorboard", port) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
@@ -310,11 +310,11 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeyp
 def test_on_a_local_stack_what_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = _on_this_machine(tmp_path, monkeypatch, ends="no module tensorflow")
     with pytest.raises(Failure, match=r"tensorboard ended: no module tensorflow$"):
-        tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", _free_port())
+        tensorboard._here(ClusterOptions(), session, "alpha", "/data/output/alpha/tensorboard", _free_port())
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
         with pytest.raises(Failure, match="Address already in use"):
-            tensorboard._here(Seat(), session, "alpha", "/data/output/alpha/tensorboard", taken)
+            tensorboard._here(ClusterOptions(), session, "alpha", "/data/output/alpha/tensorboard", taken)
 
 
 def _free_port() -> int:

@@ -20,7 +20,7 @@ from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError, Kind, ObjectReference
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images.images import workloads
 from trainium_eks.local.spec.plan import MACHINE_PATH
 from trainium_eks.model.catalogue.versions import KUBERNETES
@@ -325,7 +325,7 @@ def test_a_job_is_followed_from_pod_to_pod_to_its_end() -> None:
 def test_a_log_that_breaks_off_is_read_again() -> None:
     running = {"pods": {"1": {"phase": "Running"}}}
     end, lines, _, _ = follow(
-        {**running, "log": ["a", LocalError("reset")]},
+        {**running, "log": ["a", ClusterError("reset")]},
         {**running, "log": [ApiError.of(400, '{"message": "container is waiting to start"}')]},
         {**running, "log": ["b"]},
         {"pods": {"1": {"phase": "Succeeded"}}, "job": finished("Complete")},

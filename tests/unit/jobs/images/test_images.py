@@ -24,7 +24,7 @@ from trainium_eks.cli.images import cluster_builds, mirror
 from trainium_eks.cli.images import image as command
 from trainium_eks.cli.images.image import ImageOptions
 from trainium_eks.cli.images.mirror import MirrorOptions
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.jobs.images import engines, image_jobs, images
 from trainium_eks.jobs.images.engines import EngineError
 from trainium_eks.jobs.images.images import ImageRequest
@@ -307,10 +307,10 @@ def test_a_repository_that_has_gone_is_said(canned: Stubber) -> None:
 
 
 @pytest.fixture
-def seat(tmp_path: Path) -> Seat:
+def cluster(tmp_path: Path) -> ClusterOptions:
     file = tmp_path / "exported.json"
     file.write_text(outputs(imageRepository=URL).model_dump_json(by_alias=True))
-    return Seat("dev", outputs=file)
+    return ClusterOptions("dev", outputs=file)
 
 
 @pytest.fixture
@@ -331,9 +331,9 @@ def _docker(on_path: Callable[..., None]) -> None:
 
 
 @pytest.mark.usefixtures("_docker")
-def test_an_image_is_built_for_our_nodes_from_a_pulled_base(seat: Seat, shown: Shown) -> None:
+def test_an_image_is_built_for_our_nodes_from_a_pulled_base(cluster: ClusterOptions, shown: Shown) -> None:
     runner = Recorded()
-    code, out, err = shown(command.build(ImageOptions(seat), runner))
+    code, out, err = shown(command.build(ImageOptions(cluster), runner))
     assert code == 0, err
     reference = out.split()[0]
     assert reference.startswith(f"{URL}:trn1-")
@@ -343,18 +343,18 @@ def test_an_image_is_built_for_our_nodes_from_a_pulled_base(seat: Seat, shown: S
     assert f"BASE={TRN1}" in build
     assert build[build.index("--tag") + 1] == reference
     assert {"Dockerfile", "requirements.txt", "trainium_workloads/stage/__main__.py"} <= set(runner.built)
-    assert shown(command.build(ImageOptions(seat), runner))[1] == f"{reference} was built already\n"
+    assert shown(command.build(ImageOptions(cluster), runner))[1] == f"{reference} was built already\n"
     assert len(runner.ran) == 2
 
 
 @pytest.mark.usefixtures("_docker")
-def test_push_builds_logs_in_and_pushes(seat: Seat, shown: Shown, canned: Stubber) -> None:
-    tag = command.plan(ImageOptions(seat), command.outputs_of(seat)).tag
+def test_push_builds_logs_in_and_pushes(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
+    tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
     holds(canned, tag)
     lets_in(canned)
     holds(canned, tag, "sha256:1")
     runner = Recorded()
-    code, out, err = shown(command.push(ImageOptions(replace(seat, as_json=True)), runner))
+    code, out, err = shown(command.push(ImageOptions(replace(cluster, as_json=True)), runner))
     assert code == 0, err
     assert json.loads(out) == {
         "schemaVersion": 1,
@@ -367,18 +367,18 @@ def test_push_builds_logs_in_and_pushes(seat: Seat, shown: Shown, canned: Stubbe
 
 
 @pytest.mark.usefixtures("_docker")
-def test_push_does_nothing_where_the_repository_has_it(seat: Seat, shown: Shown, canned: Stubber) -> None:
-    tag = command.plan(ImageOptions(seat), command.outputs_of(seat)).tag
+def test_push_does_nothing_where_the_repository_has_it(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
+    tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
     holds(canned, tag, "sha256:1")
     runner = Recorded()
-    assert shown(command.push(ImageOptions(seat), runner))[:2] == (0, f"{URL}:{tag} is there already\n")
+    assert shown(command.push(ImageOptions(cluster), runner))[:2] == (0, f"{URL}:{tag} is there already\n")
     assert runner.ran == []
 
 
 @pytest.mark.usefixtures("_docker")
-def test_a_tag_of_ones_own_that_is_taken_is_refused(seat: Seat, shown: Shown, canned: Stubber) -> None:
+def test_a_tag_of_ones_own_that_is_taken_is_refused(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
     holds(canned, "mine", "sha256:1")
-    code, _, err = shown(command.push(ImageOptions(seat, tag="mine"), Recorded()))
+    code, _, err = shown(command.push(ImageOptions(cluster, tag="mine"), Recorded()))
     assert code == 1
     assert "tags of this repository never move: choose another --tag" in err
 
@@ -393,11 +393,11 @@ def test_a_tag_of_ones_own_that_is_taken_is_refused(seat: Seat, shown: Shown, ca
         ("push", "docker push ended with code 125"),
     ],
 )
-def test_what_fails_is_said(seat: Seat, shown: Shown, canned: Stubber, fails: str, said: str) -> None:
-    holds(canned, command.plan(ImageOptions(seat), command.outputs_of(seat)).tag)
+def test_what_fails_is_said(cluster: ClusterOptions, shown: Shown, canned: Stubber, fails: str, said: str) -> None:
+    holds(canned, command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag)
     if fails in ("login", "push"):
         lets_in(canned)
-    code, _, err = shown(command.push(ImageOptions(seat), Recorded(fails=fails)))
+    code, _, err = shown(command.push(ImageOptions(cluster), Recorded(fails=fails)))
     assert code == 1
     assert said in err
 
@@ -412,8 +412,8 @@ def test_what_fails_is_said(seat: Seat, shown: Shown, canned: Stubber, fails: st
         ({"target": "trn2"}, "--base"),
     ],
 )
-def test_wrong_usage(seat: Seat, shown: Shown, options: Mapping[str, Any], said: str) -> None:
-    code, out, err = shown(command.build(ImageOptions(seat, **options), Recorded()))
+def test_wrong_usage(cluster: ClusterOptions, shown: Shown, options: Mapping[str, Any], said: str) -> None:
+    code, out, err = shown(command.build(ImageOptions(cluster, **options), Recorded()))
     assert (code, out) == (2, "")
     assert said in err
 
@@ -421,31 +421,31 @@ def test_wrong_usage(seat: Seat, shown: Shown, options: Mapping[str, Any], said:
 def test_a_stack_without_a_repository_is_said(tmp_path: Path, shown: Shown) -> None:
     file = tmp_path / "exported.json"
     file.write_text(outputs().model_dump_json(by_alias=True))
-    code, _, err = shown(command.build(ImageOptions(Seat(outputs=file)), Recorded()))
+    code, _, err = shown(command.build(ImageOptions(ClusterOptions(outputs=file)), Recorded()))
     assert code == 2
     assert "the stack has no image repository" in err
 
 
 def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPatch, shown: Shown) -> None:
-    from trainium_eks.cli.cluster_access import Source
+    from trainium_eks.cli.cluster_access import StackAccess
     from trainium_eks.local.paths import Paths
 
-    local = Source("local", outputs(), paths=Paths(Path("/none")))
+    local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
     monkeypatch.setattr(command, "find_stack", lambda *_: local)
     for act in (command.build, command.push):
-        code, _, err = shown(act(ImageOptions(Seat()), Recorded()))
+        code, _, err = shown(act(ImageOptions(ClusterOptions()), Recorded()))
         assert code == 2
         assert "local images make torch" in err
 
 
 @pytest.mark.usefixtures("_docker")
-def test_a_copy_by_an_engine(seat: Seat, shown: Shown, canned: Stubber) -> None:
+def test_a_copy_by_an_engine(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
     tag = "mirror-x-1.0"
     holds(canned, tag)
     lets_in(canned)
     holds(canned, tag, "sha256:1")
     runner = Recorded()
-    options = MirrorOptions(seat, "public.ecr.aws/neuron/x:1.0", engine="docker")
+    options = MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine="docker")
     assert shown(mirror.mirror(options, runner))[:2] == (0, f"{URL}:{tag} copied\n")
     assert runner.commands() == ["pull", "tag", "login", "push"]
 
@@ -460,7 +460,7 @@ def test_a_copy_without_an_engine_between_real_registries(tmp_path: Path, shown:
         host = url.removeprefix("http://")
         file = tmp_path / "exported.json"
         file.write_text(outputs(imageRepository=f"{host}/team/training").model_dump_json(by_alias=True))
-        options = MirrorOptions(Seat(outputs=file), f"{host}/team/base:1.0")
+        options = MirrorOptions(ClusterOptions(outputs=file), f"{host}/team/base:1.0")
         assert shown(mirror.mirror(options))[:2] == (0, f"{host}/team/training:mirror-base-1.0 copied\n")
         assert shown(mirror.mirror(options))[1].endswith("is there already\n")
         code, _, err = shown(mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
@@ -536,9 +536,9 @@ def test_the_code_of_a_mirror_runs_from_its_config_map(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_build_in_the_cluster_is_followed_to_its_end(
-    seat: Seat, shown: Shown, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
+    cluster: ClusterOptions, shown: Shown, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    tag = command.plan(ImageOptions(seat), command.outputs_of(seat)).tag
+    tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
     holds(canned, tag)
     lets_in(canned)
     if ends:
@@ -558,7 +558,7 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
     monkeypatch.setattr(batch_jobs, "submit", lambda _, job, needs: submitted.extend([job, *needs]))
     end = batch_jobs.End(ends, "" if ends else "BackoffLimitExceeded")
     monkeypatch.setattr(batch_jobs, "follow", lambda *_, **__: end)
-    code, out, err = shown(command.push(ImageOptions(seat), in_cluster=True))
+    code, out, err = shown(command.push(ImageOptions(cluster), in_cluster=True))
     assert [each["kind"] for each in submitted] == ["Job", "ConfigMap", "Secret"]
     if ends:
         assert (code, out) == (0, f"{URL}:{tag} pushed\n"), err
@@ -567,13 +567,15 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
         assert f"{URL}:{tag} is not there: BackoffLimitExceeded" in err
 
 
-def test_more_than_an_object_holds_is_not_sent(seat: Seat, shown: Shown, canned: Stubber, tmp_path: Path) -> None:
+def test_more_than_an_object_holds_is_not_sent(
+    cluster: ClusterOptions, shown: Shown, canned: Stubber, tmp_path: Path
+) -> None:
     import random
 
     (tmp_path / "own").mkdir()
     (tmp_path / "own/big").write_bytes(random.Random(1).randbytes(800_000))
-    options = ImageOptions(seat, context=tmp_path / "own")
-    holds(canned, command.plan(options, command.outputs_of(seat)).tag)
+    options = ImageOptions(cluster, context=tmp_path / "own")
+    holds(canned, command.plan(options, command.outputs_of(cluster)).tag)
     code, _, err = shown(command.push(options, in_cluster=True))
     assert code == 2
     assert "give a smaller --context, or build with an engine" in err

@@ -9,7 +9,7 @@ from cluster_snapshots import NEURON, group
 
 from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.serve import serving, serving_refusals
-from trainium_eks.jobs.serve.serving import Batch, Place, Served
+from trainium_eks.jobs.serve.serving import Batch, Served, ServingNodes
 from trainium_eks.local.images.images import workloads
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.versions import KUBERNETES
@@ -19,20 +19,20 @@ TEAM = NamespaceOutput(
     name="vision", queues=("eyes", "ears"), service_account="training", claim="fsx-claim", training_user_id=2001
 )
 GROUP = NodeGroupOutput.model_validate(group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"), by_alias=True)
-CPU = Place()
+CPU = ServingNodes()
 
 Json = dict[str, Any]
 
 
-def on(instance_type: str, devices: int = 1, *, is_local: bool = False) -> Place:
+def on(instance_type: str, devices: int = 1, *, is_local: bool = False) -> ServingNodes:
     return serving.place(GROUP, CATALOGUE[instance_type], devices, is_local=is_local)
 
 
-def served(place: Place = CPU, **changes: Any) -> Served:
+def served(place: ServingNodes = CPU, **changes: Any) -> Served:
     return replace(Served("serve-x", "output/x/model", "image", place, "eyes", 2), **changes)
 
 
-def batch(place: Place = CPU, **changes: Any) -> Batch:
+def batch(place: ServingNodes = CPU, **changes: Any) -> Batch:
     return replace(Batch("predict-x", "output/x/model", "in/a.csv", "out/b.jsonl", "image", place, "eyes"), **changes)
 
 
@@ -48,7 +48,7 @@ def container_of(manifest: Json) -> Json:
 
 PLACES = {
     "cpu": CPU,
-    "local": Place(is_local=True),
+    "local": ServingNodes(is_local=True),
     "inferentia": on("inf2.xlarge"),
     "trainium": on("trn1.32xlarge", 2),
     "trainium2": on("trn2.48xlarge"),
@@ -128,7 +128,7 @@ def test_devices_go_through_the_queue(name: str) -> None:
 
 
 def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before() -> None:
-    def rolling(place: Place) -> Json:
+    def rolling(place: ServingNodes) -> Json:
         found: Json = serving.objects(served(place), TEAM)[0]["spec"]["strategy"]["rollingUpdate"]
         return found
 
@@ -177,7 +177,7 @@ def test_the_digest_changes_with_what_the_pods_are() -> None:
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def problems(place: Place = CPU, **changes: Any) -> list[str]:
+def problems(place: ServingNodes = CPU, **changes: Any) -> list[str]:
     given = {"name": "serve-x", "queue": "eyes", "instance": None, "devices": None, "may_create": True, **changes}
     team = given.pop("team", TEAM)
     found = serving_refusals.problems(

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from trainium_eks.jobs.objects.job import Program, Topology, TrainingJob
 from trainium_eks.jobs.submit import planning, refusals
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
-from trainium_eks.jobs.submit.requests import Facts, Plan, Request
+from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
-REQUEST = Request(Program("train.py"))
+REQUEST = JobRequest(Program("train.py"))
 FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
 
 BLOCK = {"capacity": "capacity-block", "reservation": "cr-0123456789abcdef0"}
@@ -42,7 +42,7 @@ STACK = outputs(
 )
 
 
-def _plan(request: Request = REQUEST, facts: Facts = FACTS, stack: StackOutputs = STACK) -> Plan:
+def _plan(request: JobRequest = REQUEST, facts: Facts = FACTS, stack: StackOutputs = STACK) -> Plan:
     return planning.plan(request, stack, stack.namespaces[0], facts)
 
 

@@ -10,12 +10,12 @@ from cluster_snapshots import NEURON, group, outputs
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.submit import planning, saving
-from trainium_eks.jobs.submit.requests import Facts, Plan, Request
+from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model.outputs import StackOutputs
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
-REQUEST = Request(Program("train.py"))
+REQUEST = JobRequest(Program("train.py"))
 VOLUME = {
     "fileSystemId": "fs-1",
     "dnsName": "fs-1.fsx",

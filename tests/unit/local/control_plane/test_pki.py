@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.paths import Paths
 
@@ -237,5 +237,5 @@ def test_a_program_acts_as_its_service_account(paths):
 
 def test_a_directory_that_cannot_be_written_is_said_with_path_and_reason(tmp_path):
     (tmp_path / ".local").write_text("a file")
-    with pytest.raises(LocalError, match=r"cannot be written: .*\.local.*: Not a directory"):
+    with pytest.raises(ClusterError, match=r"cannot be written: .*\.local.*: Not a directory"):
         pki.ensure(Paths.of(tmp_path, "dev"), RANGE)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from waiting import SECONDS
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent.programs import AGENT
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
@@ -125,7 +125,7 @@ def test_settings_with_impossible_ports_are_none(paths, settings):
 
 def test_settings_that_cannot_be_written_are_said(tmp_path, settings):
     (tmp_path / ".local").write_text("a file")
-    with pytest.raises(LocalError, match=r"cannot be written: .*control-plane\.(part|json): Not a directory"):
+    with pytest.raises(ClusterError, match=r"cannot be written: .*control-plane\.(part|json): Not a directory"):
         settings.save(Paths.of(tmp_path, "dev"))
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from waiting import SECONDS, until
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
 
@@ -184,14 +184,14 @@ def test_what_cannot_be_executed_is_said(paths, tmp_path):
     for content_is_there, reason in ((True, "Permission denied"), (False, "No such file")):
         if not content_is_there:
             program.unlink()
-        with pytest.raises(LocalError, match=f"etcd cannot be started: {program}: {reason}"):
+        with pytest.raises(ClusterError, match=f"etcd cannot be started: {program}: {reason}"):
             processes.start(paths, "etcd", [program, f"--data={paths.root}"])
 
 
 def test_a_log_that_cannot_be_written_is_said_with_path_and_reason(paths, command):
     paths.root.parent.mkdir()
     paths.root.write_text("a file where the directory should be")
-    with pytest.raises(LocalError, match=r"cannot be written: .*/dev/logs: Not a directory"):
+    with pytest.raises(ClusterError, match=r"cannot be written: .*/dev/logs: Not a directory"):
         processes.start(paths, "etcd", command("etcd"))
     paths.root.unlink()
 

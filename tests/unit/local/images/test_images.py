@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.installing import NotOffered, Recipe, adds_to, known_recipe
 from trainium_eks.model.catalogue.training_images import BASES
@@ -90,7 +90,9 @@ def test_the_newest_of_a_name_is_found_and_the_older_by_its_tag(wheel: Path) -> 
 
 
 def test_what_fails_leaves_no_image(home: Path) -> None:
-    with pytest.raises(LocalError, match=r"local/mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"):
+    with pytest.raises(
+        ClusterError, match=r"local/mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"
+    ):
         images.make(Recipe("mine", "no-such-package"))
     assert images.find("local/mine") is None
     assert [each.name for each in home.iterdir() if each.is_dir()] == []
@@ -112,7 +114,7 @@ def test_an_image_whose_interpreter_is_gone_is_not_found(wheel: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "UPPER", "a b", "../x", "a/b", "python", "a.b"])
 def test_names_that_are_no_names_are_refused(name: str) -> None:
-    with pytest.raises(LocalError, match="an image cannot be called"):
+    with pytest.raises(ClusterError, match="an image cannot be called"):
         images.make(Recipe(name, ""))
 
 
@@ -125,7 +127,7 @@ def test_the_command_that_makes_a_missing_image_is_named() -> None:
 
 def test_the_recipe_of_torch_comes_with_the_library() -> None:
     assert "torch==" in known_recipe("torch").requirements
-    with pytest.raises(LocalError, match="--requirements FILE"):
+    with pytest.raises(ClusterError, match="--requirements FILE"):
         known_recipe("jax")
 
 
@@ -166,11 +168,11 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(
     monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
     with pytest.raises(NotOffered, match="no-such"):
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
-    with pytest.raises(LocalError, match="no-such") as caught:
+    with pytest.raises(ClusterError, match="no-such") as caught:
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "torch==1.0"))
     assert not isinstance(caught.value, NotOffered)
     (tmp_path / "w1" / "torch-1.0-py3-none-any.whl").write_bytes(b"cut off")
-    with pytest.raises(LocalError, match="torch") as caught:
+    with pytest.raises(ClusterError, match="torch") as caught:
         images.make(Recipe("mine", "torch==1.0\n", "torch==1.0"))
     assert not isinstance(caught.value, NotOffered)
 
@@ -263,14 +265,14 @@ def test_workloads_can_be_imported_from_where_images_look() -> None:
 def test_an_image_is_removed_unless_a_process_runs_in_it(wheel: Path) -> None:
     image = images.make(Recipe("mine", str(wheel)))
     with subprocess.Popen([image.programs / "python", "-c", "input()"], stdin=subprocess.PIPE) as process:
-        with pytest.raises(LocalError, match=f"in use by process {process.pid}"):
+        with pytest.raises(ClusterError, match=f"in use by process {process.pid}"):
             images.remove("local/mine")
         process.communicate(b"\n")
     assert images.remove("mine") == (image,)
     assert not image.path.exists()
-    with pytest.raises(LocalError, match="there is no image local/mine"):
+    with pytest.raises(ClusterError, match="there is no image local/mine"):
         images.remove("mine")
-    with pytest.raises(LocalError, match="always there"):
+    with pytest.raises(ClusterError, match="always there"):
         images.remove("python")
 
 

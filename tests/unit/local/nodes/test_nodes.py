@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubernetes_schemas import object_faults
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.nodes.node_pools import (
     NODES_A_LEAF,
     NODES_A_SPINE,
@@ -287,10 +287,10 @@ def test_a_name_that_eks_would_not_take_is_shortened_and_stays_unique() -> None:
 
 
 def test_an_unknown_type_is_refused_with_the_nearest() -> None:
-    with pytest.raises(LocalError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
+    with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
         pool(instanceTypes=["trn1.33xlarge"])
 
 
 def test_a_group_without_a_type_is_refused() -> None:
-    with pytest.raises(LocalError, match="has no instance type"):
+    with pytest.raises(ClusterError, match="has no instance type"):
         pool(instanceTypes=None, boot=template())

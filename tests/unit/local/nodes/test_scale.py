@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.plan.recording.project import StackSettings
 
@@ -53,5 +53,5 @@ def test_a_group_that_may_have_no_node_still_has_a_maximum_that_eks_takes() -> N
 
 
 def test_a_stack_without_groups_is_told() -> None:
-    with pytest.raises(LocalError, match=r"Pulumi\.dev\.yaml has none"):
+    with pytest.raises(ClusterError, match=r"Pulumi\.dev\.yaml has none"):
         scaled(3, [])

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts as module
 from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli
-from trainium_eks.local.releases.release_inputs import Wanted, wanted
+from trainium_eks.local.releases.release_inputs import ReleaseInputs, wanted
 from trainium_eks.model.catalogue.versions import CHARTS
 
 REPOSITORY = "https://charts.example.com/stable"
@@ -31,7 +31,7 @@ def package(file: Path, name: str, version: str, note: str = "") -> Path:
     return file
 
 
-def release(version: str = "1.0.0", chart: str = "thing", repo: str = REPOSITORY) -> Wanted:
+def release(version: str = "1.0.0", chart: str = "thing", repo: str = REPOSITORY) -> ReleaseInputs:
     repository = {} if chart.startswith((".", "oci://")) else {"repositoryOpts": {"repo": repo}}
     inputs = {"name": "r", "namespace": "n", "chart": chart, "version": version, **repository}
     return wanted(inputs, timeout_seconds=60)
@@ -79,7 +79,7 @@ def test_a_local_chart_is_relative_to_the_project(place: Place) -> None:
 
 
 def test_a_local_chart_that_is_not_there_is_an_error(place: Place) -> None:
-    with pytest.raises(LocalError, match=r"there is no chart .*project/charts/none"):
+    with pytest.raises(ClusterError, match=r"there is no chart .*project/charts/none"):
         place.charts().find(release(chart="./charts/none"))
 
 
@@ -110,7 +110,7 @@ def test_another_version_in_the_users_directory_is_not_installed_and_both_are_na
 
 
 def test_a_users_directory_that_is_none_is_an_error(place: Place) -> None:
-    with pytest.raises(LocalError, match="TRN_CHARTS is /nowhere"):
+    with pytest.raises(ClusterError, match="TRN_CHARTS is /nowhere"):
         place.charts(TRN_CHARTS="/nowhere").find(release())
 
 
@@ -146,7 +146,7 @@ def test_a_broken_package_in_the_cache_is_pulled_anew(place: Place) -> None:
 
 def test_another_chart_than_was_asked_for_is_refused_and_not_kept(place: Place) -> None:
     package(place.root / "served.tgz", "thing", "1.0.1")
-    with pytest.raises(LocalError, match=r"sent thing 1\.0\.1 where thing 1\.0\.0 was asked for"):
+    with pytest.raises(ClusterError, match=r"sent thing 1\.0\.1 where thing 1\.0\.0 was asked for"):
         place.charts(f"cp {place.root}/served.tgz $2/thing-1.0.0.tgz").find(release())
     assert not list((place.root / "cache").rglob("*.tgz"))
 
@@ -200,12 +200,12 @@ def test_a_repository_that_does_not_answer_is_given_up(place: Place, monkeypatch
     ],
 )
 def test_a_repository_without_that_version_is_a_fault_of_the_program(place: Place, words: str) -> None:
-    with pytest.raises(LocalError, match=r"stable does not have thing 1\.0\.0: .*(?i:not found)"):
+    with pytest.raises(ClusterError, match=r"stable does not have thing 1\.0\.0: .*(?i:not found)"):
         place.charts(f"echo 'Error: {words}' >&2; exit 1").find(release())
 
 
 def test_a_chart_of_a_repository_needs_a_version(place: Place) -> None:
-    with pytest.raises(LocalError, match="name the version of thing"):
+    with pytest.raises(ClusterError, match="name the version of thing"):
         place.charts().find(release(version=""))
 
 
@@ -214,7 +214,7 @@ def test_a_chart_of_a_repository_needs_a_version(place: Place) -> None:
 VOLCANO = CHARTS["volcano"]
 
 
-def of_volcano() -> Wanted:
+def of_volcano() -> ReleaseInputs:
     return release(VOLCANO.version, VOLCANO.chart, VOLCANO.repository)
 
 

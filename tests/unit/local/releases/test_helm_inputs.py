@@ -5,7 +5,7 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.releases.release_inputs import FLAGS, wanted
 
 MINIMAL: dict[str, Any] = {"name": "r", "namespace": "n", "chart": "./c"}
@@ -44,13 +44,15 @@ def test_every_honoured_input_is_one_of_pulumis() -> None:
 
 
 def test_an_input_that_is_not_honoured_is_refused_by_name() -> None:
-    with pytest.raises(LocalError, match=r"n/r: the local cloud does not support lint, verify, repositoryOpts\.proxy"):
+    with pytest.raises(
+        ClusterError, match=r"n/r: the local cloud does not support lint, verify, repositoryOpts\.proxy"
+    ):
         read(verify=True, lint=True, repositoryOpts={"repo": "https://r", "proxy": "p"})
 
 
 @pytest.mark.parametrize("key", ["name", "chart"])
 def test_what_is_needed_is_asked_for(key: str) -> None:
-    with pytest.raises(LocalError, match=f"has no {key}"):
+    with pytest.raises(ClusterError, match=f"has no {key}"):
         read(**{key: ""})
 
 

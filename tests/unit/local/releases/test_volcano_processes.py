@@ -8,7 +8,7 @@ import pytest
 import toolchain_fakes as fakes
 import yaml
 
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.processes import Running
 from trainium_eks.local.paths import Paths
@@ -68,7 +68,7 @@ def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
 
 def test_a_file_that_the_chart_does_not_bring_is_an_error() -> None:
     body = deployment("vol-scheduler", ["--scheduler-conf=/conf/other.conf"])
-    with pytest.raises(LocalError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no other\.conf"):
+    with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no other\.conf"):
         described("vol", manifest(body, s_conf=""), DIRECTORY)
 
 

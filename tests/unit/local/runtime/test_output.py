@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainium_eks.local.agent.log_server import asked, is_api_server
-from trainium_eks.local.runtime.output import LINE_BYTES, Reader, Selection, Wanted, Writer, timestamp
+from trainium_eks.local.runtime.output import LINE_BYTES, LogFilter, Reader, Selection, Writer, timestamp
 
 NOW = 1_763_000_000.0
 
@@ -21,7 +21,7 @@ def written(file: Path, *chunks: bytes, limit: int = 10**6) -> Writer:
 def read(file: Path, **wanted: object) -> str:
     reader = Reader(file)
     try:
-        return Selection(Wanted(**wanted)).first(reader).decode()  # type: ignore[arg-type]
+        return Selection(LogFilter(**wanted)).first(reader).decode()  # type: ignore[arg-type]
     finally:
         reader.close()
 
@@ -70,7 +70,7 @@ def test_a_log_is_bounded_and_its_newest_part_stays(tmp_path: Path) -> None:
 def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path: Path) -> None:
     file = tmp_path / "0.log"
     writer = written(file, b"begin\n", limit=1000)
-    reader, selection = Reader(file), Selection(Wanted(follow=True))
+    reader, selection = Reader(file), Selection(LogFilter(follow=True))
     seen = selection.first(reader)
     for number in range(100):
         writer.write(f"line {number}\n".encode(), NOW)
@@ -121,7 +121,7 @@ def test_a_request_is_read() -> None:
         "sinceSeconds": ["60"],
         "limitBytes": ["9"],
     }
-    assert asked(query, NOW) == Wanted(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
+    assert asked(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
     assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
     with pytest.raises(ValueError, match="x"):
         asked({"tailLines": ["x"]}, NOW)

@@ -67,9 +67,9 @@ def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
         {"region": "us-west-2", "instance_types": ("p4d.24xlarge",), "nvidia_values": {"mofedEnabled": True}}
     )
     return {
-        "neuron-chart-dra": (neuron_addons.problems(dra), "cannot share a node"),
-        "neuron-chart-scheduler": (neuron_addons.problems(scheduler), "a kube-scheduler older than Kubernetes"),
-        "nvidia-plugin-efa": (gpu_addons.problems(mofed), "past the EFA device plugin"),
+        "neuron-chart-dra": (neuron_addons.validate(dra), "cannot share a node"),
+        "neuron-chart-scheduler": (neuron_addons.validate(scheduler), "a kube-scheduler older than Kubernetes"),
+        "nvidia-plugin-efa": (gpu_addons.validate(mofed), "past the EFA device plugin"),
     }
 
 

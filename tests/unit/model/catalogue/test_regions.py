@@ -12,7 +12,7 @@ import pytest
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config.stack_config import load, problems
+from trainium_eks.model.config.stack_config import load, validate
 
 ZONE_IDS = Path(moto.__file__).parent / "ec2" / "resources" / "instance_type_offerings" / "availability-zone-id"
 SESSION = botocore.session.get_session()
@@ -72,7 +72,7 @@ def config_of(region: str, *zones: str) -> list[tuple[str, str]]:
         "network": json.dumps({"zoneIds": zones}),
     }
     return [
-        (each.path, each.severity.value) for each in problems(load(data)) if not each.path.startswith("node_groups")
+        (each.path, each.severity.value) for each in validate(load(data)) if not each.path.startswith("node_groups")
     ]
 
 

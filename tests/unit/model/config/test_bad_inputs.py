@@ -14,8 +14,8 @@ import pytest
 import yaml
 from unit.model.config.test_config import FIELDS
 
-from trainium_eks.model.config.stack_config import load, problems
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.config.stack_config import load, validate
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, shown
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -91,7 +91,7 @@ def cases() -> Iterator[Case]:
 def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
     """Every problem of a config as Pulumi would hand it over."""
     try:
-        return problems(
+        return validate(
             load(
                 {
                     key: value if isinstance(value, str) else json.dumps(value, default=str)
@@ -99,7 +99,7 @@ def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
                 }
             )
         )
-    except ShapeError as error:
+    except ConfigModelError as error:
         return error.problems
 
 

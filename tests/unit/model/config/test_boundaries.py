@@ -9,7 +9,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import cluster, cross, storage
 from trainium_eks.model.config.cluster import ClusterConfig
 from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import problems as stack_problems
+from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.sizing import queues
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
@@ -60,7 +60,7 @@ def test_sizes_of_a_group(sizes: tuple[int, int, int], told: list[str]) -> None:
 )
 def test_versions_by_their_support(kubernetes: str, severity: Severity | None) -> None:
     config = read(ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "kubernetes_version": kubernetes})
-    found = [each for each in cluster.problems(config, production=False) if each.path == "kubernetes_version"]
+    found = [each for each in cluster.validate(config, production=False) if each.path == "kubernetes_version"]
     assert [each.severity for each in found if each.severity is not Severity.WARN] == ([severity] if severity else [])
 
 
@@ -70,7 +70,7 @@ def test_system_nodes_hold_the_control_components(vcpus: int, memory: int, warne
     config = read(
         ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "system_nodes": {"instance_type": "x1.own"}}
     )
-    found = cluster.problems(config, production=False, catalogue=types)
+    found = cluster.validate(config, production=False, catalogue=types)
     assert (paths(found) == ["system_nodes.instance_type"]) == warned
 
 
@@ -78,11 +78,11 @@ def test_system_nodes_hold_the_control_components(vcpus: int, memory: int, warne
 def test_service_ranges(prefix: int, taken: bool) -> None:
     start = "172.16.0.0" if prefix >= 12 else "172.0.0.0"
     config = read(ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "service_cidr_block": f"{start}/{prefix}"})
-    assert (cluster.problems(config, production=False) == []) == taken
+    assert (cluster.validate(config, production=False) == []) == taken
 
 
 def of_files(production: bool = False, **data: Any) -> list[str]:
-    return paths(storage.problems(read(FileSystemConfig, data), production=production))
+    return paths(storage.validate(read(FileSystemConfig, data), production=production))
 
 
 @pytest.mark.parametrize("path", ["data", "", "/a//b"])
@@ -125,7 +125,7 @@ def test_copies_of_the_scheduler(replicas: int, told: list[tuple[str, str]]) -> 
 
 
 def of_queues(*data: dict[str, Any]) -> list[str]:
-    return paths(queues.problems([read(QueueConfig, each) for each in data], pool={NEURON: 64}))
+    return paths(queues.validate([read(QueueConfig, each) for each in data], pool={NEURON: 64}))
 
 
 @pytest.mark.parametrize(("amount", "taken"), [(0, False), (1, True), (64, True), (65, False)])

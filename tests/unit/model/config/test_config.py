@@ -11,8 +11,8 @@ import yaml
 
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.schema import Kind, kind_of, rows
-from trainium_eks.model.config.stack_config import StackConfig, load, problems
-from trainium_eks.model.validation.config_model import Shape, ShapeError
+from trainium_eks.model.config.stack_config import StackConfig, load, validate
+from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError
 from trainium_eks.model.validation.problems import Severity, config_path, describe
 
 GROUP: dict[str, Any] = {
@@ -29,14 +29,14 @@ GROUP: dict[str, Any] = {
     "localStorage": "none",
     "labels": {"team": "a"},
     "maxUnavailable": 2,
-    "sizeManagedElsewhere": True,
+    "ignoreDesiredSize": True,
     "hugepages2Mi": 5,
     "installLustreClient": True,
     "releaseVersion": "1.35.3-20260709",
     "kubernetesVersion": "1.35",
 }
 CPU_NODES = {"instanceType": "m6i.2xlarge", "minSize": 1, "maxSize": 2, "desiredSize": 2, "rootVolumeGib": 50}
-CPU_POOL = {**CPU_NODES, "sizeManagedElsewhere": True}
+CPU_POOL = {**CPU_NODES, "ignoreDesiredSize": True}
 KEY = "arn:aws:kms:us-west-2:111122223333:key/0123"
 SUBNETS = [
     {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
@@ -250,7 +250,9 @@ def holders() -> Iterator[dict[str, Any]]:
         yield put(FULL, path, value)
 
 
-def fields(data: Mapping[str, Any], spec: type[Shape], path: Path = ()) -> Iterator[tuple[Path, type[Shape], str]]:
+def fields(
+    data: Mapping[str, Any], spec: type[ConfigModel], path: Path = ()
+) -> Iterator[tuple[Path, type[ConfigModel], str]]:
     """Every field of a config's models: its place in the data, the model that holds it, its name there."""
     for name, field in spec.model_fields.items():
         here = (*path, field.alias or name)
@@ -269,7 +271,7 @@ def entries(annotation: Any, value: Any) -> list[tuple[Path, Any]]:
     return [((), value)]
 
 
-def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[Shape] | None:
+def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[ConfigModel] | None:
     """The model of an entry, by its tag where there are several."""
     models = list(shapes(annotation))
     if len(models) > 1:
@@ -277,8 +279,8 @@ def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[Shape] | None:
     return models[0] if models else None
 
 
-def shapes(annotation: Any) -> Iterator[type[Shape]]:
-    if isinstance(annotation, type) and issubclass(annotation, Shape):
+def shapes(annotation: Any) -> Iterator[type[ConfigModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in getattr(annotation, "__args__", ()):
         yield from shapes(part)
@@ -304,7 +306,7 @@ def documented(place: str) -> str:
 
 def faults(data: Mapping[str, Any]) -> dict[str, str]:
     """Every fault of shape: path as the config file spells it, and reason."""
-    with pytest.raises(ShapeError) as caught:
+    with pytest.raises(ConfigModelError) as caught:
         load(text(data))
     return {config_path(problem.path): problem.reason for problem in caught.value.problems}
 
@@ -325,21 +327,21 @@ OPTIONAL = [param for param in EVERY if param not in REQUIRED and not tagged(par
 
 def test_the_full_config_is_sound_and_has_every_key() -> None:
     full = load(text(FULL))
-    assert [problem for problem in problems(full) if problem.severity is not Severity.WARN] == []
+    assert [problem for problem in validate(full) if problem.severity is not Severity.WARN] == []
     written = {documented(path) for path, _ in FIELDS}
     assert written >= {row.path for row in rows(StackConfig)}
 
 
 @pytest.mark.parametrize(("path", "spec", "name", "data"), REQUIRED)
 def test_a_required_key_that_is_missing_is_named(
-    path: Path, spec: type[Shape], name: str, data: dict[str, Any]
+    path: Path, spec: type[ConfigModel], name: str, data: dict[str, Any]
 ) -> None:
     assert "required and missing" in faults(without(data, path))[spelled(path)]
 
 
 @pytest.mark.parametrize(("path", "spec", "name", "data"), OPTIONAL)
 def test_an_optional_key_that_is_missing_has_its_documented_default(
-    path: Path, spec: type[Shape], name: str, data: dict[str, Any]
+    path: Path, spec: type[ConfigModel], name: str, data: dict[str, Any]
 ) -> None:
     loaded: Any = load(text(without(data, path)))
     same = loaded == load(text(data)) and data_at(data, path) is not None
@@ -359,12 +361,12 @@ def data_at(data: Any, path: Path) -> Any:
     return data
 
 
-def of_alias(value: Shape, alias: str) -> str:
+def of_alias(value: ConfigModel, alias: str) -> str:
     return next(name for name, field in type(value).model_fields.items() if alias in (field.alias, name))
 
 
 def plain(value: Any) -> Any:
-    if isinstance(value, Shape):
+    if isinstance(value, ConfigModel):
         data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"type": value.type} | data if hasattr(value, "type") else data
     return [plain(each) for each in value] if isinstance(value, tuple) else value
@@ -399,7 +401,7 @@ WRONG: dict[Kind, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize(("path", "spec", "name", "data"), EVERY)
-def test_a_key_of_the_wrong_type_is_named(path: Path, spec: type[Shape], name: str, data: dict[str, Any]) -> None:
+def test_a_key_of_the_wrong_type_is_named(path: Path, spec: type[ConfigModel], name: str, data: dict[str, Any]) -> None:
     kind = kind_of(spec.model_fields[name].annotation)
     top_level = len(path) == 1
     for value in WRONG[kind]:
@@ -412,7 +414,7 @@ def test_a_key_of_the_wrong_type_is_named(path: Path, spec: type[Shape], name: s
 
 @pytest.mark.parametrize(("path", "spec", "name", "data"), EVERY)
 def test_a_misspelt_key_is_named_with_the_one_that_was_meant(
-    path: Path, spec: type[Shape], name: str, data: dict[str, Any]
+    path: Path, spec: type[ConfigModel], name: str, data: dict[str, Any]
 ) -> None:
     key = str(path[-1])
     wrong = (*path[:-1], f"{key}X")
@@ -577,7 +579,7 @@ def test_a_key_of_the_wrong_value_is_named_with_what_to_do(place: str, value: An
     path, _, _, data = next(each for (where, _), each in FIELDS.items() if where == place)
     if place == "fileSystem.metadataIops":
         data = put(data, ("fileSystem", "efaEnabled"), False)
-    before, found = problems(load(text(data))), problems(load(text(put(data, path, value))))
+    before, found = validate(load(text(data))), validate(load(text(put(data, path, value))))
     told = [each for each in found if each not in before and config_path(each.path).startswith(place)]
     assert told, describe(found)
     assert any(problem.severity is not Severity.WARN for problem in told)
@@ -603,7 +605,7 @@ def test_a_null_section_is_no_section_however_the_cli_writes_it() -> None:
     for none in ("null", ""):
         config = load(text(FULL | {"fileSystem": none, "imageRepository": none}))
         assert (config.file_system, config.image_repository) == (None, None)
-        assert [each for each in problems(config) if each.severity is not Severity.WARN] == []
+        assert [each for each in validate(config) if each.severity is not Severity.WARN] == []
 
 
 def test_numbers_that_the_cli_stores_for_text_are_read_as_text() -> None:
@@ -639,17 +641,17 @@ def test_a_subnet_is_large_enough_up_to_its_last_address(nodes: int, fits: bool)
         "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "cpuNodes": {"maxSize": 1}},
         "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": nodes}],
     }
-    found = [each.path for each in problems(load(text(values)))]
+    found = [each.path for each in validate(load(text(values)))]
     assert ("network.cidr_block" not in found) is fits
 
 
 @pytest.mark.parametrize(("version", "warned"), [("1.34", False), ("1.35", False), ("1.36", True)])
 def test_lustre_on_nodes_of_a_newer_kernel_is_warned_of(version: str, warned: bool) -> None:
     cluster = {**FULL["cluster"], "kubernetesVersion": version, "addons": {}}
-    found = [each.reason for each in problems(load(text(put(FULL, ("cluster",), cluster))))]
+    found = [each.reason for each in validate(load(text(put(FULL, ("cluster",), cluster))))]
     assert any("Lustre client" in reason for reason in found) is warned
     without_lustre = put(put(FULL, ("cluster",), cluster), ("fileSystem",), None)
-    assert not any("Lustre client" in each.reason for each in problems(load(text(without_lustre))))
+    assert not any("Lustre client" in each.reason for each in validate(load(text(without_lustre))))
 
 
 def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone() -> None:
@@ -671,12 +673,12 @@ def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included() -
 
 
 def test_a_fix_inside_a_default_list_says_that_the_list_must_be_written_out() -> None:
-    found = problems(
+    found = validate(
         load(text({"region": "us-west-2", "owner": "me", "network": {"zoneIds": ["usw2-az4", "usw2-az1"]}}))
     )
     assert not [problem for problem in found if problem.path.startswith("node_groups")]
     rested = load(text({"region": "us-west-2", "owner": "me", "queues": [{"name": "other"}]}))
-    told = next(problem for problem in problems(rested) if problem.path == "namespaces[0].queues[0]")
+    told = next(problem for problem in validate(rested) if problem.path == "namespaces[0].queues[0]")
     assert told.good is None
     assert "write the list out" in told.fix
 
@@ -685,7 +687,7 @@ def test_a_fix_inside_a_default_list_says_that_the_list_must_be_written_out() ->
 def test_the_environments_in_the_repository_are_sound(environment: str, pytestconfig: pytest.Config) -> None:
     content = yaml.safe_load((pytestconfig.rootpath / f"Pulumi.{environment}.yaml").read_text())["config"]
     config = load(text({key.partition(":")[2]: value for key, value in content.items()}))
-    stopping = model.problems(config)
+    stopping = model.validate(config)
     assert [each for each in stopping if each.rule not in config.waivers and each.severity is not Severity.WARN] == []
 
 
@@ -693,7 +695,7 @@ class TestBesideABrokenSection:
     """Faults of shape in one section do not keep silent what is wrong in the others."""
 
     def told(self, **values: str) -> list[str]:
-        with pytest.raises(ShapeError) as caught:
+        with pytest.raises(ConfigModelError) as caught:
             load(values)
         return [problem.path for problem in model.problems_beside(values, caught.value.problems)]
 

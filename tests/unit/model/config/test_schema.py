@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from trainium_eks.model.config import schema
-from trainium_eks.model.config.stack_config import StackConfig, load, problems
+from trainium_eks.model.config.stack_config import StackConfig, load, validate
 from trainium_eks.model.outputs import StackOutputs
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -61,7 +61,7 @@ def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
     given = {key: declaration["default"] for key, declaration in BLOCK.items() if "default" in declaration}
     text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
     assert load(values | text) == load(values)
-    assert problems(load(values | text)) == problems(load(values))
+    assert validate(load(values | text)) == validate(load(values))
 
 
 def test_account_ids_may_be_numbers_because_the_cli_makes_them_so() -> None:

@@ -14,7 +14,7 @@ def problems(users: Sequence[int | None], **changes: Any) -> list[Problem]:
         for index, user in enumerate(users)
     ]
     stack = StackConfig.model_validate({"region": "us-west-2", "owner": "ml", "namespaces": teams, **changes})
-    return [each for each in stack_config.problems(stack) if each.path.endswith("training_user_id")]
+    return [each for each in stack_config.validate(stack) if each.path.endswith("training_user_id")]
 
 
 def test_two_teams_of_one_user_are_told_apart_or_accepted_with_a_reason() -> None:

@@ -11,7 +11,7 @@ from trainium_eks.model.config.storage import FileSystemConfig
 
 def refused(**section: Any) -> list[str]:
     """Paths of what is wrong with a file system."""
-    return [each.path for each in storage.problems(FileSystemConfig.model_validate(section), production=False)]
+    return [each.path for each in storage.validate(FileSystemConfig.model_validate(section), production=False)]
 
 
 @pytest.mark.parametrize(

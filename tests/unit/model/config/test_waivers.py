@@ -3,8 +3,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from trainium_eks.model.config.waivers import RULES, WaiverConfig, problems, reasons
-from trainium_eks.model.validation.config_model import ShapeError, read
+from trainium_eks.model.config.waivers import RULES, WaiverConfig, reasons, validate
+from trainium_eks.model.validation.config_model import ConfigModelError, read
 
 
 def waiver(expires: object) -> WaiverConfig:
@@ -15,18 +15,18 @@ def waiver(expires: object) -> WaiverConfig:
 def test_a_day_without_quotes_is_a_day_too(written: object) -> None:
     """PyYAML makes a date of it; the CLI sends midnight in UTC."""
     assert waiver(written).expires == "2027-03-31"
-    assert problems({"R06": waiver(written)}) == []
+    assert validate({"R06": waiver(written)}) == []
 
 
 @pytest.mark.parametrize("written", ["20270331", "2027-W13-3", "2027-13-01", "31.3.2027", "", "never"])
 def test_what_is_no_day_is_refused(written: str) -> None:
-    [problem] = problems({"R06": waiver(written)})
+    [problem] = validate({"R06": waiver(written)})
     assert problem.path == "waivers.R06.expires"
     assert problem.allowed == ("<YYYY-MM-DD>",)
 
 
 def test_a_reason_alone_is_told_what_a_waiver_has() -> None:
-    with pytest.raises(ShapeError) as error:
+    with pytest.raises(ConfigModelError) as error:
         read(WaiverConfig, {"reason": "torn down"})
     assert [problem.path for problem in error.value.problems] == ["expires"]
 

@@ -25,6 +25,7 @@ LIMITS = Limits(
     counted_requests=("cpu",),
     closed_storage_classes=("fsx",),
     researchers=GROUP,
+    service_accounts=("default", "training"),
     reserved_names=("default-deny",),
 )
 POLICIES = admission.policies(LIMITS, researchers.written())
@@ -412,6 +413,27 @@ def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
         ({"spec": spec({"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]})}, "Pod Security"),
         ({"spec": spec({"name": "c", "securityContext": {"privileged": True}})}, "Pod Security"),
         ({"spec": spec({"name": "c", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "securityContext": {"procMount": "Unmasked"}})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "securityContext": {"seccompProfile": {"type": "Unconfined"}}})}, "Pod Security"),
+        ({"spec": spec(securityContext={"appArmorProfile": {"type": "Unconfined"}})}, "Pod Security"),
+        ({"spec": spec(securityContext={"seLinuxOptions": {"type": "spc_t"}})}, "Pod Security"),
+        ({"spec": spec(securityContext={"seLinuxOptions": {"user": "u"}})}, "Pod Security"),
+        ({"spec": spec(securityContext={"windowsOptions": {"hostProcess": True}})}, "Pod Security"),
+        ({"spec": spec(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})}, "Pod Security"),
+        ({"spec": spec({"name": "c", "livenessProbe": {"httpGet": {"host": "h", "port": 1}}})}, "Pod Security"),
+        (
+            {"spec": spec({"name": "c", "lifecycle": {"postStart": {"tcpSocket": {"host": "h", "port": 1}}}})},
+            "Pod Security",
+        ),
+        (
+            {
+                "metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}},
+                "spec": spec(),
+            },
+            "Pod Security",
+        ),
+        ({"spec": spec(overhead={"cpu": "1"})}, "must not set overhead"),
+        ({"spec": spec(priority=1)}, "must not set overhead"),
         ({"spec": spec(terminationGracePeriodSeconds=3601)}, "at most 3600"),
         ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])}, "drained"),
         ({"spec": spec(tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])}, "drained"),
@@ -426,6 +448,75 @@ def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
 def test_templates_of_all_kinds_are_judged_like_pods(name: str, pod: Json, said: str) -> None:
     found = refusals(name, made_by(name, 2, pod))
     assert any(said in message for message in found), found
+
+
+CONFINED = {
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "seLinuxOptions": {"type": "container_t", "level": "s0:c1"},
+    "windowsOptions": {},
+}
+PROBED = {
+    "name": "c",
+    "securityContext": {**CONFINED, "procMount": "Default", "appArmorProfile": {"type": "RuntimeDefault"}},
+    "livenessProbe": {"httpGet": {"port": 1, "host": ""}},
+    "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}},
+    "resources": {"requests": {"cpu": "1"}},
+}
+
+
+@EVERY_WORKLOAD
+def test_templates_within_pod_securitys_baseline_pass(name: str) -> None:
+    context = {**CONFINED, "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]}
+    assert refusals(name, made_by(name, 2, {"metadata": {"annotations": {"a": "b"}}, "spec": spec(PROBED)})) == []
+    assert refusals(name, made_by(name, 2, {"spec": spec(PROBED, securityContext=context)})) == []
+
+
+PLUGIN_PORT = {"name": "c", "ports": [{"name": "mpijob-port", "containerPort": 22}], "resources": PLAIN["resources"]}
+MOUNTING = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/d"}], "resources": PLAIN["resources"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "template", "pods", "passes"),
+    [
+        ({}, {"serviceAccountName": "training"}, 100, True),
+        ({}, {"serviceAccountName": "other"}, 2, False),
+        ({}, {"runtimeClassName": "other"}, 2, False),
+        ({"plugins": {"pytorch": ["--master=a", "--port=23456"]}}, {}, 2, True),
+        ({"plugins": {"ray": ["--head=a", "-clientPort=59999"]}}, {}, 2, True),
+        ({"plugins": {"svc": ["--publish-not-ready-addresses"]}}, {}, 2, True),
+        ({"plugins": {"pytorch": ["--port=-1"]}}, {}, 2, False),
+        ({"plugins": {"ray": ["--clientPort=65536"]}}, {}, 2, False),
+        ({"plugins": {"pytorch": ["--port", "70000"]}}, {}, 2, False),
+        ({"plugins": {"pytorch": ["--wait-master-image="]}}, {}, 2, False),
+        ({"plugins": {"tensorflow": []}}, {"containers": [PLUGIN_PORT]}, 2, True),
+        ({"plugins": {"tensorflow": ["--port=23"]}}, {"containers": [PLUGIN_PORT]}, 2, False),
+        ({}, {"containers": [MOUNTING]}, 2, True),
+        ({"volumes": [{"mountPath": "/e"}]}, {"containers": [MOUNTING]}, 2, True),
+        ({"volumes": [{"mountPath": "/d"}]}, {"containers": [MOUNTING]}, 2, False),
+        (
+            {"plugins": {"ssh": ["--ssh-private-key=a", "--ssh-key-file-path=/d"]}},
+            {"containers": [MOUNTING]},
+            2,
+            False,
+        ),
+    ],
+)
+def test_a_volcano_job_leads_to_no_pods_that_the_api_server_refuses(
+    change: Json, template: Json, pods: int, passes: bool
+) -> None:
+    job = made_by("volcano-jobs", pods, {"spec": {**spec(PLAIN), **template}})
+    job["spec"] |= change
+    assert (refusals("volcano-jobs", job) == []) is passes
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"), [("a" * 50, True), ("a" * 51, False), ("a.b", False), ("a-1", True)], ids=str
+)
+def test_volumes_and_hosts_can_be_called_after_a_volcano_job(name: str, passes: bool) -> None:
+    job = made_by("volcano-jobs", 100) | {"metadata": {"name": name}}
+    assert (refusals("volcano-jobs", job) == []) is passes
+    job["spec"]["tasks"][0]["name"] = "b" * 13
+    assert refusals("volcano-jobs", job) != [] or len(name) < 47
 
 
 def test_pods_that_others_namespaces_see_are_not_kept_away_from() -> None:

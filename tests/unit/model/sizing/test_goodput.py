@@ -164,7 +164,7 @@ def test_a_useful_hour_costs_what_the_others_cost_as_well() -> None:
 
 def test_all_that_cannot_be_is_told_at_once() -> None:
     wrong = Run(0, -1, math.inf, math.nan)
-    assert [*goodput.problems(wrong)] == [
+    assert [*goodput.validate(wrong)] == [
         "seconds_between_faults must be above 0, not 0",
         "checkpoint_seconds must be 0 or more, and finite, not -1",
         "down_seconds must be 0 or more, and finite, not inf",
@@ -174,7 +174,7 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
         goodput.expect(wrong)
     with pytest.raises(ValueError, match="interval_seconds must be above 0"):
         goodput.useful_fraction(Run(1, 1, 1, 1), 0)
-    assert [*goodput.problems(Run(math.nan, 0, 0, 0))] == ["seconds_between_faults must be above 0, not nan"]
+    assert [*goodput.validate(Run(math.nan, 0, 0, 0))] == ["seconds_between_faults must be above 0, not nan"]
 
 
 def test_a_gang_of_twice_the_nodes_fails_twice_as_often() -> None:

@@ -10,23 +10,23 @@ from trainium_eks.model.sizing.quantities import quantity
 
 @pytest.mark.parametrize(("name", "amount"), TAKEN.items())
 def test_what_the_api_server_takes_passes(name: str, amount: str) -> None:
-    assert quotas.problems({name: amount}, "quota") == []
+    assert quotas.validate({name: amount}, "quota") == []
 
 
 @pytest.mark.parametrize(("name", "amount"), [*REFUSED.items(), *USELESS.items()])
 def test_what_it_refuses_or_never_counts_is_refused(name: str, amount: str) -> None:
-    (problem,) = quotas.problems({name: amount}, "quota")
+    (problem,) = quotas.validate({name: amount}, "quota")
     assert problem.value == amount
 
 
 def test_a_part_of_a_pod_is_rounded_up_in_the_fix() -> None:
-    (problem,) = quotas.problems({"pods": "1.5"}, "quota")
+    (problem,) = quotas.validate({"pods": "1.5"}, "quota")
     assert (problem.path, problem.good) == ("quota.pods", "2")
 
 
 def test_an_extended_resource_is_named_by_its_requests() -> None:
     for name in ("aws.amazon.com/neuron", "limits.aws.amazon.com/neuron"):
-        (problem,) = quotas.problems({name: "64"}, "quota")
+        (problem,) = quotas.validate({name: "64"}, "quota")
         assert problem.fix == "name it requests.aws.amazon.com/neuron"
 
 
@@ -58,7 +58,7 @@ def test_what_is_not_known_of_the_nodes_is_not_bounded() -> None:
 
 def test_the_default_is_a_good_quota() -> None:
     room = quotas.room([("trn1.32xlarge", 4), ("m6i.xlarge", 2)], CATALOGUE)
-    assert quotas.problems(quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200), "quota") == []
+    assert quotas.validate(quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200), "quota") == []
 
 
 def test_a_gang_of_the_whole_pool_has_its_pods() -> None:

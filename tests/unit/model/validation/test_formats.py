@@ -11,7 +11,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import node_groups, storage
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import problems as stack_problems
+from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import read
@@ -78,7 +78,7 @@ def test_what_is_linked_to_s3_is_one_line(field: str, mark: str) -> None:
         durability = {"type": "s3", "bucket": "my-data", field: value}
         return [
             config_path(each.path)
-            for each in storage.problems(read(FileSystemConfig, {"durability": durability}), production=False)
+            for each in storage.validate(read(FileSystemConfig, {"durability": durability}), production=False)
         ]
 
     assert told(f"/sets{mark}" if field == "fileSystemPath" else f"sets{mark}") == [f"durability.{field}"]
@@ -158,7 +158,7 @@ def test_an_account_has_twelve_plain_digits(value: str) -> None:
 def test_names_of_a_group_are_plain(field: str, value: str) -> None:
     def told(value: str) -> list[str]:
         group = read(NodeGroupConfig, {"name": "train", "instance_type": "trn1.32xlarge", field: value})
-        return [each.path for each in node_groups.problems(group, region="us-west-2", catalogue=CATALOGUE)]
+        return [each.path for each in node_groups.validate(group, region="us-west-2", catalogue=CATALOGUE)]
 
     assert told(value) == [field]
     good = {"placement_group": ("g", "g" * 255, "my group"), "release_version": ("1.35.6-20260818",)}

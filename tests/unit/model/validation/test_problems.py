@@ -8,7 +8,14 @@ import pydantic
 import pytest
 
 from trainium_eks.model.config.node_groups import NodeGroupConfig
-from trainium_eks.model.validation.config_model import Flag, Shape, ShapeError, Whole, Word, read
+from trainium_eks.model.validation.config_model import (
+    ConfigModel,
+    ConfigModelError,
+    LooseStr,
+    StrictBool,
+    StrictInt,
+    read,
+)
 from trainium_eks.model.validation.problems import (
     Problem,
     Severity,
@@ -133,34 +140,34 @@ def test_what_stops_a_build_is_refused_or_acknowledged_without_a_reason() -> Non
     assert refused(every, {"R29": " ", "R01": "other"}) == (refuse, acknowledge)
 
 
-class Left(Shape):
+class Left(ConfigModel):
     type: Literal["left"] = "left"
-    depth: Whole
+    depth: StrictInt
     """How deep. In metres."""
 
 
-class Right(Shape):
+class Right(ConfigModel):
     type: Literal["right"] = "right"
-    width: Whole = 1
+    width: StrictInt = 1
 
 
-class Sample(Shape):
+class Sample(ConfigModel):
     not_here = {"old_name": "`new_name` took its place"}  # noqa: RUF012 - a test's own
 
     new_name: str
     """What it is called: in words."""
-    size_gib: Whole = 1
-    on: Flag = False
+    size_gib: StrictInt = 1
+    on: StrictBool = False
     mode: Literal["fast", "slow"] = "fast"
     parts: tuple[Annotated[Left | Right, pydantic.Field(discriminator="type")], ...] = ()
     maybe: Right | None = None
-    counts: dict[str, Whole] = pydantic.Field(default_factory=dict)
-    words: dict[str, Word] = pydantic.Field(default_factory=dict)
+    counts: dict[str, StrictInt] = pydantic.Field(default_factory=dict)
+    words: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     many: tuple[str, ...] = ()
 
 
 def said(**data: Any) -> str:
-    with pytest.raises(ShapeError) as caught:
+    with pytest.raises(ConfigModelError) as caught:
         read(Sample, {"newName": "x", **data})
     return describe(caught.value.problems, config_path)
 
@@ -182,7 +189,7 @@ def test_a_name_given_in_both_spellings_is_told() -> None:
 
 
 def test_a_missing_name_is_told_with_what_it_means() -> None:
-    with pytest.raises(ShapeError) as caught:
+    with pytest.raises(ConfigModelError) as caught:
         read(Sample, {})
     assert describe(caught.value.problems, config_path).splitlines() == [
         "- newName: it is required and missing (What it is called)",
@@ -231,7 +238,7 @@ def test_the_contents_of_an_object_are_never_shown() -> None:
 
 
 def test_what_is_no_object_at_all_is_told() -> None:
-    with pytest.raises(ShapeError, match="it must be an object with the fields of Sample, not a list"):
+    with pytest.raises(ConfigModelError, match="it must be an object with the fields of Sample, not a list"):
         read(Sample, ["x"])  # type: ignore[arg-type]
     sample = Sample(new_name="x")
     assert read(Sample, sample) is sample

@@ -12,7 +12,7 @@ from trainium_eks.model.config import cluster, network
 from trainium_eks.model.config.cluster import ClusterConfig
 from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import problems as stack_problems
+from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.validation import ranges
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.model.validation.problems import Problem, Severity, refused
@@ -24,12 +24,12 @@ EIGHTS = ["203.0.0.0/9", "203.128.0.0/9"]
 
 
 def new_network(**data: Any) -> list[Problem]:
-    return network.problems(read(NetworkConfig, data), region="us-west-2")
+    return network.validate(read(NetworkConfig, data), region="us-west-2")
 
 
 def endpoint(*texts: str, production: bool = False) -> list[Problem]:
     config = read(ClusterConfig, {"endpoint": {"public_access_cidrs": texts}})
-    return cluster.problems(config, production=production)
+    return cluster.validate(config, production=production)
 
 
 @pytest.mark.parametrize("block", [*RESERVED, "255.255.0.0/16"])

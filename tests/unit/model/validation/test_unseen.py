@@ -6,8 +6,8 @@ import pytest
 from unit.model.config.test_config import put, text
 
 from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import problems as stack_problems
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.config.stack_config import validate as stack_problems
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, config_path, describe
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.plan.graph import SECRET
@@ -27,7 +27,7 @@ def told(path: tuple[str | int, ...], value: object = UNSEEN, **beside: Any) -> 
     data = put(data, path, value)
     try:
         return stack_problems(load(text(data)))
-    except ShapeError as error:
+    except ConfigModelError as error:
         return error.problems
 
 

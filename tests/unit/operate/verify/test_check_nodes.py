@@ -79,11 +79,11 @@ def test_fewer_nodes_than_the_stack_asks_for_fail_with_where_to_look() -> None:
 def test_more_nodes_than_the_stack_asks_for_fail() -> None:
     found = judged(lambda made: made["Node"].append(_ng1(2)))["nodes/ng1"]
     assert found.status is CheckStatus.FAIL
-    assert "sizeManagedElsewhere" in found.remedy
+    assert "ignoreDesiredSize" in found.remedy
 
 
 @pytest.mark.parametrize(("nodes", "status"), [(1, "fail"), (2, "pass"), (4, "pass"), (5, "fail")])
-def test_a_size_managed_elsewhere_must_be_within_its_bounds(nodes: int, status: str) -> None:
+def test_a_ignore_desired_size_must_be_within_its_bounds(nodes: int, status: str) -> None:
     stack = outputs(nodeGroups=[group("ng1", NEURON, 8, None, minSize=2)])
 
     def spoil(made: Any) -> None:

@@ -11,7 +11,7 @@ from cluster_snapshots import judged
 from waiting import SECONDS
 
 from trainium_eks.operate.verify.check import CheckStatus, failed, not_applicable, not_installed, passed
-from trainium_eks.operate.verify.cluster import KINDS, Object, Refused, minor, read
+from trainium_eks.operate.verify.cluster import KINDS, Object, ReadError, minor, read
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.operate.verify.verify import Verification
 
@@ -25,7 +25,7 @@ class Scripted:
 
     def version(self) -> str:
         if "version" in self.answers:
-            raise Refused(self.answers["version"])
+            raise ReadError(self.answers["version"])
         return "v1.35.4"
 
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
@@ -33,7 +33,7 @@ class Scripted:
         if self.barrier:
             self.barrier.wait(SECONDS)
         answer = self.answers.get(kind, [])
-        if isinstance(answer, Refused):
+        if isinstance(answer, ReadError):
             raise answer
         return answer  # type: ignore[no-any-return]
 
@@ -51,12 +51,12 @@ def test_a_kind_that_is_not_served_has_no_objects_and_is_remembered() -> None:
 
 
 def test_a_server_that_gives_no_version_is_not_read() -> None:
-    with pytest.raises(Refused, match="connection refused"):
+    with pytest.raises(ReadError, match="connection refused"):
         read(Scripted({"version": "connection refused", "Node": AssertionError}))
 
 
 def test_what_may_not_be_read_is_remembered_with_the_servers_words() -> None:
-    assert read(Scripted({"Node": Refused("nodes is forbidden")})).unread == {"Node": "nodes is forbidden"}
+    assert read(Scripted({"Node": ReadError("nodes is forbidden")})).unread == {"Node": "nodes is forbidden"}
 
 
 def test_what_could_not_be_read_fails_in_its_place_and_nothing_of_it_passes() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.protocol import Answer, LiveBackend, Request, Status, UnknownProtocol
+from trainium_eks.plan.recording.protocol import Answer, LiveBackend, RecordingRequest, Status, UnknownProtocol
 
 
-def request(**given: object) -> Request:
+def request(**given: object) -> RecordingRequest:
     whole = {
         "project": "p",
         "stack": "dev",
@@ -20,7 +20,7 @@ def request(**given: object) -> Request:
         "timeout_seconds": 3.5,
         **given,
     }
-    return Request(**whole)  # type: ignore[arg-type]
+    return RecordingRequest(**whole)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def request(**given: object) -> Request:
         request(live=LiveBackend("module:function", {"z": 1}, 7)),
     ],
 )
-def test_a_request_arrives_as_it_was_sent(asked: Request) -> None:
-    assert Request.from_json(asked.to_json()) == asked
+def test_a_request_arrives_as_it_was_sent(asked: RecordingRequest) -> None:
+    assert RecordingRequest.from_json(asked.to_json()) == asked
 
 
 def test_an_answer_arrives_as_it_was_sent(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_request_with_a_backend_is_not_simulated_by_who_does_not_know_it() -> 
 def test_another_version_is_refused_on_both_sides(tmp_path: Path) -> None:
     data = {**json.loads(request().to_json()), "protocol": 99}
     with pytest.raises(UnknownProtocol) as caught:
-        Request.from_json(json.dumps(data))
+        RecordingRequest.from_json(json.dumps(data))
     assert caught.value.version == 99
     (tmp_path / "answer.json").write_text(json.dumps({"protocol": 99, "status": "recorded", "graph": {}}))
     with pytest.raises(UnknownProtocol):

@@ -29,7 +29,7 @@ def status(rule: str, path: str, value: object) -> str:
 
 def refused(**section: object) -> bool:
     config = read(FileSystemConfig, section)
-    return [*limits.of_places(limits.walk(config)), *storage.problems(config, production=False)] != []
+    return [*limits.of_places(limits.walk(config)), *storage.validate(config, production=False)] != []
 
 
 @pytest.mark.parametrize("size", [0, 1199, 1200, 1201, 2399, 2400, 2401, 3600, 4799, 4800, 4801, 7200])

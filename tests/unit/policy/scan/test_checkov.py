@@ -69,7 +69,7 @@ def production() -> Graph:
             "network": {"natGateways": "per-zone"},
             "cluster": {
                 "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]},
-                "cpuNodes": {"sizeManagedElsewhere": True},
+                "cpuNodes": {"ignoreDesiredSize": True},
             },
         }
         return replace(settings, config={**kept, **{f"trainium-eks:{key}": json.dumps(given[key]) for key in given}})

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainium_eks.cli.cluster_access import kubeconfig_file
 from trainium_eks.cli.failure import FAILED, Failure
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -122,7 +122,7 @@ def ask_cluster(project: Path, stack: str) -> Ask:
             with kubeconfig_file(outputs.kubeconfig) as file:
                 api = Api.connect(file)
                 pods = {name: api.list("v1", "Pod", namespace=name) for name in {each.namespace for each in claims}}
-        except (LocalError, RuntimeError, ValueError) as error:
+        except (ClusterError, RuntimeError, ValueError) as error:
             raise Failure(FAILED, str(error)) from None
         return tuple(holder for claim in claims for holder in holders(claim, pods[claim.namespace]))
 

@@ -9,7 +9,7 @@ import typer
 
 from trainium_eks.cli.environment.change import stack_state
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.plan.graph import Graph, Resource
@@ -143,7 +143,7 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
                     found.append(api.list(kind.api_version, kind.kind))
                 except NoSuchKind:
                     found.append([])
-    except (LocalError, RuntimeError, ValueError, Failure) as error:
+    except (ClusterError, RuntimeError, ValueError, Failure) as error:
         title = error.title if isinstance(error, Failure) else str(error)
         typer.echo(f"Cannot ask the cluster which jobs run: {title}", err=True)
         return None

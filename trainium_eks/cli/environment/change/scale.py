@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from trainium_eks.aws.job_lookups import Aws, AwsError, NotAllowed
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import Session, open_session, told
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKind
@@ -25,24 +25,24 @@ LOOK_SECONDS = 10.0
 Say = Callable[[str], None]
 
 
-def run(name: str, nodes: int, *, wait: bool, seat: Seat) -> int:
+def run(name: str, nodes: int, *, wait: bool, cluster: ClusterOptions) -> int:
     """``trn scale``; the exit code."""
 
     def act() -> int:
-        with open_session(seat) as session:
+        with open_session(cluster) as session:
             group = _group(session, name)
             wrong = size_problem(group, nodes)
             if wrong is not None:
                 raise Failure(WRONG_USAGE, f"{name} was not scaled", [wrong], spell=str)
             before = len(cluster_facts.nodes_of(session.api, group))
-            say: Say = (lambda _: None) if seat.as_json else _say
+            say: Say = (lambda _: None) if cluster.as_json else _say
             say(cost(session, group, before, nodes))
             if nodes < before:
                 _warn_of_jobs(session, group, say)
             resize(session, group, nodes, say)
             if wait:
                 await_nodes(session, group, nodes, say)
-            if seat.as_json:
+            if cluster.as_json:
                 document = {"schemaVersion": SCHEMA_VERSION, "group": group.name, "nodes": nodes, "before": before}
                 write_json(document)
             elif wait:
@@ -51,7 +51,7 @@ def run(name: str, nodes: int, *, wait: bool, seat: Seat) -> int:
                 write(f"{group.name} is to have {nodes} nodes; `kubectl get nodes` shows them as they come.\n")
         return 0
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
 def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
@@ -60,7 +60,7 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
     A caller who may not change the group is told, and the job waits for whoever may, or for an autoscaler.
 
     Raises:
-        LocalError: EKS refuses for another reason.
+        ClusterError: EKS refuses for another reason.
     """
     there = len(cluster_facts.nodes_of(session.api, group))
     if there >= nodes:
@@ -103,7 +103,7 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
     """Asks for a number of nodes: EKS, or the local cloud, whose nodes are there when it returns.
 
     Raises:
-        LocalError: refused.
+        ClusterError: refused.
     """
     paths = session.source.paths
     if paths is not None:
@@ -115,7 +115,7 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
     if group.desired_size is not None and group.desired_size != nodes:
         say(
             f"  The stack's config says {group.desired_size}: the next `up` sets it back. "
-            f"`sizeManagedElsewhere: true` on {group.name} leaves the size alone."
+            f"`ignoreDesiredSize: true` on {group.name} leaves the size alone."
         )
 
 
@@ -123,7 +123,7 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
     """Until the group has this many Ready nodes, and no more.
 
     Raises:
-        LocalError: AWS cannot be asked.
+        ClusterError: AWS cannot be asked.
         Failure: not in time, with what EKS says is wrong.
     """
     deadline, told_of, issues = time.monotonic() + READY_SECONDS, -1, tuple[str, ...]()

@@ -15,11 +15,11 @@ from trainium_eks.cli.output import tell, write_json
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.validation.config_model import ShapeError
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.parsing import parse_yaml
 from trainium_eks.model.validation.problems import Problem, config_path, config_set, refused
 from trainium_eks.operate.upgrade import settings as upgrades
-from trainium_eks.operate.upgrade.settings import Asked, Setting
+from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets
 from trainium_eks.operate.upgrade.steps import Step, disturbance, steps, total_seconds
 from trainium_eks.plan import cost
 from trainium_eks.plan.differences import diff
@@ -33,7 +33,7 @@ class UpgradeOptions:
     """The options of one call."""
 
     stack: str
-    asked: Asked
+    asked: UpgradeTargets
     directory: Path | None = None
     write: bool = False
     as_json: bool = False
@@ -47,7 +47,7 @@ class Upgrade:
     stack: str
     config: StackConfig
     """As it is."""
-    asked: Asked
+    asked: UpgradeTargets
     settings: tuple[Setting, ...]
     """The values of the config that change."""
     lines: tuple[str, ...]
@@ -162,7 +162,7 @@ def _config(project: Project, stack: str) -> StackConfig:
     """
     try:
         return _read(project, project.stack(stack))
-    except (ShapeError, InvalidConfig) as error:
+    except (ConfigModelError, InvalidConfig) as error:
         raise Failure(FAILED, f"Pulumi.{stack}.yaml cannot be read; nothing was compared", error.problems) from None
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
@@ -197,10 +197,10 @@ def _adjust(project: Project, wanted: tuple[Setting, ...]) -> Callable[[StackSet
 
 
 def _new_warnings(before: StackConfig, after: StackConfig) -> tuple[str, ...]:
-    known = {(problem.path, problem.reason) for problem in model.problems(before)}
+    known = {(problem.path, problem.reason) for problem in model.validate(before)}
     return tuple(
         f"{config_path(problem.path)}: {problem.reason}"
-        for problem in model.problems(after)
+        for problem in model.validate(after)
         if (problem.path, problem.reason) not in known
     )
 

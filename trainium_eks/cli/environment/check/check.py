@@ -73,12 +73,12 @@ def signed_in(account: "Account") -> "Account":
     Raises:
         Failure: there are none, or AWS does not take them.
     """
-    from trainium_eks.aws.account import NoCredentials, NotChecked, Refused
+    from trainium_eks.aws.account import NoCredentials, NotChecked, RequestError
 
     try:
         account.caller()
     except NoCredentials as error:
         raise Failure(WRONG_USAGE, str(error)) from None
-    except (NotChecked, Refused):
+    except (NotChecked, RequestError):
         pass  # each question says so by itself
     return account

@@ -9,7 +9,7 @@ from trainium_eks.cli import output
 from trainium_eks.cli.environment.check import render_doctor
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.validation.problems import nearest
 from trainium_eks.observe.alerts import alerts, runbook
@@ -19,30 +19,30 @@ SCHEMA_VERSION = 1
 """Of the documents of ``--json``; changes when a field is removed or changes meaning."""
 
 
-def run(seat: Seat, alert: str | None) -> int:
+def run(cluster: ClusterOptions, alert: str | None) -> int:
     """Shows one page, what fires, or the list; the exit code.
 
     Args:
-        seat: whose stack is asked; without a stack and outputs none is.
+        cluster: whose stack is asked; without a stack and outputs none is.
         alert: whose page is shown.
     """
     try:
         if alert is not None:
-            return _page(seat, alert)
-        return _firing(seat) if seat.stack or seat.outputs else _list(seat)
+            return _page(cluster, alert)
+        return _firing(cluster) if cluster.stack or cluster.outputs else _list(cluster)
     except Failure as failure:
-        return output.tell(failure, as_json=seat.as_json)
+        return output.tell(failure, as_json=cluster.as_json)
 
 
-def _page(seat: Seat, name: str) -> int:
+def _page(cluster: ClusterOptions, name: str) -> int:
     found = next((each for each in alerts.alerts(AlertSettings()) if each.name.lower() == name.lower()), None)
     if found is None:
         near = nearest(name, alerts.names())
         meant = f"did you mean {near}?" if near else "`trn doctor` lists them"
         raise Failure(WRONG_USAGE, f"there is no alert {name!r}: {meant}")
     text = runbook.page(found.name)
-    text = text.replace("STACK", seat.stack) if seat.stack else text
-    if seat.as_json:
+    text = text.replace("STACK", cluster.stack) if cluster.stack else text
+    if cluster.as_json:
         page = {"name": found.name, "severity": found.severity, "text": text}
         output.write_json({"schemaVersion": SCHEMA_VERSION, "alert": page})
     else:
@@ -50,27 +50,27 @@ def _page(seat: Seat, name: str) -> int:
     return 0
 
 
-def _list(seat: Seat) -> int:
+def _list(cluster: ClusterOptions) -> int:
     found = alerts.alerts(AlertSettings())
-    if seat.as_json:
+    if cluster.as_json:
         listed = [{"name": each.name, "severity": each.severity, "about": runbook.about(each.name)} for each in found]
         output.write_json({"schemaVersion": SCHEMA_VERSION, "alerts": listed})
     else:
         hint = as_typed("trn doctor ALERT prints a page, trn doctor --stack STACK says what fires now.")
-        show_sections([render_doctor.listed(found), Text(hint)], no_color=seat.no_color)
+        show_sections([render_doctor.listed(found), Text(hint)], no_color=cluster.no_color)
     return 0
 
 
-def _firing(seat: Seat) -> int:
+def _firing(cluster: ClusterOptions) -> int:
     from trainium_eks.cli.environment.check import doctor_ask
 
-    found = doctor_ask.firing(seat)
-    if seat.as_json:
-        output.write_json(_document(seat, found))
+    found = doctor_ask.firing(cluster)
+    if cluster.as_json:
+        output.write_json(_document(cluster, found))
     else:
-        show_sections([render_doctor.firing(found)], no_color=seat.no_color)
+        show_sections([render_doctor.firing(found)], no_color=cluster.no_color)
     return FAILED if any(each.state == "firing" for each in found) else 0
 
 
-def _document(seat: Seat, found: Sequence[Firing]) -> dict[str, Any]:
-    return {"schemaVersion": SCHEMA_VERSION, "stack": seat.stack, "alerts": [each.to_json() for each in found]}
+def _document(cluster: ClusterOptions, found: Sequence[Firing]) -> dict[str, Any]:
+    return {"schemaVersion": SCHEMA_VERSION, "stack": cluster.stack, "alerts": [each.to_json() for each in found]}

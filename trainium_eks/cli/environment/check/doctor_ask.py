@@ -12,9 +12,9 @@ from dataclasses import replace
 from http.client import HTTPException
 
 from trainium_eks.cli.failure import FAILED, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session, open_session
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.observe.alerts import firing as answers
@@ -28,19 +28,19 @@ PORT = 9090
 ANSWER_SECONDS = 15
 
 
-def firing(seat: Seat) -> list[Firing]:
+def firing(cluster: ClusterOptions) -> list[Firing]:
     """What fires in a stack, the most urgent first.
 
     Raises:
         Failure: there is no Prometheus, it may not be asked, or it does not answer.
     """
     try:
-        with open_session(seat) as team:
+        with open_session(cluster) as team:
             session = replace(team, namespace=NAMESPACE)
             pod = _pod(session)
             with _forwarded(session, pod) as url:
                 return _ask(url, pod)
-    except LocalError as error:
+    except ClusterError as error:
         raise Failure(FAILED, str(error)) from error
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.aws.account import Account, NotChecked, Refused
+from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.aws.price_list import on_demand
 from trainium_eks.cli import output
 from trainium_eks.cli.environment.change.stack_file_edit import NotEditable, put, write_whole
@@ -106,7 +106,7 @@ def look(graph: Graph, account: Account | None = None) -> tuple[Row, ...]:
         old = catalogue.price(instance_type) if instance_type in catalogue else None
         try:
             return Row(instance_type, old, on_demand(account, instance_type))
-        except (NotChecked, Refused) as error:
+        except (NotChecked, RequestError) as error:
             return Row(instance_type, old, None, str(error))
 
     types = dict.fromkeys(group.instance_type for group in needs.groups if group.instance_type)

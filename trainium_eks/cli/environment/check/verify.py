@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
+from trainium_eks.cli.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.output import tell
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.check import CheckStatus
-from trainium_eks.operate.verify.cluster import Refused
+from trainium_eks.operate.verify.cluster import ReadError
 from trainium_eks.operate.verify.verify import Verification
 
 PAUSE_SECONDS = 5.0
@@ -78,7 +78,7 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
         return _until_well(asked, _looks(source, kubeconfig), say)
 
 
-def _looks(source: Source, kubeconfig: Path) -> Look:
+def _looks(source: StackAccess, kubeconfig: Path) -> Look:
     """How this cluster is looked at."""
     from trainium_eks.operate.verify import cluster, verify
     from trainium_eks.operate.verify.examined import Examined
@@ -91,7 +91,7 @@ def _looks(source: Source, kubeconfig: Path) -> Look:
         raise Failure(WRONG_USAGE, title) from None
     try:
         api = Api.connect(kubeconfig)
-    except LocalError as error:
+    except ClusterError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
 
     def look() -> Verification:
@@ -119,7 +119,7 @@ def _until_well(asked: VerifyOptions, look: Look, say: Callable[[str], None]) ->
             left = deadline - time.monotonic()
             if left <= 0:
                 return found
-        except Refused as error:
+        except ReadError as error:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Failure(FAILED, str(error)) from None

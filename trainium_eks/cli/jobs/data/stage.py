@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, told
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.jobs.data import staging, tokens
 from trainium_eks.jobs.data.presets import PRESETS
@@ -27,7 +27,7 @@ SCHEMA_VERSION = 1
 class StageOptions:
     """What was asked for."""
 
-    seat: Seat
+    cluster: ClusterOptions
     source: str
     to: str | None = None
     """None for a preset's own."""
@@ -46,7 +46,7 @@ class StageOptions:
 
 def run(options: StageOptions) -> int:
     """Stages a data set; the exit code."""
-    return told(lambda: _run(options), as_json=options.seat.as_json)
+    return run_and_report(lambda: _run(options), as_json=options.cluster.as_json)
 
 
 def show_presets() -> int:
@@ -57,11 +57,11 @@ def show_presets() -> int:
         write(presets_list())
         return 0
 
-    return told(show)
+    return run_and_report(show)
 
 
 def _run(options: StageOptions) -> int:
-    with open_session(options.seat) as session:
+    with open_session(options.cluster) as session:
         request = _request(options, is_local=session.is_local)
         found = staging.problems(request, session.namespace, is_local=session.is_local)
         if not found:
@@ -164,7 +164,7 @@ def _job(session: Session, request: StageRequest) -> tuple[str, bool]:
 
 
 def _submitted(options: StageOptions, session: Session, name: str) -> int:
-    if options.seat.as_json:
+    if options.cluster.as_json:
         _write_json(session, name, {"state": "submitted"})
     else:
         write(f"Job {name} in {session.namespace.name}; the same command again follows it\n")
@@ -174,7 +174,7 @@ def _submitted(options: StageOptions, session: Session, name: str) -> int:
 def _follow(options: StageOptions, session: Session, request: StageRequest, name: str, *, is_new: bool) -> int:
     from trainium_eks.cli.jobs.data.render_stage import shown_progress
 
-    with shown_progress(no_color=options.seat.no_color) as shown:
+    with shown_progress(no_color=options.cluster.no_color) as shown:
         if not is_new:
             shown.say(f"The Job {name} stages it already")
         try:
@@ -191,13 +191,13 @@ def _follow(options: StageOptions, session: Session, request: StageRequest, name
             return INTERRUPTED
     last = shown.last
     message = str(last.get("message") or end.message)[:LINE_CHARACTERS]
-    if options.seat.as_json:
+    if options.cluster.as_json:
         state = str(last.get("stage")) if end.succeeded and last.get("stage") == "unchanged" else ""
         result = {"state": state or ("complete" if end.succeeded else "failed"), "message": message}
         _write_json(session, name, {**result, "bytes": shown.count("bytes"), "files": shown.count("files")})
     elif end.succeeded:
         write(f"{printable(message) or f'{staging.DATA}/{request.to} is complete'}\n")
-    if not end.succeeded and not options.seat.as_json:
+    if not end.succeeded and not options.cluster.as_json:
         raise Failure(FAILED, f"{request.source} is not staged: {message}")
     return 0 if end.succeeded else FAILED
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.with_cluster_options import seated
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.with_cluster_options import with_cluster_options
 
 app = App()
 
@@ -19,7 +19,7 @@ def _show_presets(asked: bool) -> None:
 
 
 @app.command(example="trn stage s3://my-data/books --to books")
-@seated
+@with_cluster_options
 def stage(
     source: Annotated[
         str,
@@ -63,7 +63,7 @@ def stage(
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects and submit nothing.")] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Copy a data set to the team's shared volume: a Job on the CPU pool, verified, whole or not at all.
 
@@ -75,7 +75,7 @@ def stage(
     from trainium_eks.cli.jobs.data import stage as command
 
     asked = command.StageOptions(
-        seat,
+        cluster,
         source,
         to=to,
         is_list=file_list,
@@ -94,7 +94,7 @@ def stage(
 
 
 @app.command(example="trn secret --from-aws ml/hugging-face")
-@seated
+@with_cluster_options
 def secret(
     name: Annotated[str, typer.Argument(help="Of the Secret.")] = "hugging-face",
     from_aws: Annotated[
@@ -103,7 +103,7 @@ def secret(
     json_key: Annotated[str, typer.Option("--json-key", help="Where that is a JSON object with several keys.")] = "",
     delete: Annotated[bool, typer.Option("--delete", help="Take it away.")] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
 
@@ -113,4 +113,4 @@ def secret(
     """
     from trainium_eks.cli.jobs.submit import secret as command
 
-    raise typer.Exit(command.run(command.SecretOptions(seat, name, from_aws, json_key, delete)))
+    raise typer.Exit(command.run(command.SecretOptions(cluster, name, from_aws, json_key, delete)))

@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass
 
 from trainium_eks.cli.failure import FAILED, Failure, as_typed
-from trainium_eks.cli.jobs.serve.serving import Wanted, find, warn_of_no_nodes
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, told
+from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.cli.output import notice, write, write_json
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
@@ -36,11 +36,11 @@ class Files:
         return (*found, *serving_refusals.path_problems("--to", self.output, serving_refusals.OUTPUTS))
 
 
-def run(seat: Seat, wanted: Wanted, files: Files, *, follow: bool, dry_run: bool) -> int:
+def run(cluster: ClusterOptions, wanted: ServingOptions, files: Files, *, follow: bool, dry_run: bool) -> int:
     """Predicts a file; the exit code."""
 
     def act() -> int:
-        with open_session(seat) as session:
+        with open_session(cluster) as session:
             found = find(session, wanted, serving.PREDICT, files.problems)
             batch = Batch(
                 found.name,
@@ -62,21 +62,21 @@ def run(seat: Seat, wanted: Wanted, files: Files, *, follow: bool, dry_run: bool
                 batch_jobs.submit(session.api, job, ())
             except ApiError as error:
                 raise Failure(FAILED, f"the Job is refused: {error}") from None
-            return _follow(session, seat, batch) if follow else _submitted(session, seat, batch)
+            return _follow(session, cluster, batch) if follow else _submitted(session, cluster, batch)
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
-def _submitted(session: Session, seat: Seat, batch: Batch) -> int:
-    if seat.as_json:
+def _submitted(session: Session, cluster: ClusterOptions, batch: Batch) -> int:
+    if cluster.as_json:
         _write_json(session, batch, {"state": "submitted"})
     else:
         write(as_typed(f"Job {batch.name} in {session.namespace.name}; trn logs {batch.name} follows it\n"))
     return 0
 
 
-def _follow(session: Session, seat: Seat, batch: Batch) -> int:
-    shown = _Shown(is_silent=seat.as_json)
+def _follow(session: Session, cluster: ClusterOptions, batch: Batch) -> int:
+    shown = _Shown(is_silent=cluster.as_json)
     try:
         end = batch_jobs.follow(
             session.api,
@@ -89,7 +89,7 @@ def _follow(session: Session, seat: Seat, batch: Batch) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(as_typed(f"\nThe Job {batch.name} goes on; trn logs {batch.name} follows it\n"))
         return INTERRUPTED
-    if seat.as_json:
+    if cluster.as_json:
         state, message = ("complete" if end.succeeded else "failed"), "" if end.succeeded else shown.said or end.message
         _write_json(session, batch, {"state": state, "message": message, "rows": shown.rows})
     elif end.succeeded:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.jobs.serve.serving import Wanted, find, warn_of_no_nodes
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, told
+from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.cli.output import notice, write, write_json
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.objects import batch_jobs
@@ -29,11 +29,11 @@ _TRIES = 3
 Json = dict[str, Any]
 
 
-def run(seat: Seat, wanted: Wanted, *, replicas: int, wait: bool, dry_run: bool) -> int:
+def run(cluster: ClusterOptions, wanted: ServingOptions, *, replicas: int, wait: bool, dry_run: bool) -> int:
     """Serves a model; the exit code."""
 
     def act() -> int:
-        with open_session(seat) as session:
+        with open_session(cluster) as session:
             found = find(session, wanted, serving.SERVE)
             served = Served(found.name, found.model, found.image, found.place, found.queue, replicas)
             objects = serving.objects(served, session.namespace)
@@ -45,16 +45,16 @@ def run(seat: Seat, wanted: Wanted, *, replicas: int, wait: bool, dry_run: bool)
                 _apply(session.api, *objects)
             except ApiError as error:
                 raise Failure(FAILED, f"{served.name} is refused: {error}") from None
-            return _await(session, seat, served) if wait else _tell(session, seat, served, "submitted")
+            return _await(session, cluster, served) if wait else _tell(session, cluster, served, "submitted")
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
-def stop(seat: Seat, name: str, *, is_also_asked: bool) -> int:
+def stop(cluster: ClusterOptions, name: str, *, is_also_asked: bool) -> int:
     """Ends a service; the exit code.
 
     Args:
-        seat: whose.
+        cluster: whose.
         name: of the service.
         is_also_asked: whether one is to be served as well, which cannot be.
     """
@@ -62,19 +62,19 @@ def stop(seat: Seat, name: str, *, is_also_asked: bool) -> int:
     def act() -> int:
         if is_also_asked:
             raise Failure(WRONG_USAGE, "either a model to serve, or --stop NAME")
-        with open_session(seat) as session:
+        with open_session(cluster) as session:
             deployment = session.api.get(_reference(session, name))
             if deployment is None or not _is_ours(deployment):
                 raise Failure(WRONG_USAGE, _no_service(session, name))
             # The Service goes with it, as its owner.
             session.api.delete(_reference(session, name), propagation="Background")
-            if seat.as_json:
+            if cluster.as_json:
                 write_json({"schemaVersion": SCHEMA_VERSION, "name": name, "state": "stopped"})
             else:
                 write(f"{name} is ended\n")
             return 0
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
 def _apply(api: Api, deployment: Json, service: Json) -> None:
@@ -107,7 +107,7 @@ def _without_leftovers(there: Mapping[str, Any], wanted: Json) -> Json:
     return {**wanted, "template": {"metadata": metadata, "spec": changed}}
 
 
-def _await(session: Session, seat: Seat, served: Served) -> int:
+def _await(session: Session, cluster: ClusterOptions, served: Served) -> int:
     said = ""
     try:
         while True:
@@ -116,13 +116,13 @@ def _await(session: Session, seat: Seat, served: Served) -> int:
                 raise Failure(FAILED, f"{served.name} was ended")
             pods = _pods(session, served.name)
             if _is_ready(deployment):
-                return _tell(session, seat, served, "ready")
+                return _tell(session, cluster, served, "ready")
             newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
             why = _why_not(newest)
             if why.ended:
                 last = f"\n{why.text}" if why.text else ""
                 raise Failure(FAILED, f"{served.name} does not answer; trn serve --stop {served.name} ends it{last}")
-            if why.text != said and not seat.as_json:
+            if why.text != said and not cluster.as_json:
                 said = why.text
                 notice(said)
             time.sleep(LOOK_SECONDS)
@@ -167,9 +167,9 @@ def _why_not(pod: Mapping[str, Any] | None) -> _Why:
     return _Why(batch_jobs.why_waiting(pod) or "the model is being loaded")
 
 
-def _tell(session: Session, seat: Seat, served: Served, state: str) -> int:
+def _tell(session: Session, cluster: ClusterOptions, served: Served, state: str) -> int:
     url = served.url(session.namespace.name)
-    if seat.as_json:
+    if cluster.as_json:
         shown = {"name": served.name, "namespace": session.namespace.name, "state": state, "url": url}
         more = {"model": served.model, "image": served.image, "replicas": served.replicas, "port": serving.PORT}
         write_json({"schemaVersion": SCHEMA_VERSION, **shown, **more})

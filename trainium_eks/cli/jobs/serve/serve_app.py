@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.with_cluster_options import seated
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.with_cluster_options import with_cluster_options
 
 app = App()
 
@@ -25,7 +25,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and m
 
 
 @app.command(example="trn serve polarity --replicas 2")
-@seated
+@with_cluster_options
 def serve(
     model: Annotated[str | None, typer.Argument(help=_MODEL)] = None,
     replicas: Annotated[int, typer.Option("--replicas", min=1, help="Pods that answer.")] = 1,
@@ -41,7 +41,7 @@ def serve(
     ] = None,
     dry_run: DryRun = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Let a trained model answer over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
 
@@ -50,16 +50,16 @@ def serve(
     Exit code: 0; 1 when the model does not answer; 2 for what cannot run.
     """
     from trainium_eks.cli.jobs.serve import serve as command
-    from trainium_eks.cli.jobs.serve.serving import Wanted
+    from trainium_eks.cli.jobs.serve.serving import ServingOptions
 
     if stop is not None:
-        raise typer.Exit(command.stop(seat, stop, is_also_asked=model is not None))
-    wanted = Wanted(model or "", name, group, instance_type, devices, queue, image)
-    raise typer.Exit(command.run(seat, wanted, replicas=replicas, wait=wait, dry_run=dry_run))
+        raise typer.Exit(command.stop(cluster, stop, is_also_asked=model is not None))
+    wanted = ServingOptions(model or "", name, group, instance_type, devices, queue, image)
+    raise typer.Exit(command.run(cluster, wanted, replicas=replicas, wait=wait, dry_run=dry_run))
 
 
 @app.command(example="trn predict polarity /data/reviews.jsonl --to /data/predictions.jsonl")
-@seated
+@with_cluster_options
 def predict(
     model: Annotated[str, typer.Argument(help=_MODEL)],
     input_: Annotated[str, typer.Argument(metavar="INPUT", help="File on the volume: .jsonl, .csv or .parquet.")],
@@ -75,15 +75,15 @@ def predict(
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait until it ends.")] = True,
     dry_run: DryRun = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Predict all texts of a file with a trained model: a Job, whose output is there when all of it is.
 
     Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for what cannot run.
     """
     from trainium_eks.cli.jobs.serve import predict as command
-    from trainium_eks.cli.jobs.serve.serving import Wanted
+    from trainium_eks.cli.jobs.serve.serving import ServingOptions
 
-    wanted = Wanted(model, name, group, instance_type, devices, queue, image)
+    wanted = ServingOptions(model, name, group, instance_type, devices, queue, image)
     files = command.Files(input_, to, field, replace=replace)
-    raise typer.Exit(command.run(seat, wanted, files, follow=follow, dry_run=dry_run))
+    raise typer.Exit(command.run(cluster, wanted, files, follow=follow, dry_run=dry_run))

@@ -10,7 +10,7 @@ from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.jobs.data.staging import CPU_POOL, DATA
 from trainium_eks.jobs.serve import serving, serving_refusals
-from trainium_eks.jobs.serve.serving import Place
+from trainium_eks.jobs.serve.serving import ServingNodes
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.local.runtime import beneath
@@ -23,7 +23,7 @@ _KINDS = {serving.SERVE: ("apps", "deployments"), serving.PREDICT: ("batch", "jo
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ServingOptions:
     """What was asked for, of either command."""
 
     model: str
@@ -43,12 +43,12 @@ class Found:
     name: str
     model: str
     """Directory on the volume, relative to its root."""
-    place: Place
+    place: ServingNodes
     queue: str
     image: str
 
 
-def find(session: Session, wanted: Wanted, kind: str, more: tuple[Problem, ...] = ()) -> Found:
+def find(session: Session, wanted: ServingOptions, kind: str, more: tuple[Problem, ...] = ()) -> Found:
     """The model and its place.
 
     Args:
@@ -59,7 +59,7 @@ def find(session: Session, wanted: Wanted, kind: str, more: tuple[Problem, ...] 
 
     Raises:
         Failure: with everything that is wrong.
-        LocalError: the cluster does not answer.
+        ClusterError: the cluster does not answer.
     """
     namespace = session.namespace
     group, instance, problems = _nodes(session, wanted)
@@ -92,7 +92,7 @@ def find(session: Session, wanted: Wanted, kind: str, more: tuple[Problem, ...] 
     return Found(name, model, where, queue, image)
 
 
-def warn_of_no_nodes(session: Session, where: Place) -> None:
+def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:
     """Says on stderr where pods would wait for ever: nothing but a person scales a node group for them."""
     if where.group is None or cluster_facts.nodes_of(session.api, where.group):
         return
@@ -100,7 +100,9 @@ def warn_of_no_nodes(session: Session, where: Place) -> None:
     sys.stderr.write(as_typed(f"warning: {name} has no nodes, and its pods wait until it has: trn scale {name} 1\n"))
 
 
-def _nodes(session: Session, wanted: Wanted) -> tuple[NodeGroupOutput | None, InstanceType | None, list[Problem]]:
+def _nodes(
+    session: Session, wanted: ServingOptions
+) -> tuple[NodeGroupOutput | None, InstanceType | None, list[Problem]]:
     """The nodes that are asked for; none for the CPU pool."""
     if wanted.group in (None, CPU_POOL) and wanted.instance_type is None:
         return None, None, []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Seat:
+class ClusterOptions:
     """Whose command it is: the options that every command of a researcher has."""
 
     stack: str = "local"

@@ -7,18 +7,18 @@ import yaml
 
 from trainium_eks.cli.cluster_access import find_source
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import find_namespace, told
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import find_namespace, run_and_report
 from trainium_eks.cli.output import write
 from trainium_eks.model.validation.parsing import parse_yaml
 
 
-def run(seat: Seat) -> int:
+def run(cluster: ClusterOptions) -> int:
     """``trn kubeconfig``; the exit code."""
 
     def act() -> int:
-        source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
-        namespace = find_namespace(source.outputs, seat.namespace).name
+        source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
+        namespace = find_namespace(source.outputs, cluster.namespace).name
         if source.paths is not None and source.has_own_kubeconfig:
             from trainium_eks.local.control_plane import researchers
 
@@ -26,10 +26,10 @@ def run(seat: Seat) -> int:
         else:
             text = source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig else source.merged
         document = in_namespace(text or source.outputs.kubeconfig, namespace)
-        write(json.dumps(document, indent=2) + "\n" if seat.as_json else yaml.safe_dump(document, sort_keys=False))
+        write(json.dumps(document, indent=2) + "\n" if cluster.as_json else yaml.safe_dump(document, sort_keys=False))
         return 0
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
 def in_namespace(text: str, namespace: str) -> dict[str, object]:

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.with_cluster_options import Directory, Json, Namespace, Outputs, Stack, seated
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.with_cluster_options import (
+    Directory,
+    Json,
+    Namespace,
+    Outputs,
+    Stack,
+    with_cluster_options,
+)
 
 if TYPE_CHECKING:
     from trainium_eks.jobs.objects.job import Kind
@@ -197,10 +204,10 @@ DryRun = Annotated[
         "--dry-run", help="Print the job and the equal torchx command; submit nothing.", rich_help_panel=_THEN
     ),
 ]
-As = Annotated[
+FormOption = Annotated[
     str,
     typer.Option(
-        "--as",
+        "--kind",
         metavar="volcano|pytorchjob|trainjob",
         help="The object: Volcano's Job, or one for a Kubeflow controller.",
         rich_help_panel=_HOW,
@@ -210,7 +217,7 @@ Torchx = Annotated[bool, typer.Option("--torchx", help="Submit by the torchx on 
 
 
 @app.command(example="trn train --example gradient-sum --nodes 2")
-@seated
+@with_cluster_options
 def train(
     arguments: Arguments = None,
     script: Script = "",
@@ -246,14 +253,14 @@ def train(
     state_gb: StateGb = None,
     rendezvous: Rendezvous = "",
     metrics: Metrics = True,
-    form: As = "volcano",
+    form: FormOption = "volcano",
     name: Name = "",
     detach: Detach = False,
     wait: Wait = False,
     dry_run: DryRun = False,
     torchx: Torchx = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Train on a gang of whole nodes: all start together, restart together, end together.
 
@@ -274,17 +281,17 @@ def _compile(**given: Any) -> None:
 
 _options = inspect.signature(inspect.unwrap(train)).parameters.values()
 _compile.__signature__ = inspect.Signature([each for each in _options if each.name != "precompile"])  # type: ignore[attr-defined]
-app.command("compile", example="trn compile --example bert --nodes 2")(seated(_compile))
+app.command("compile", example="trn compile --example bert --nodes 2")(with_cluster_options(_compile))
 
 
 @app.command(example="trn scale trn1-32xl-ng1 4")
-@seated
+@with_cluster_options
 def scale(
     group: Annotated[str, typer.Argument(help="Node group, by its name in the stack.")],
     nodes: Annotated[int, typer.Argument(min=0, help="Nodes that it is to have.")],
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are Ready.")] = True,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Give a node group another number of nodes, within its limits, and say what that costs an hour.
 
@@ -292,7 +299,7 @@ def scale(
     """
     from trainium_eks.cli.environment.change import scale as command
 
-    raise typer.Exit(command.run(group, nodes, wait=wait, seat=seat))
+    raise typer.Exit(command.run(group, nodes, wait=wait, cluster=cluster))
 
 
 @app.command(example="trn kubeconfig --namespace training > kubeconfig.yaml")
@@ -306,7 +313,7 @@ def kubeconfig(
     """Print a kubeconfig whose context is in your namespace: trn kubeconfig > kubeconfig.yaml."""
     from trainium_eks.cli.jobs.submit import kubeconfig as command
 
-    raise typer.Exit(command.run(Seat(stack, namespace, outputs, None, directory, as_json=as_json)))
+    raise typer.Exit(command.run(ClusterOptions(stack, namespace, outputs, None, directory, as_json=as_json)))
 
 
 def _submit(kind: "Kind", given: dict[str, Any]) -> None:
@@ -314,15 +321,16 @@ def _submit(kind: "Kind", given: dict[str, Any]) -> None:
 
     Args:
         kind: of the job.
-        given: the command's arguments: the seat, and others by the names of :class:`~.train_options.Asked`.
+        given: the command's arguments: the cluster options, and others by the names of
+            :class:`~.train_options.TrainOptions`.
     """
     from trainium_eks.cli.jobs.submit import train as command
-    from trainium_eks.cli.jobs.submit.train_options import Asked
+    from trainium_eks.cli.jobs.submit.train_options import TrainOptions
 
     bf16 = given.pop("bf16")
     if bf16 is not None:
         given["precision"] = "bf16" if bf16 else "fp32"
     lists = {name: tuple(given[name] or ()) for name in ("arguments", "data", "env")}
-    names = Asked.__dataclass_fields__.keys() - {"kind"}
-    asked = Asked(kind=kind, **{name: value for name, value in {**given, **lists}.items() if name in names})
-    raise typer.Exit(command.run(asked, given["seat"]))
+    names = TrainOptions.__dataclass_fields__.keys() - {"kind"}
+    asked = TrainOptions(kind=kind, **{name: value for name, value in {**given, **lists}.items() if name in names})
+    raise typer.Exit(command.run(asked, given["cluster"]))

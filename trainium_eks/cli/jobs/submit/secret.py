@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import Session, open_session, told
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, NAME, TOKEN_VARIABLES, reference_problem
@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 class SecretOptions:
     """What was asked for."""
 
-    seat: Seat
+    cluster: ClusterOptions
     name: str = DEFAULT_SECRET
     from_aws: str = ""
     """Name or ARN of a secret of Secrets Manager."""
@@ -37,10 +37,10 @@ def run(options: SecretOptions) -> int:
         if not NAME.fullmatch(options.name):
             problem = reference_problem(options.name)
             raise Failure(WRONG_USAGE, "no Secret was made", [problem] if problem else [], spell=str)
-        with open_session(options.seat) as session:
+        with open_session(options.cluster) as session:
             return _delete(options, session) if options.delete else _put(options, session)
 
-    return told(act, as_json=options.seat.as_json)
+    return run_and_report(act, as_json=options.cluster.as_json)
 
 
 def _put(options: SecretOptions, session: Session) -> int:
@@ -82,7 +82,7 @@ def _token(options: SecretOptions, session: Session) -> str:
 
 
 def _tell(options: SecretOptions, namespace: str, state: str, sentence: str) -> None:
-    if options.seat.as_json:
+    if options.cluster.as_json:
         write_json({"schemaVersion": SCHEMA_VERSION, "namespace": namespace, "secret": options.name, "state": state})
     else:
         write(f"{sentence}\n")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainium_eks.cli import kubeconfig_variable, output
-from trainium_eks.cli.cluster_access import Source, find_source, open_kubeconfig
+from trainium_eks.cli.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.local.changes import LocalError, MissingError
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
 
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 class Session:
     """A seat that is taken."""
 
-    source: Source
+    source: StackAccess
     namespace: NamespaceOutput
     api: "Api"
     """The API server, asked as the researcher."""
@@ -46,22 +46,22 @@ class Session:
 
 
 @contextmanager
-def open_session(seat: Seat) -> Iterator[Session]:
+def open_session(cluster: ClusterOptions) -> Iterator[Session]:
     """Takes a seat. Where nobody names a kubeconfig, the local cloud's API server is asked as the team's researcher,
     never as the administrator.
 
     Raises:
         Failure: no stack, no such namespace, or no way to the cluster.
-        LocalError: the local cloud does not answer.
+        ClusterError: the local cloud does not answer.
     """
     try:
         from trainium_eks.kube.api import Api
     except ModuleNotFoundError as error:
         title = f"the Python package {error.name} is missing: pip install 'trainium-eks[local]'"
         raise Failure(WRONG_USAGE, title) from None
-    source = find_source(seat.stack, seat.outputs, seat.kubeconfig, seat.directory)
+    source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
     if source.paths is not None and source.has_own_kubeconfig:
-        namespace = find_namespace(source.outputs, seat.namespace)
+        namespace = find_namespace(source.outputs, cluster.namespace)
         from trainium_eks.local.control_plane import researchers
 
         file = researchers.kubeconfig(source.paths, namespace.name)
@@ -70,7 +70,7 @@ def open_session(seat: Seat) -> Iterator[Session]:
     with open_kubeconfig(source) as file:
         names = {each.name for each in source.outputs.namespaces}
         own = kubeconfig_variable.namespace_of(file.read_text(encoding="utf-8", errors="replace")) or ""
-        namespace = find_namespace(source.outputs, seat.namespace or (own if own in names else None))
+        namespace = find_namespace(source.outputs, cluster.namespace or (own if own in names else None))
         yield Session(source, namespace, Api.connect(file), file)
 
 
@@ -93,7 +93,7 @@ def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
     raise Failure(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")
 
 
-def told(act: Callable[[], int], *, as_json: bool = False) -> int:
+def run_and_report(act: Callable[[], int], *, as_json: bool = False) -> int:
     """Runs a command; whatever stops it is said in its own words, without a traceback. The exit code.
 
     Args:
@@ -103,7 +103,7 @@ def told(act: Callable[[], int], *, as_json: bool = False) -> int:
     try:
         try:
             return act()
-        except LocalError as error:
+        except ClusterError as error:
             raise Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error)) from error
     except Failure as failure:
         return output.tell(failure, as_json=as_json)

@@ -13,9 +13,9 @@ import yaml
 from trainium_eks.cli.environment.change import scale
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, told
-from trainium_eks.cli.jobs.submit.train_options import Asked, local_example, request_of
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
+from trainium_eks.cli.jobs.submit.train_options import TrainOptions, local_example, request_of
 from trainium_eks.cli.jobs.submit.train_torchx import component, submit_by_torchx
 from trainium_eks.cli.output import write, write_json
 from trainium_eks.jobs.data.workspace import Workspace
@@ -52,26 +52,26 @@ class Prepared:
     """How often it is to save, where that was not asked for."""
 
 
-def run(asked: Asked, seat: Seat) -> int:
+def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
     """``trn train`` and ``trn compile``; the exit code, without ``--detach`` the job's."""
 
     def act() -> int:
-        with open_session(seat) as session:
+        with open_session(cluster) as session:
             prepared = prepare(asked, session)
             _warn(prepared, session)
             if asked.dry_run:
-                return _show(prepared, seat)
-            return _submit(prepared, asked, seat, session)
+                return _show(prepared, cluster)
+            return _submit(prepared, asked, cluster, session)
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
-def prepare(asked: Asked, session: Session) -> Prepared:
+def prepare(asked: TrainOptions, session: Session) -> Prepared:
     """The job that is asked for.
 
     Raises:
         Failure: with everything that is wrong.
-        LocalError: the cluster or AWS does not answer.
+        ClusterError: the cluster or AWS does not answer.
     """
     if session.is_local:
         small = local_example(asked)
@@ -105,12 +105,12 @@ def _warn(prepared: Prepared, session: Session) -> None:
         )
 
 
-def _show(prepared: Prepared, seat: Seat) -> int:
+def _show(prepared: Prepared, cluster: ClusterOptions) -> int:
     job = prepared.job
     is_volcano = job.form == "volcano"
     command = torchx_app.run_command(job, component()) if is_volcano else None
     *before, itself = prepared.objects
-    if seat.as_json:
+    if cluster.as_json:
         document = {"schemaVersion": SCHEMA_VERSION, "job": itself, "torchx": command}
         write_json(document | ({"before": before} if before else {}))
         return 0
@@ -128,7 +128,7 @@ def _show(prepared: Prepared, seat: Seat) -> int:
     return 0
 
 
-def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> int:
+def _submit(prepared: Prepared, asked: TrainOptions, cluster: ClusterOptions, session: Session) -> int:
     job = prepared.job
     try:
         submission.validate(session.api, prepared.objects, _say)
@@ -141,27 +141,27 @@ def _submit(prepared: Prepared, asked: Asked, seat: Seat, session: Session) -> i
     else:
         archive = prepared.workspace.archive if prepared.workspace else ""
         submission.submit(session.api, job, prepared.objects, archive, _say)
-    follows = not (asked.detach or asked.wait or seat.as_json)
+    follows = not (asked.detach or asked.wait or cluster.as_json)
     waits = asked.wait and not asked.detach
-    if not seat.as_json:
+    if not cluster.as_json:
         _say(as_typed(_submitted(job, prepared.saving, waits=waits or follows)))
     if follows:
-        return _follow(job.name, seat, session)
+        return _follow(job.name, cluster, session)
     state = _wait(job, session) if waits else ""
-    if seat.as_json:
+    if cluster.as_json:
         write_json(_document(job, state))
     elif waits:
         _say(f"The job {job.name} is {state}.")
     return 0 if state in ("", SUCCEEDED) else FAILED
 
 
-def _follow(name: str, seat: Seat, session: Session) -> int:
+def _follow(name: str, cluster: ClusterOptions, session: Session) -> int:
     """Rank 0's log until the end, as `trn logs -f` shows it."""
     from trainium_eks.cli.jobs.watch import follow, live_logs, reading
 
     job = reading.find(session, name)
     wanted = live_logs.choose(job, live_logs.LogOptions(follow=True))
-    code = follow.follow(session, job, wanted, live_logs.Printer(seat, wanted))
+    code = follow.follow(session, job, wanted, live_logs.Printer(cluster, wanted))
     if code == INTERRUPTED:
         _say(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
     return code
@@ -242,7 +242,7 @@ def _nobody(form: Form, session: Session) -> str:
         return _no_volcano(session)
     kind = forms.KINDS[form]
     title = f"there is no {kind.runner} in this cluster, which runs {kind.kind}s"
-    fix = f"`{kind.config}` in the stack's config brings it, or submit without --as"
+    fix = f"`{kind.config}` in the stack's config brings it, or submit without --kind"
     missing = session.source.local.missing(kind.part) if session.source.local else ""
     return f"{title}{f' ({missing})' if missing else ''}; {fix}"
 

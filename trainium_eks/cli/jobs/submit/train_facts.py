@@ -6,7 +6,7 @@ import sys
 
 from trainium_eks.aws.job_lookups import Aws, AwsError
 from trainium_eks.cli.jobs.submit.session import Session
-from trainium_eks.cli.jobs.submit.train_options import Asked
+from trainium_eks.cli.jobs.submit.train_options import TrainOptions
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.data.token_reference import NAME
 from trainium_eks.jobs.objects.job import Form
@@ -25,11 +25,11 @@ _LETTERS = "bcdfghjklmnpqrstvwxz"
 UNIQUE_LENGTH = 5
 
 
-def gather(asked: Asked, form: Form, session: Session) -> Facts:
+def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
     """All facts for a request of a job of some form.
 
     Raises:
-        LocalError: the API server does not answer.
+        ClusterError: the API server does not answer.
     """
     image, missing, has_torch = image_of(asked.image, session)
     api, namespace = session.api, session.namespace.name
@@ -74,7 +74,7 @@ def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None,
     return _local_image(wanted) if session.is_local else _image(wanted, session)
 
 
-def _has_secret(asked: Asked, session: Session) -> bool:
+def _has_secret(asked: TrainOptions, session: Session) -> bool:
     name = asked.hf_secret.partition(":")[0]
     return not NAME.fullmatch(name) or tokens.is_there(session.api, session.namespace.name, name)
 
@@ -114,7 +114,7 @@ def _no_image(repository: str) -> Problem:
     return Problem("--image", where, "build and push one: trn image push; or name it with --image")
 
 
-def _capacity_ends(asked: Asked, session: Session) -> dict[str, str]:
+def _capacity_ends(asked: TrainOptions, session: Session) -> dict[str, str]:
     """When the Capacity Block of the group ends; nothing for other groups."""
     group = planning.find_group(session.outputs, asked.group, asked.instance_type)
     if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block" or session.is_local:

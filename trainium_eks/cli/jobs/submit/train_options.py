@@ -10,7 +10,7 @@ from trainium_eks.cli.failure import WRONG_USAGE, Failure
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects.job import BACKENDS, FORMS, Backend, Form, Kind, Program, Topology, TopologyMode
 from trainium_eks.jobs.submit.examples import EXAMPLES
-from trainium_eks.jobs.submit.requests import Request
+from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.validation.problems import Problem, nearest
 
 IMAGE_PREFIX = "image:"
@@ -18,7 +18,7 @@ IMAGE_PREFIX = "image:"
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainOptions:
     """The options, as they were given."""
 
     kind: Kind = "train"
@@ -61,7 +61,7 @@ class Asked:
     scale: bool = True
 
 
-def local_example(asked: Asked) -> Asked:
+def local_example(asked: TrainOptions) -> TrainOptions:
     """An example on a local stack, small where no arguments are given: this machine's CPU does the work."""
     example = EXAMPLES.get(asked.example)
     if example is None or asked.arguments or asked.script_args:
@@ -69,17 +69,17 @@ def local_example(asked: Asked) -> Asked:
     return replace(asked, arguments=example.local_arguments)
 
 
-def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]:
+def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Problem | None]:
     """The request, the files that travel with it, and what is wrong with them.
 
     Raises:
         Failure: an option that cannot be read.
     """
     program, workspace, wrong = _program(asked)
-    request = Request(
+    request = JobRequest(
         program=program,
         kind=asked.kind,
-        form=cast("Form", _one_of("--as", asked.form, FORMS)),
+        form=cast("Form", _one_of("--kind", asked.form, FORMS)),
         name=asked.name,
         group=asked.group,
         instance_type=asked.instance_type,
@@ -107,7 +107,7 @@ def request_of(asked: Asked) -> tuple[Request, Workspace | None, Problem | None]
     return request, workspace, wrong
 
 
-def _program(asked: Asked) -> tuple[Program, Workspace | None, Problem | None]:
+def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:
     """A script is a local file that travels with the job, or, with an absolute path or by TorchX, one of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
     module = asked.module or _example(asked.example)
@@ -151,7 +151,7 @@ def _example(name: str) -> str:
     return EXAMPLES[name].module if name else ""
 
 
-def _topology(asked: Asked) -> Topology | None:
+def _topology(asked: TrainOptions) -> Topology | None:
     mode = _one_of("--topology", asked.topology, ("hard", "soft"))
     return Topology(cast("TopologyMode", mode), asked.tier) if mode else None
 

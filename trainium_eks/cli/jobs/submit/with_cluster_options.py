@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.local.local_app import Directory, NoColor, Stack
 
-__all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "seated"]
+__all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "with_cluster_options"]
 
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Your team's namespace; default: the stack's first.")
@@ -34,19 +34,19 @@ def _options(
     as_json: Json = False,
     no_color: NoColor = False,
     directory: Directory = None,
-) -> Seat:
-    return Seat(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+) -> ClusterOptions:
+    return ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
 
 
-def seated(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter ``seat`` is made of the options of a seat, which come last in its help."""
-    own = [each for each in inspect.signature(command).parameters.values() if each.name != "seat"]
+def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameter ``cluster`` is made of options, which come last in its help."""
+    own = [each for each in inspect.signature(command).parameters.values() if each.name != "cluster"]
     options = inspect.signature(_options).parameters
 
     @functools.wraps(command)
     def with_options(**given: object) -> None:
-        seat = _options(**{name: given.pop(name) for name in options})  # type: ignore[arg-type]
-        command(**given, seat=seat)
+        cluster = _options(**{name: given.pop(name) for name in options})  # type: ignore[arg-type]
+        command(**given, cluster=cluster)
 
     with_options.__signature__ = inspect.Signature([*own, *options.values()])  # type: ignore[attr-defined]
     return with_options

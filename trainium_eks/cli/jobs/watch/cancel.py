@@ -13,7 +13,7 @@ from typing import Any
 
 from trainium_eks.cli import output
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.jobs.explain.room import some
@@ -61,11 +61,11 @@ class Ended:
         }
 
 
-def run(seat: Seat, name: str | None, *, everything: bool, agreed: bool) -> int:
+def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: bool) -> int:
     """Ends a job, or all; the exit code.
 
     Args:
-        seat: whose.
+        cluster: whose.
         name: of the job.
         everything: all that have not ended.
         agreed: to ending all, without being asked.
@@ -77,20 +77,20 @@ def run(seat: Seat, name: str | None, *, everything: bool, agreed: bool) -> int:
         found = reading.jobs(session)
         wanted = [job for job in found if job.name == name or (everything and job.ended is None)]
         if everything and wanted and not agreed:
-            _agree(seat, session, wanted)
-        done = [_end(session, job, seat) for job in wanted]
+            _agree(cluster, session, wanted)
+        done = [_end(session, job, cluster) for job in wanted]
         if name is not None and not done:
             done = [Ended(name, was_there=False, pods_left=0, output="", checkpoint=None, files=())]
-        _tell(seat, done, [job.name for job in found])
+        _tell(cluster, done, [job.name for job in found])
         return FAILED if any(each.pods_left for each in done) else 0
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
-def _agree(seat: Seat, session: Session, wanted: Sequence[WatchedJob]) -> None:
+def _agree(cluster: ClusterOptions, session: Session, wanted: Sequence[WatchedJob]) -> None:
     names = ", ".join(job.name for job in wanted)
     question = f"End {len(wanted)} jobs of {session.namespace.name}, your colleagues' too ({names})?"
-    if seat.as_json or not sys.stdin.isatty():
+    if cluster.as_json or not sys.stdin.isatty():
         raise Failure(WRONG_USAGE, f"{question} --yes says so")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
@@ -98,11 +98,11 @@ def _agree(seat: Seat, session: Session, wanted: Sequence[WatchedJob]) -> None:
         raise Failure(WRONG_USAGE, "Nothing was ended.")
 
 
-def _end(session: Session, job: WatchedJob, seat: Seat) -> Ended:
+def _end(session: Session, job: WatchedJob, cluster: ClusterOptions) -> Ended:
     pods = reading.pods_of(session, job)
     progress = reading.progress_of(session, job, pods) if pods and job.trains else None
     grace = max((_grace_seconds(pod) for pod in pods), default=0)
-    if pods and not seat.as_json:
+    if pods and not cluster.as_json:
         waits = f"{len(pods)} pod{'' if len(pods) == 1 else 's'} of {job.name} get SIGTERM and up to {grace} s"
         sys.stderr.write(f"{waits}\n")
     session.api.delete(session.api.reference(job.source), propagation="Background")
@@ -160,8 +160,8 @@ def _files(session: Session, directory: str) -> tuple[str, ...]:
         os.close(found)
 
 
-def _tell(seat: Seat, done: Sequence[Ended], names: Sequence[str]) -> None:
-    if seat.as_json:
+def _tell(cluster: ClusterOptions, done: Sequence[Ended], names: Sequence[str]) -> None:
+    if cluster.as_json:
         output.write_json({"schemaVersion": reading.SCHEMA_VERSION, "jobs": [each.to_json() for each in done]})
         return
     if not done:

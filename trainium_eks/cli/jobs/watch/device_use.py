@@ -18,14 +18,14 @@ from rich.text import Text
 from trainium_eks.cli import output
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import job_list, reading
 from trainium_eks.cli.jobs.watch.render_watch import steps_lines
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.watch.usage import NodeUsage, Reader, script
 from trainium_eks.jobs.watch.watched import WatchedJob
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.verify.cluster import Object, name_of
 
@@ -52,11 +52,11 @@ class _Node:
     trouble: str = ""
 
 
-def run(seat: Seat, name: str | None, *, once: bool) -> int:
+def run(cluster: ClusterOptions, name: str | None, *, once: bool) -> int:
     """Shows usage until Ctrl-C, or once; the exit code.
 
     Args:
-        seat: whose.
+        cluster: whose.
         name: of the job; None for the newest that runs.
         once: one picture of all nodes.
     """
@@ -68,11 +68,11 @@ def run(seat: Seat, name: str | None, *, once: bool) -> int:
             raise Failure(FAILED, f"no pod of {job.name} runs: trn status {job.name} says why")
         nodes = _nodes(session, pods)
         try:
-            return _watch(seat, session, job, nodes, len(pods), once or seat.as_json)
+            return _watch(cluster, session, job, nodes, len(pods), once or cluster.as_json)
         except KeyboardInterrupt:
             return INTERRUPTED
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
 def _job(session: Session, name: str | None) -> WatchedJob:
@@ -143,28 +143,30 @@ def _explained(why: str) -> str:
     return why
 
 
-def _watch(seat: Seat, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int, once: bool) -> int:
+def _watch(
+    cluster: ClusterOptions, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int, once: bool
+) -> int:
     if once:
         deadline = time.monotonic() + FIRST_SECONDS
         if session.is_local:
             time.sleep(2.5 * LOOK_SECONDS)  # how busy a process is shows between two looks
         while time.monotonic() < deadline and not all(node.reader.last or node.trouble for node in nodes):
             time.sleep(0.1)
-        _show(seat, session, job, nodes, total)
+        _show(cluster, session, job, nodes, total)
         return 0 if any(node.reader.last for node in nodes) else FAILED
-    with job_list.screen(seat.no_color) as shown:
+    with job_list.screen(cluster.no_color) as shown:
         while True:
             if all(node.trouble for node in nodes):
                 raise Failure(FAILED, f"{job.name}: {nodes[0].trouble}")
             if shown is not None:
                 shown.update(Group(*_picture(session, job, nodes, total), Text("Ctrl-C ends it", "dim")))
             elif any(node.reader.last for node in nodes):
-                _show(seat, session, job, nodes, total)
+                _show(cluster, session, job, nodes, total)
             time.sleep(LOOK_SECONDS)
 
 
-def _show(seat: Seat, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int) -> None:
-    if seat.as_json:
+def _show(cluster: ClusterOptions, session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int) -> None:
+    if cluster.as_json:
         found = [
             {
                 "pod": node.pod,
@@ -177,7 +179,7 @@ def _show(seat: Seat, session: Session, job: WatchedJob, nodes: Sequence[_Node],
         ]
         output.write_json({"schemaVersion": reading.SCHEMA_VERSION, "job": job.name, "nodes": found})
     else:
-        show_sections([Group(*_picture(session, job, nodes, total))], no_color=seat.no_color)
+        show_sections([Group(*_picture(session, job, nodes, total))], no_color=cluster.no_color)
 
 
 def _picture(session: Session, job: WatchedJob, nodes: Sequence[_Node], total: int) -> list[RenderableType]:
@@ -185,7 +187,7 @@ def _picture(session: Session, job: WatchedJob, nodes: Sequence[_Node], total: i
     try:
         progress = reading.progress_of(session, job, reading.pods_of(session, job))
         lines += [*steps_lines(progress)] if progress else []
-    except LocalError:
+    except ClusterError:
         pass  # usage is read by other connections, which may still be there
     lines.append(UsageTable(nodes))
     if total > len(nodes):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainium_eks.cli import output
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.render_watch import duration, fix_line
@@ -53,25 +53,25 @@ class Environment:
         }
 
 
-def run(seat: Seat) -> int:
+def run(cluster: ClusterOptions) -> int:
     """Shows the environment; the exit code."""
 
     def work(session: Session) -> int:
         found = look(session)
-        if seat.as_json:
+        if cluster.as_json:
             output.write_json(found.to_json())
         else:
-            show_sections([_shown(found)], no_color=seat.no_color)
+            show_sections([_shown(found)], no_color=cluster.no_color)
         return 0
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
 def look(session: Session) -> Environment:
     """Reads and judges the environment.
 
     Raises:
-        LocalError: the API server cannot be reached.
+        ClusterError: the API server cannot be reached.
     """
     outputs = session.outputs
     nodes, pods, queues = reading.in_cluster(session, ("v1", "Node"), ("v1", "Pod"), reading.QUEUES)

@@ -11,10 +11,10 @@ from trainium_eks.cli import output
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import reading
-from trainium_eks.cli.jobs.watch.live_logs import Printer, Shown, Wanted, has_begun, targets, waiting_for
+from trainium_eks.cli.jobs.watch.live_logs import PodFilter, Printer, Shown, has_begun, targets, waiting_for
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.jobs.watch.watched import WatchedJob, of
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.cluster import Object, name_of
 
 LOOK_SECONDS = 1.0
@@ -42,7 +42,7 @@ class _Stream:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-def follow(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> int:
+def follow(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
     """Prints lines as they come until the job has ended; 0 when it succeeded.
 
     Raises:
@@ -58,7 +58,7 @@ def follow(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) 
 
 
 class _Follower:
-    def __init__(self, session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> None:
+    def __init__(self, session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> None:
         self._session = session
         self._job: WatchedJob | None = job
         self._name = job.name
@@ -92,7 +92,7 @@ class _Follower:
             job = of(found)
             self._job = job
             pods = targets(reading.pods_of(self._session, job), self._wanted)
-        except LocalError:
+        except ClusterError:
             self._say("the API server does not answer; waiting for it")
             return
         if self._said.startswith("the API server"):
@@ -118,7 +118,7 @@ class _Follower:
     def _say_why(self, job: WatchedJob) -> None:
         try:
             reason = waiting_for(self._session, job)
-        except LocalError:
+        except ClusterError:
             return
         if reason:
             self._say(f"{job.name} waits: {reason}")
@@ -140,7 +140,7 @@ class _Follower:
         try:
             for line in self._lines(stream):
                 self._arrived.put(Shown(stream.pod, stream.place, line))
-        except LocalError:
+        except ClusterError:
             return False
         return True
 
@@ -168,7 +168,7 @@ class _Follower:
 
         try:
             pod = self._session.api.get(ObjectReference("v1", "Pod", self._session.namespace.name, stream.pod))
-        except LocalError:
+        except ClusterError:
             return "more"
         if pod is None or str(pod["metadata"].get("uid")) != stream.uid:
             return "nothing"

@@ -14,12 +14,12 @@ from rich.text import Text
 from trainium_eks.cli import output
 from trainium_eks.cli.console import Console
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import reading, render_watch
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.jobs.watch.watched import WatchedJob
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 
 LOOK_SECONDS = 2.0
 """Between two looks of a live view."""
@@ -53,25 +53,25 @@ class Listing:
         return {"schemaVersion": reading.SCHEMA_VERSION, "namespace": self.namespace, "jobs": shown}
 
 
-def run(seat: Seat, *, everything: bool, watch: bool) -> int:
+def run(cluster: ClusterOptions, *, everything: bool, watch: bool) -> int:
     """Shows the jobs; the exit code.
 
     Args:
-        seat: whose.
+        cluster: whose.
         everything: also those that ended long ago.
         watch: go on until Ctrl-C.
     """
 
     def work(session: Session) -> int:
         if not watch:
-            _show(seat, _look(session, everything))
+            _show(cluster, _look(session, everything))
             return 0
         try:
-            return _live(seat, session, everything)
+            return _live(cluster, session, everything)
         except KeyboardInterrupt:
             return INTERRUPTED  # that is how it is ended
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
 def _look(session: Session, everything: bool) -> Listing:
@@ -86,11 +86,11 @@ def _is_recent(job: WatchedJob, now: datetime) -> bool:
     return job.ended is not None and (now - job.ended).total_seconds() < RECENTLY_SECONDS
 
 
-def _show(seat: Seat, listing: Listing) -> None:
-    if seat.as_json:
+def _show(cluster: ClusterOptions, listing: Listing) -> None:
+    if cluster.as_json:
         output.write_json(listing.to_json())
     else:
-        show_sections([_table(listing)], no_color=seat.no_color)
+        show_sections([_table(listing)], no_color=cluster.no_color)
 
 
 def _table(listing: Listing) -> RenderableType:
@@ -124,30 +124,30 @@ def screen(no_color: bool) -> Iterator[Screen | None]:
         yield Refreshing()
 
 
-def _live(seat: Seat, session: Session, everything: bool) -> int:
+def _live(cluster: ClusterOptions, session: Session, everything: bool) -> int:
     """Until Ctrl-C; in a pipe, each state that is new. A server that goes away is waited for."""
     last: Sequence[object] = ()
-    with screen(seat.no_color) as shown:
+    with screen(cluster.no_color) as shown:
         while True:
             try:
                 listing = _look(session, everything)
                 note = ""
-            except LocalError as error:
+            except ClusterError as error:
                 listing, note = None, str(error).partition("\n")[0]
-            if shown is not None and not seat.as_json:
+            if shown is not None and not cluster.as_json:
                 when = f"{datetime.now():%H:%M:%S}, every {LOOK_SECONDS:g} s; Ctrl-C ends it"
                 footer = Text(f"{note}; trying again" if note else when, "red" if note else "dim")
                 shown.update(Group(_table(listing), Text(), footer) if listing else footer)
             elif listing is not None:
                 state = [(job.name, job.state, job.running, job.restarts) for job in listing.jobs]
                 if state != last:
-                    _write_one(seat, listing)
+                    _write_one(cluster, listing)
                     last = state
             time.sleep(LOOK_SECONDS)
 
 
-def _write_one(seat: Seat, listing: Listing) -> None:
-    if seat.as_json:
+def _write_one(cluster: ClusterOptions, listing: Listing) -> None:
+    if cluster.as_json:
         output.write_json(listing.to_json(), indent=None)
     else:
-        show_sections([_table(listing)], no_color=seat.no_color)
+        show_sections([_table(listing)], no_color=cluster.no_color)

@@ -9,11 +9,11 @@ from typing import Any
 from trainium_eks.cli import output
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.failure import FAILED, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import job_list, reading, render_status
 from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, is_bound, is_running
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Reason
 from trainium_eks.jobs.explain.why_pending import why, why_ended
 from trainium_eks.jobs.objects.identity import annotation
@@ -22,7 +22,7 @@ from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.measured import Measured, measured
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.jobs.watch.watched import WatchedJob
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.cluster import Object, name_of
 
 LOOK_SECONDS = 2.0
@@ -84,11 +84,11 @@ class JobStatus:
         }
 
 
-def run(seat: Seat, name: str, *, watch: bool) -> int:
+def run(cluster: ClusterOptions, name: str, *, watch: bool) -> int:
     """Shows a job; the exit code: 0, or 1 when it failed or stalls.
 
     Args:
-        seat: whose.
+        cluster: whose.
         name: of the job.
         watch: look again until it has ended.
     """
@@ -97,13 +97,13 @@ def run(seat: Seat, name: str, *, watch: bool) -> int:
         found = look(session, name)
         if watch and found.job.ended is None:
             try:
-                return _live(seat, session, found)
+                return _live(cluster, session, found)
             except KeyboardInterrupt:
                 return INTERRUPTED  # that is how it is ended
-        _show(seat, found)
+        _show(cluster, found)
         return FAILED if found.failed else 0
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
 def look(session: Session, name: str) -> JobStatus:
@@ -111,27 +111,27 @@ def look(session: Session, name: str) -> JobStatus:
 
     Raises:
         Failure: there is none of that name.
-        LocalError: the API server cannot be reached.
+        ClusterError: the API server cannot be reached.
     """
     job = reading.find(session, name)
     if not job.is_gang:
         return _of_plain(session, job)
-    scene = reading.around(session, job)
-    pods = reading.in_rank_order(job, scene.pods)
-    waits = why(scene)
-    trouble = why_ended(scene)
+    snapshot = reading.around(session, job)
+    pods = reading.in_rank_order(job, snapshot.pods)
+    waits = why(snapshot)
+    trouble = why_ended(snapshot)
     if waits is None and job.ended is None:
-        trouble = next(why_not_started.lost_nodes(scene), None)
-    return _status(session, job, scene.now, pods, waits, trouble, endings.restarts(scene))
+        trouble = next(why_not_started.lost_nodes(snapshot), None)
+    return _status(session, job, snapshot.now, pods, waits, trouble, endings.restarts(snapshot))
 
 
 def _of_plain(session: Session, job: WatchedJob) -> JobStatus:
     """A job of Kubernetes or of the Training Operator: what holds its pods is found in the same way."""
     pods = reading.pods_of(session, job)
-    scene = Scene(reading.now(), job.source, pods=tuple(pods))
+    snapshot = ClusterSnapshot(reading.now(), job.source, pods=tuple(pods))
     waiting = job.ended is None and not any(map(is_running, pods))
-    waits = next(why_not_started.reasons(scene), None) if waiting else None
-    return _status(session, job, scene.now, pods, waits, None, [])
+    waits = next(why_not_started.reasons(snapshot), None) if waiting else None
+    return _status(session, job, snapshot.now, pods, waits, None, [])
 
 
 def _status(
@@ -170,23 +170,23 @@ def _log_of(session: Session, ended: Exit, pods: Sequence[Object]) -> list[str]:
     return reading.log_tail(session, pod)
 
 
-def _show(seat: Seat, found: JobStatus) -> None:
-    if seat.as_json:
+def _show(cluster: ClusterOptions, found: JobStatus) -> None:
+    if cluster.as_json:
         output.write_json(found.to_json())
     else:
-        show_sections([render_status.status(found)], no_color=seat.no_color)
+        show_sections([render_status.status(found)], no_color=cluster.no_color)
 
 
-def _live(seat: Seat, session: Session, found: JobStatus) -> int:
+def _live(cluster: ClusterOptions, session: Session, found: JobStatus) -> int:
     """Until it has ended; in a pipe, each state that is new. A server that goes away is waited for."""
     last: object = None
-    with job_list.screen(seat.no_color) as shown:
+    with job_list.screen(cluster.no_color) as shown:
         while True:
             state = (found.job.state, found.job.running, found.job.restarts, found.waits, found.trouble, found.failed)
-            if shown is not None and not seat.as_json:
+            if shown is not None and not cluster.as_json:
                 shown.update(render_status.status(found))
             elif state != last:
-                _write_one(seat, found)
+                _write_one(cluster, found)
             last = state
             if found.job.ended is not None:
                 return FAILED if found.failed else 0
@@ -194,19 +194,19 @@ def _live(seat: Seat, session: Session, found: JobStatus) -> int:
             try:
                 found = look(session, found.job.name)
             except Failure:
-                _gone(seat, found.job.name)
+                _gone(cluster, found.job.name)
                 return FAILED
-            except LocalError:
+            except ClusterError:
                 continue
 
 
-def _write_one(seat: Seat, found: JobStatus) -> None:
-    if seat.as_json:
+def _write_one(cluster: ClusterOptions, found: JobStatus) -> None:
+    if cluster.as_json:
         output.write_json(found.to_json(), indent=None)
     else:
-        show_sections([render_status.status(found)], no_color=seat.no_color)
+        show_sections([render_status.status(found)], no_color=cluster.no_color)
 
 
-def _gone(seat: Seat, name: str) -> None:
-    if not seat.as_json:
+def _gone(cluster: ClusterOptions, name: str) -> None:
+    if not cluster.as_json:
         output.write(f"{name} was removed.\n")

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 
 from trainium_eks.aws.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.live_logs import (
     LogOptions,
+    PodFilter,
     Printer,
     Shown,
-    Wanted,
     check_choice,
     choose,
     complain,
@@ -35,8 +35,8 @@ from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.jobs.objects.identity import ROLE
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent import log_retention
-from trainium_eks.local.changes import LocalError
 from trainium_eks.local.runtime.output import timestamp
 from trainium_eks.operate.verify.cluster import Object, name_of
 
@@ -51,7 +51,7 @@ class Sought:
 
     job: str
     since: datetime
-    wanted: Wanted
+    wanted: PodFilter
     node: int | None = None
     """Of a job that was removed: this one alone; None for all."""
     until: Mapping[str, str] = field(default_factory=dict)
@@ -96,12 +96,12 @@ def keeps(session: Session) -> bool:
     return session.source.paths is not None or bool(session.outputs.log_group)
 
 
-def run(session: Session, seat: Seat, name: str, options: LogOptions) -> int:
+def run(session: Session, cluster: ClusterOptions, name: str, options: LogOptions) -> int:
     """Shows what a job wrote since then; the exit code.
 
     Raises:
         Failure: there is no such job and nothing of it is kept, or nothing can be read.
-        LocalError: what is kept, or the API server, cannot be read.
+        ClusterError: what is kept, or the API server, cannot be read.
     """
     found = reading.jobs(session)
     job = reading.named(found, name)
@@ -110,16 +110,16 @@ def run(session: Session, seat: Seat, name: str, options: LogOptions) -> int:
     since = since_of(options)
     if job is None:
         sought = _removed(name, options, since)
-        printer = Printer(seat, sought.wanted, several=sought.node is None)
+        printer = Printer(cluster, sought.wanted, several=sought.node is None)
         if not _print(printer, sought, [_kept(session, sought)], options):
             missing = reading.no_such(session, name, found)
             raise Failure(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
         return 0
     # An earlier job of the same name is another job.
-    return _of_job(session, seat, job, options, max(since, job.created))
+    return _of_job(session, cluster, job, options, max(since, job.created))
 
 
-def _of_job(session: Session, seat: Seat, job: WatchedJob, options: LogOptions, since: datetime) -> int:
+def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options: LogOptions, since: datetime) -> int:
     """What is kept of its pods, and then what those wrote that are there."""
     wanted, there = choose(job, options), reading.pods_of(session, job)
     chosen = targets(there, wanted)
@@ -129,11 +129,11 @@ def _of_job(session: Session, seat: Seat, job: WatchedJob, options: LogOptions, 
     if keeps(session) and not _are_all_there(job, chosen, sought):
         try:
             before = _begun(_kept(session, sought))
-        except LocalError as error:
+        except ClusterError as error:
             if not any(live):
                 raise
             troubles.append(str(error))
-    if not _print(Printer(seat, wanted), sought, [before, *live], options):
+    if not _print(Printer(cluster, wanted), sought, [before, *live], options):
         if troubles:
             raise Failure(FAILED, troubles[0])
         if not live:
@@ -151,8 +151,8 @@ def _removed(name: str, options: LogOptions, since: datetime) -> Sought:
         title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
         raise Failure(WRONG_USAGE, title)
     if options.everything:
-        return Sought(name, since, Wanted(None, {}, None, {}))
-    return Sought(name, since, Wanted(None, {}, 0 if options.node is None else None, {}), options.node or 0)
+        return Sought(name, since, PodFilter(None, {}, None, {}))
+    return Sought(name, since, PodFilter(None, {}, 0 if options.node is None else None, {}), options.node or 0)
 
 
 def _are_all_there(job: WatchedJob, pods: Sequence[Object], sought: Sought) -> bool:

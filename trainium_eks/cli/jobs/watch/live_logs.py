@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from trainium_eks.cli import output
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.jobs.explain.why_pending import why
@@ -45,7 +45,7 @@ class LogOptions:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PodFilter:
     """Whose lines are shown."""
 
     pods: tuple[str, ...] | None
@@ -70,11 +70,11 @@ class Shown:
 class Printer:
     """Writes lines: as they are for one pod, with the node before them for several, as JSON where it is asked for."""
 
-    def __init__(self, seat: Seat, wanted: Wanted, *, several: bool = True) -> None:
-        self._seat = seat
+    def __init__(self, cluster: ClusterOptions, wanted: PodFilter, *, several: bool = True) -> None:
+        self._seat = cluster
         self._several = several and (wanted.pods is None or len(wanted.pods) > 1)
         self._width = len(str(max(wanted.places.values(), default=0)))
-        plain = seat.no_color or os.environ.get("NO_COLOR") or not sys.stdout.isatty()
+        plain = cluster.no_color or os.environ.get("NO_COLOR") or not sys.stdout.isatty()
         self._colored = not plain
 
     def write(self, lines: Iterable[Shown]) -> None:
@@ -97,14 +97,14 @@ class Printer:
         return f"\x1b[{color}m{prefix}\x1b[0m" if self._colored else prefix
 
 
-def run(seat: Seat, name: str, options: LogOptions) -> int:
+def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
     """Shows the logs of a job; the exit code: that of showing them, or with ``follow`` 0 only when the job succeeds."""
 
     def work(session: Session) -> int:
         from trainium_eks.cli.jobs.watch import kept_logs
 
         if options.since is not None and not options.follow and not options.previous:
-            return kept_logs.run(session, seat, name, options)
+            return kept_logs.run(session, cluster, name, options)
         found = reading.jobs(session)
         job = reading.named(found, name)
         if job is None:
@@ -112,17 +112,17 @@ def run(seat: Seat, name: str, options: LogOptions) -> int:
             offer = f". What a removed job wrote: trn logs {name} --since 24h" if kept_logs.keeps(session) else ""
             raise Failure(failure.code, f"{failure.title}{offer}")
         wanted = choose(job, options)
-        printer = Printer(seat, wanted)
+        printer = Printer(cluster, wanted)
         if options.follow:
             from trainium_eks.cli.jobs.watch import follow
 
             return follow.follow(session, job, wanted, printer)
         return _once(session, job, wanted, printer)
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
-def choose(job: WatchedJob, options: LogOptions) -> Wanted:
+def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
     """Whose lines these options ask for.
 
     Raises:
@@ -133,14 +133,14 @@ def choose(job: WatchedJob, options: LogOptions) -> Wanted:
         raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
     query = _query(options)
     if not job.names_its_pods or job.nodes > MOST_NODES:
-        return Wanted(None, {}, None, query)
+        return PodFilter(None, {}, None, query)
     launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     names = pod_names(job.source, launcher)
     places = {name: place for place, name in enumerate(names)}
     if options.everything:
-        return Wanted(tuple(names), places, None, query)
+        return PodFilter(tuple(names), places, None, query)
     place, local_rank = _place(job, options, len(names))
-    return Wanted((names[place],), places, local_rank, query)
+    return PodFilter((names[place],), places, local_rank, query)
 
 
 def check_choice(options: LogOptions) -> None:
@@ -206,13 +206,13 @@ def since_of(options: LogOptions) -> datetime:
     return at.astimezone(UTC)
 
 
-def targets(pods: Sequence[Object], wanted: Wanted) -> list[Object]:
+def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
     """The pods whose lines are wanted, in the order of their places."""
     found = [pod for pod in pods if wanted.pods is None or name_of(pod) in wanted.pods]
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
 
 
-def _once(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -> int:
+def _once(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
     there = reading.pods_of(session, job)
     chosen = targets(there, wanted)
     pods = [pod for pod in chosen if has_begun(pod)]
@@ -227,7 +227,7 @@ def _once(session: Session, job: WatchedJob, wanted: Wanted, printer: Printer) -
     return 0
 
 
-def read_all(session: Session, wanted: Wanted, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
+def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
     """The lines of each pod, those of all its ranks, and why some could not be read."""
     from trainium_eks.kube.api import ApiError
 
@@ -289,7 +289,7 @@ def waiting_for(session: Session, job: WatchedJob) -> str:
     return f"{reason.sentence}\n  → {reason.fix}" if reason.fix else reason.sentence
 
 
-def _why_none(pod: Object, wanted: Wanted, error: Exception) -> str:
+def _why_none(pod: Object, wanted: PodFilter, error: Exception) -> str:
     if "previous" in wanted.query:
         return (
             f"{name_of(pod)} has no log of before: its container has not been restarted in its pod. A gang that "

@@ -4,7 +4,7 @@ import time
 
 from trainium_eks.cli import output
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import live_logs, reading
 from trainium_eks.jobs.watch import profiling
@@ -15,11 +15,11 @@ from trainium_eks.jobs.watch.watched import WatchedJob, of
 LOOK_SECONDS = 2.0
 
 
-def run(seat: Seat, name: str, *, rank: int, steps: int) -> int:
+def run(cluster: ClusterOptions, name: str, *, rank: int, steps: int) -> int:
     """Profiles a job; the exit code.
 
     Args:
-        seat: whose.
+        cluster: whose.
         name: of the job.
         rank: whose node is profiled.
         steps: of training that are run.
@@ -31,15 +31,15 @@ def run(seat: Seat, name: str, *, rank: int, steps: int) -> int:
         made = profiling.profiled(job.source, place, steps)
         profile = of(session.api.create(made))
         directory = f"{profiling.ROOT}/{name}"
-        _say(seat, f"{profile.name} runs {name} again, node {place} under the profiler, for {steps} steps")
+        _say(cluster, f"{profile.name} runs {name} again, node {place} under the profiler, for {steps} steps")
         try:
-            progress = _until(seat, session, profile, steps)
+            progress = _until(cluster, session, profile, steps)
         finally:
             session.api.delete(session.api.reference(made), propagation="Background")
-        _tell(seat, profile, directory, progress)
+        _tell(cluster, profile, directory, progress)
         return 0
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
 def _place(session: Session, job: WatchedJob, rank: int) -> int:
@@ -69,7 +69,7 @@ def _nothing(*_: object) -> str:
     return ""
 
 
-def _until(seat: Seat, session: Session, profile: WatchedJob, steps: int) -> Progress | None:
+def _until(cluster: ClusterOptions, session: Session, profile: WatchedJob, steps: int) -> Progress | None:
     """Until it has run so many steps, or ended.
 
     Raises:
@@ -88,7 +88,7 @@ def _until(seat: Seat, session: Session, profile: WatchedJob, steps: int) -> Pro
         waits = live_logs.waiting_for(session, job) if progress is None else f"step {progress.last.number}"
         if waits and waits != said:
             said = waits
-            _say(seat, f"{job.name}: {waits}")
+            _say(cluster, f"{job.name}: {waits}")
         time.sleep(LOOK_SECONDS)
 
 
@@ -97,15 +97,15 @@ def _first(progress: Progress, steps: int) -> int:
     return min(steps, progress.last.total) if progress.last.total is not None else steps
 
 
-def _say(seat: Seat, notice: str) -> None:
-    if not seat.as_json:
+def _say(cluster: ClusterOptions, notice: str) -> None:
+    if not cluster.as_json:
         output.notice(notice)
 
 
-def _tell(seat: Seat, profile: WatchedJob, directory: str, progress: Progress | None) -> None:
+def _tell(cluster: ClusterOptions, profile: WatchedJob, directory: str, progress: Progress | None) -> None:
     steps = progress.last.number if progress else None
     views = [f"neuron-explorer view -d {directory}", f"neuron-explorer view -d {directory} --output-format perfetto"]
-    if seat.as_json:
+    if cluster.as_json:
         document = {"directory": directory, "steps": steps, "job": profile.name, "view": views}
         output.write_json({"schemaVersion": reading.SCHEMA_VERSION, **document})
         return

@@ -7,14 +7,14 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.session import Session, open_session, told
-from trainium_eks.jobs.explain.cluster_snapshot import Scene, scene
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
 from trainium_eks.jobs.watch import pod_text
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
 from trainium_eks.jobs.watch.watched import WatchedJob, owner_of, watched
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.verify.cluster import Object, name_of
 from trainium_eks.operate.verify.scheduling import without_volcano
@@ -45,14 +45,14 @@ _AROUND: Mapping[str, tuple[str, bool]] = {
 Found = TypeVar("Found")
 
 
-def run(seat: Seat, work: Callable[[Session], int]) -> int:
+def run(cluster: ClusterOptions, work: Callable[[Session], int]) -> int:
     """Takes the seat and does the work; what stops it is a JSON document where JSON was asked for. The exit code."""
 
     def act() -> int:
-        with open_session(seat) as session:
+        with open_session(cluster) as session:
             return work(session)
 
-    return told(act, as_json=seat.as_json)
+    return run_and_report(act, as_json=cluster.as_json)
 
 
 def now() -> datetime:
@@ -65,7 +65,7 @@ def jobs(session: Session) -> list[WatchedJob]:
 
     Raises:
         Failure: Volcano's jobs may not be read.
-        LocalError: the API server cannot be reached.
+        ClusterError: the API server cannot be reached.
     """
     volcano = _list(session, JOB_API, "Job")
     batch = _list(session, "batch/v1", "Job")
@@ -85,7 +85,7 @@ def find(session: Session, name: str) -> WatchedJob:
 
     Raises:
         Failure: there is none; it names the nearest.
-        LocalError: the API server cannot be reached.
+        ClusterError: the API server cannot be reached.
     """
     found = jobs(session)
     job = named(found, name)
@@ -114,11 +114,11 @@ def _are(names: Sequence[str]) -> str:
     return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
 
 
-def around(session: Session, job: WatchedJob) -> Scene:
+def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
     """A Volcano job and what surrounds it, all read at the same time.
 
     Raises:
-        LocalError: the API server cannot be reached.
+        ClusterError: the API server cannot be reached.
     """
     with ThreadPoolExecutor(len(_AROUND)) as pool:
         asked = {
@@ -126,7 +126,7 @@ def around(session: Session, job: WatchedJob) -> Scene:
             for kind, (api_version, namespaced) in _AROUND.items()
         }
         found = {kind: answer.result() for kind, answer in asked.items()}
-    return scene(
+    return of_objects(
         now(),
         job.source,
         found,
@@ -144,7 +144,7 @@ def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] |
         kinds: API version and kind.
 
     Raises:
-        LocalError: the API server cannot be reached.
+        ClusterError: the API server cannot be reached.
     """
     with ThreadPoolExecutor(len(kinds)) as pool:
         return [*pool.map(lambda each: _list(session, *each, everywhere=True), kinds)]
@@ -162,7 +162,7 @@ def pods_of(session: Session, job: WatchedJob) -> list[Object]:
     """The pods of a job of any kind.
 
     Raises:
-        LocalError: the API server cannot be reached, or refuses.
+        ClusterError: the API server cannot be reached, or refuses.
     """
     api, namespace = session.api, session.namespace.name
     return [*api.list("v1", "Pod", namespace=namespace, labels=job.pod_selector)]
@@ -191,7 +191,7 @@ def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str
     try:
         text = session.api.text("GET", log_path(session, name_of(pod)), query=query, timeout_seconds=15)
         return pod_text.lines(text)
-    except LocalError:
+    except ClusterError:
         return []
 
 

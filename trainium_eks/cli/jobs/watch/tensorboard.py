@@ -14,17 +14,17 @@ from pathlib import Path
 
 from trainium_eks.cli import output
 from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import Scene
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
 from trainium_eks.jobs.watch import tensorboard
 from trainium_eks.jobs.watch.pod_text import printable
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.jobs.watch.watched import WatchedJob
-from trainium_eks.local.changes import LocalError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
 
@@ -37,11 +37,11 @@ ANSWER_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 
 
-def run(seat: Seat, name: str, *, image: str | None, port: int, keep: bool) -> int:
+def run(cluster: ClusterOptions, name: str, *, image: str | None, port: int, keep: bool) -> int:
     """Shows TensorBoard until Ctrl-C; the exit code.
 
     Args:
-        seat: whose.
+        cluster: whose.
         name: of the job, which may be gone.
         image: with TensorBoard in it; None for the job's own.
         port: of this machine; 0 for any that is free.
@@ -54,10 +54,10 @@ def run(seat: Seat, name: str, *, image: str | None, port: int, keep: bool) -> i
         job = _job(session, name, image)
         directory = tensorboard.log_directory(name, output_of(job.source) if job else "")
         if session.is_local:
-            return _here(seat, session, name, directory, port)
-        return _in_a_pod(seat, session, name, directory, image or _image_of(job), port, keep)
+            return _here(cluster, session, name, directory, port)
+        return _in_a_pod(cluster, session, name, directory, image or _image_of(job), port, keep)
 
-    return reading.run(seat, work)
+    return reading.run(cluster, work)
 
 
 def _job(session: Session, name: str, image: str | None) -> WatchedJob | None:
@@ -86,7 +86,9 @@ def _image_of(job: WatchedJob | None) -> str:
 # --- In the cluster ---------------------------------------------------------------------------------------------------
 
 
-def _in_a_pod(seat: Seat, session: Session, name: str, directory: str, image: str, port: int, keep: bool) -> int:
+def _in_a_pod(
+    cluster: ClusterOptions, session: Session, name: str, directory: str, image: str, port: int, keep: bool
+) -> int:
     from trainium_eks.kube import pod_channels
 
     manifest = tensorboard.pod(name, directory, image, session.namespace)
@@ -100,12 +102,12 @@ def _in_a_pod(seat: Seat, session: Session, name: str, directory: str, image: st
         session.api.create(manifest)
     forwarding = None
     try:
-        _await_running(seat, session, name, image)
+        _await_running(cluster, session, name, image)
         pod_channels.check_port_forward(session, reference.name, tensorboard.PORT)
         forwarding = pod_channels.Forwarding(session, reference.name, tensorboard.PORT, port)
         url = f"http://127.0.0.1:{forwarding.local_port}"
         _await_answer(session, name, image, url)
-        _serve(seat, url, directory, reference.name)
+        _serve(cluster, url, directory, reference.name)
     except pod_channels.NoWay as error:
         raise Failure(FAILED, f"the port of {reference.name} cannot be reached: {error}") from None
     except OSError as error:
@@ -132,7 +134,7 @@ def _await_gone(session: Session, name: str) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _await_running(seat: Seat, session: Session, name: str, image: str) -> None:
+def _await_running(cluster: ClusterOptions, session: Session, name: str, image: str) -> None:
     """Until its process runs.
 
     Raises:
@@ -147,13 +149,13 @@ def _await_running(seat: Seat, session: Session, name: str, image: str) -> None:
         if phase == "Running":
             return
         about = {"metadata": {"name": tensorboard.pod_name(name)}, "spec": {}}
-        reason = next(why_not_started.reasons(Scene(reading.now(), about, pods=(pod,))), None)
+        reason = next(why_not_started.reasons(ClusterSnapshot(reading.now(), about, pods=(pod,))), None)
         waits = reason.sentence if reason else "it waits for a node of the CPU pool"
         if reason and reason.fix:
             raise Failure(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
         if time.monotonic() > deadline:
             raise Failure(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
-        if waits != said and not seat.as_json:
+        if waits != said and not cluster.as_json:
             said = waits
             output.notice(f"TensorBoard: {waits}")
         time.sleep(LOOK_SECONDS)
@@ -178,15 +180,15 @@ def _why_ended(session: Session, name: str, image: str) -> str:
     try:
         path = reading.log_path(session, tensorboard.pod_name(name))
         last = session.api.text("GET", path, query={"tailLines": "1"}).strip()
-    except LocalError:
+    except ClusterError:
         last = ""
     if "No module named" in last:
         return f"the image {image} has no TensorBoard ({last}): add the package, or name another by --image"
     return f"TensorBoard ended{': ' + last if last else ''}"
 
 
-def _serve(seat: Seat, url: str, directory: str, where: str) -> None:
-    if seat.as_json:
+def _serve(cluster: ClusterOptions, url: str, directory: str, where: str) -> None:
+    if cluster.as_json:
         document = {"url": url, "directory": directory, "pod": where or None}
         output.write_json({"schemaVersion": reading.SCHEMA_VERSION, **document}, indent=None)
     else:
@@ -198,7 +200,7 @@ def _serve(seat: Seat, url: str, directory: str, where: str) -> None:
 # --- On the local cloud -----------------------------------------------------------------------------------------------
 
 
-def _here(seat: Seat, session: Session, name: str, directory: str, port: int) -> int:
+def _here(cluster: ClusterOptions, session: Session, name: str, directory: str, port: int) -> int:
     """The claim is a directory of this machine: a TensorBoard of this machine reads it, without a pod."""
     paths = session.source.paths
     assert paths is not None
@@ -224,7 +226,7 @@ def _here(seat: Seat, session: Session, name: str, directory: str, port: int) ->
             if not _answers(process, url):
                 words.seek(0)
                 raise Failure(FAILED, f"{program} ended: {words.read().strip().rpartition(chr(10))[2]}")
-            _serve(seat, url, directory, "")
+            _serve(cluster, url, directory, "")
         except KeyboardInterrupt:
             return 0
         finally:

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import Seat
-from trainium_eks.cli.jobs.submit.with_cluster_options import seated
+from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.jobs.submit.with_cluster_options import with_cluster_options
 
 app = App()
 
@@ -14,12 +14,12 @@ Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows i
 
 
 @app.command(example="trn jobs --namespace training")
-@seated
+@with_cluster_options
 def jobs(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """List your team's jobs: state, nodes and ranks, restarts, last step.
 
@@ -27,11 +27,11 @@ def jobs(
     """
     from trainium_eks.cli.jobs.watch import job_list
 
-    raise typer.Exit(job_list.run(seat, everything=everything, watch=watch))
+    raise typer.Exit(job_list.run(cluster, everything=everything, watch=watch))
 
 
 @app.command(example="trn status bert-tiny")
-@seated
+@with_cluster_options
 def status(
     job: Annotated[
         str | None,
@@ -39,7 +39,7 @@ def status(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until it has ended, or Ctrl-C.")] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Show one job: why it is pending and what mends it, where its training is, or how it ended. Without a job: what
     the environment costs now, and which accelerators are idle since when.
@@ -51,18 +51,18 @@ def status(
     if job is None:
         if watch:
             raise typer.BadParameter("--watch needs a job")
-        raise typer.Exit(environment_status.run(seat))
-    raise typer.Exit(job_status.run(seat, job, watch=watch))
+        raise typer.Exit(environment_status.run(cluster))
+    raise typer.Exit(job_status.run(cluster, job, watch=watch))
 
 
 @app.command(example="trn cancel bert-tiny")
-@seated
+@with_cluster_options
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace that have not ended.")] = False,
     agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """End a job: its processes get SIGTERM and their grace period, then it is removed. What it wrote stays.
 
@@ -70,11 +70,11 @@ def cancel(
     """
     from trainium_eks.cli.jobs.watch import cancel
 
-    raise typer.Exit(cancel.run(seat, job, everything=everything, agreed=agreed))
+    raise typer.Exit(cancel.run(cluster, job, everything=everything, agreed=agreed))
 
 
 @app.command(example="trn logs bert-tiny --follow")
-@seated
+@with_cluster_options
 def logs(
     job: Job,
     rank: Annotated[int | None, typer.Option("--rank", "-r", help="This rank of all; default: 0.")] = None,
@@ -92,7 +92,7 @@ def logs(
         bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
     ] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Show what a job prints: rank 0, another rank, or all. With --since also what pods printed that are gone, of a job
     that was removed, too.
@@ -102,18 +102,18 @@ def logs(
     from trainium_eks.cli.jobs.watch import live_logs
 
     options = live_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
-    raise typer.Exit(live_logs.run(seat, job, options))
+    raise typer.Exit(live_logs.run(cluster, job, options))
 
 
 @app.command(example="trn top bert-tiny")
-@seated
+@with_cluster_options
 def top(
     job: Annotated[
         str | None, typer.Argument(help="Name of the job; default: the newest that runs.", show_default=False)
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One picture, not a live view.")] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Show how busy a job's nodes are, live: each NeuronCore or GPU, device memory, host.
 
@@ -121,11 +121,11 @@ def top(
     """
     from trainium_eks.cli.jobs.watch import device_use
 
-    raise typer.Exit(device_use.run(seat, job, once=once))
+    raise typer.Exit(device_use.run(cluster, job, once=once))
 
 
 @app.command(example="trn tensorboard bert-tiny")
-@seated
+@with_cluster_options
 def tensorboard(
     job: Job,
     image: Annotated[
@@ -136,7 +136,7 @@ def tensorboard(
         bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
     ] = False,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Open TensorBoard on a job's logs, <output directory>/tensorboard, at a port of this machine, until Ctrl-C.
 
@@ -144,17 +144,17 @@ def tensorboard(
     """
     from trainium_eks.cli.jobs.watch import tensorboard
 
-    raise typer.Exit(tensorboard.run(seat, job, image=image, port=port, keep=keep))
+    raise typer.Exit(tensorboard.run(cluster, job, image=image, port=port, keep=keep))
 
 
 @app.command(example="trn profile bert-tiny")
-@seated
+@with_cluster_options
 def profile(
     job: Job,
     rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Its node is profiled.")] = 0,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
     *,
-    seat: Seat,
+    cluster: ClusterOptions,
 ) -> None:
     """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
 
@@ -162,4 +162,4 @@ def profile(
     """
     from trainium_eks.cli.jobs.watch import profile
 
-    raise typer.Exit(profile.run(seat, job, rank=rank, steps=steps))
+    raise typer.Exit(profile.run(cluster, job, rank=rank, steps=steps))

@@ -19,12 +19,12 @@ from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConf
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.repository import ImageRepositoryConfig
 from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import problems as stack_problems
+from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.sizing import queues
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import Shape, ShapeError, read
+from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError, read
 from trainium_eks.model.validation.problems import Problem, Severity
 
 PIN = "v1.0.0-eksbuild.1"
@@ -32,7 +32,7 @@ NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 POOL = {NEURON: 64, EFA: 32}
 
 
-def of(spec: type[Shape], **data: Any) -> Any:
+def of(spec: type[ConfigModel], **data: Any) -> Any:
     return read(spec, data)
 
 
@@ -42,11 +42,11 @@ def paths(problems: Sequence[Problem]) -> list[str]:
 
 def group(**data: Any) -> list[Problem]:
     config = of(NodeGroupConfig, **{"name": "train", "instance_type": "trn1.32xlarge", **data})
-    return node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE)
+    return node_groups.validate(config, region="us-west-2", catalogue=CATALOGUE)
 
 
 def file_system(production: bool = False, **data: Any) -> list[Problem]:
-    return storage.problems(of(FileSystemConfig, **data), production=production)
+    return storage.validate(of(FileSystemConfig, **data), production=production)
 
 
 def stack(**data: Any) -> tuple[Problem, ...]:
@@ -60,7 +60,7 @@ def stack(**data: Any) -> tuple[Problem, ...]:
 
 
 def queue_problems(*data: Mapping[str, Any], pool: Mapping[str, int] = POOL) -> list[Problem]:
-    return queues.problems([of(QueueConfig, **each) for each in data], pool=pool)
+    return queues.validate([of(QueueConfig, **each) for each in data], pool=pool)
 
 
 class TestNodeGroups:
@@ -75,7 +75,7 @@ class TestNodeGroups:
     def test_a_type_sold_in_blocks_alone_is_not_had_on_demand(self) -> None:
         catalogue = CATALOGUE.with_entries({"trn3.48xlarge": {"like": "trn2.48xlarge", "usage": ["capacity-block"]}})
         config = of(NodeGroupConfig, name="train", instance_type="trn3.48xlarge")
-        (told,) = node_groups.problems(config, region="us-west-2", catalogue=catalogue)
+        (told,) = node_groups.validate(config, region="us-west-2", catalogue=catalogue)
         assert (told.path, told.severity, told.good) == ("capacity.type", Severity.REFUSE, "capacity-block")
 
     def test_a_type_that_has_no_blocks_is_not_had_in_one(self) -> None:
@@ -116,44 +116,44 @@ class TestNodeGroups:
     )
     def test_efa_only_interfaces_need_a_cni_that_knows_them(self, version: str, sound: bool) -> None:
         config = of(NodeGroupConfig, name="train", instance_type="trn1.32xlarge")
-        found = node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE, vpc_cni_version=version)
+        found = node_groups.validate(config, region="us-west-2", catalogue=CATALOGUE, vpc_cni_version=version)
         assert (found == []) == sound
         without_efa = of(NodeGroupConfig, name="train", instance_type="trn1.2xlarge")
-        assert node_groups.problems(without_efa, region="us-west-2", catalogue=CATALOGUE, vpc_cni_version=version) == []
+        assert node_groups.validate(without_efa, region="us-west-2", catalogue=CATALOGUE, vpc_cni_version=version) == []
 
     def test_an_unknown_region_is_nobodys_second_fault(self) -> None:
         config = of(NodeGroupConfig, name="train", instance_type="trn1.32xlarge", zone_id="usw2-az4")
-        found = node_groups.problems(config, region="us-west-9", catalogue=CATALOGUE)
+        found = node_groups.validate(config, region="us-west-9", catalogue=CATALOGUE)
         assert [problem for problem in found if problem.severity is not Severity.WARN] == []
 
 
 class TestNetworks:
     @pytest.mark.parametrize("region", ["us-west-2", "us-east-1", "us-east-2"])
     def test_a_network_works_from_defaults_where_trainium_is(self, region: str) -> None:
-        assert network.problems(NetworkConfig(), region=region) == []
+        assert network.validate(NetworkConfig(), region=region) == []
 
     def test_any_region_works_with_its_zones(self) -> None:
-        assert network.problems(of(NetworkConfig, zone_ids=["euw1-az1", "euw1-az2"]), region="eu-west-1") == []
+        assert network.validate(of(NetworkConfig, zone_ids=["euw1-az1", "euw1-az2"]), region="eu-west-1") == []
 
     @pytest.mark.parametrize("zone", ["usw2-lax1-az1", "usw2", "az4", ""])
     def test_what_is_no_zone_id_is_told_with_an_example(self, zone: str) -> None:
-        found = network.problems(of(NetworkConfig, zone_ids=["usw2-az4", zone]), region="us-west-2")
+        found = network.validate(of(NetworkConfig, zone_ids=["usw2-az4", zone]), region="us-west-2")
         assert ("network.zone_ids[1]".removeprefix("network."), ("ids such as usw2-az1",)) in [
             (each.path, each.allowed) for each in found
         ]
 
     def test_peers_leave_a_range_of_the_same_size(self) -> None:
-        found = network.problems(of(NetworkConfig, peer_cidr_blocks=["10.0.0.0/15", "10.2.0.0/16"]), region="us-west-2")
+        found = network.validate(of(NetworkConfig, peer_cidr_blocks=["10.0.0.0/15", "10.2.0.0/16"]), region="us-west-2")
         assert [(each.path, each.good) for each in found] == [("cidr_block", "10.3.0.0/16")]
 
     def test_a_range_of_no_vpc_gets_no_range_proposed_for_its_peers(self) -> None:
-        found = network.problems(
+        found = network.validate(
             of(NetworkConfig, cidr_block="10.0.0.0/8", peer_cidr_blocks=["10.0.0.0/16"]), region="us-west-2"
         )
         assert [(each.path, each.good) for each in found] == [("cidr_block", "10.0.0.0/16"), ("cidr_block", None)]
 
     def test_endpoints_are_services_of_the_region(self) -> None:
-        found = network.problems(
+        found = network.validate(
             of(NetworkConfig, interface_endpoints=["sts", "s3", "ecr-api", "ECR"]), region="us-west-2"
         )
         assert [(each.path[-2], each.severity.value) for each in found] == [
@@ -200,14 +200,14 @@ class TestNetworks:
 
 
 class TestClusters:
-    def problems(self, production: bool = False, **data: Any) -> list[Problem]:
+    def validate(self, production: bool = False, **data: Any) -> list[Problem]:
         config = of(ClusterConfig, **{"endpoint": {"private_access_via": "vpc"}, **data})
-        return cluster.problems(config, production=production)
+        return cluster.validate(config, production=production)
 
     def test_a_way_in_or_ranges_are_enough(self) -> None:
         assert self.problems() == []
         assert self.problems(endpoint={"public_access_cidrs": ["198.51.100.0/24"]}) == []
-        assert paths(cluster.problems(ClusterConfig(endpoint=EndpointConfig()), production=False)) == [
+        assert paths(cluster.validate(ClusterConfig(endpoint=EndpointConfig()), production=False)) == [
             "endpoint.private_access_via"
         ]
 
@@ -311,7 +311,7 @@ class TestClusters:
         assert (told.path, told.severity) == ("addons.vpc-cni.settings.env", Severity.WARN)
 
     def test_the_former_key_says_where_versions_are_now(self) -> None:
-        with pytest.raises(ShapeError, match="a version is a field of its add-on"):
+        with pytest.raises(ConfigModelError, match="a version is a field of its add-on"):
             self.problems(addon_versions={"vpc-cni": "v1.20.0-eksbuild.1"})
 
     def test_a_version_that_is_refused_has_no_second_fault_for_its_kube_proxy(self) -> None:
@@ -333,7 +333,7 @@ class TestClusters:
     def test_small_system_nodes_are_warned_of(self) -> None:
         small = CATALOGUE.with_entries({"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})
         config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"instance_type": "m6i.large"})
-        (told,) = cluster.problems(config, production=False, catalogue=small)
+        (told,) = cluster.validate(config, production=False, catalogue=small)
         assert (told.path, told.severity) == ("system_nodes.instance_type", Severity.WARN)
 
     @pytest.mark.parametrize("text", ["172.20.0.0/25", "100.64.0.0/16", "10.0.0.0/8"])
@@ -415,8 +415,8 @@ class TestQueues:
         assert "33 aws.amazon.com/neuron are kept for q0 and q1" in problem.reason
         assert "have 32" in problem.reason
         # An autoscaler may take all but the smallest size away.
-        assert found(16, size_managed_elsewhere=True) == []
-        assert len(found(17, size_managed_elsewhere=True)) == 1
+        assert found(16, ignore_desired_size=True) == []
+        assert len(found(17, ignore_desired_size=True)) == 1
         assert len(found(1, min_size=0, desired_size=0)) == 1
 
     def test_a_guarantee_below_another_queue_is_a_share_of_its_own(self) -> None:
@@ -508,8 +508,8 @@ class TestQueues:
 
 
 class TestNamespaces:
-    def problems(self, *data: Mapping[str, Any], parents: Sequence[str] = ()) -> list[Problem]:
-        return namespaces.problems(
+    def validate(self, *data: Mapping[str, Any], parents: Sequence[str] = ()) -> list[Problem]:
+        return namespaces.validate(
             [of(NamespaceConfig, **{"queues": ["test"], **each}) for each in data],
             queue_names=("test", "other"),
             parent_queue_names=parents,
@@ -628,7 +628,7 @@ class TestFormatsAreTheServicesOwn:
         shape = session.get_service_model("ecr").shape_for("RepositoryName").metadata
         assert repository.REPOSITORY_NAME.pattern == shape["pattern"].replace("\\/", "/")
         for length, sound in ((1, False), (2, True), (256, True), (257, False)):
-            assert (repository.problems(ImageRepositoryConfig(name="a" * length)) == []) == sound
+            assert (repository.validate(ImageRepositoryConfig(name="a" * length)) == []) == sound
         assert (shape["min"], shape["max"]) == (2, 256)
 
     def test_role_names(self, session: botocore.session.Session) -> None:
@@ -657,9 +657,9 @@ class TestFormatsAreTheServicesOwn:
 
 
 class TestNodes:
-    def problems(self, instance_type: str = "trn1.32xlarge", **group: Any) -> list[Problem]:
+    def validate(self, instance_type: str = "trn1.32xlarge", **group: Any) -> list[Problem]:
         config = of(NodeGroupConfig, name="ng", instance_type=instance_type, **group)
-        return node_groups.problems(config, region="us-west-2", catalogue=CATALOGUE)
+        return node_groups.validate(config, region="us-west-2", catalogue=CATALOGUE)
 
     @pytest.mark.parametrize("key", ["trainium-eks/pool", "aws.amazon.com/neuron.present"])
     def test_labels_that_the_stack_sets_are_refused(self, key: str) -> None:
@@ -690,7 +690,7 @@ class TestNodes:
     )
     def test_system_nodes_of_all_zones_are_one_group(self, most: int, zones: int, sound: bool) -> None:
         config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"max_size": most})
-        assert (paths(cluster.problems(config, production=False, zones=zones)) == []) == sound
+        assert (paths(cluster.validate(config, production=False, zones=zones)) == []) == sound
 
     @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])
     def test_an_arm64_type_is_refused(self, name: str) -> None:
@@ -786,7 +786,7 @@ def test_no_value_makes_a_judge_raise(field: Any, value: Any, other: str) -> Non
         changed = put(changed, ("production",), True)
     try:
         config = load(text(changed))
-    except ShapeError:
+    except ConfigModelError:
         return
     for problem in stack_problems(config):
         assert problem.path
