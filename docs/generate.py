@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.text import Text
 
 import components
-from trainium_eks.cli.environment.plan import recording, render, report
+from trainium_eks.cli.environment.plan import render, report
 from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
+from trainium_eks.cli.shared import recording
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel

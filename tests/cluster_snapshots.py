@@ -4,10 +4,10 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.verify.check import Check
-from trainium_eks.operate.verify.cluster import Cluster
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from stub_channels import Channel
 
-from trainium_eks.operate.verify.cluster import KINDS
+from trainium_eks.kube.cluster import KINDS
 
 SERVED = {
     **KINDS,

@@ -19,9 +19,9 @@ from typing import Any
 
 import pulumi
 
+from trainium_eks.plan.backend import Registration, SimulationError, UnknownType
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.backend import Registration, SimulationError, UnknownType
 from trainium_eks.plan.recording.eks_cluster import TYPE as EKS_CLUSTER
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.plan import sdk
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording import sdk
 from trainium_eks.plan.resource_types import sdk_inputs
 
 PREFIX = "aws:"

@@ -21,12 +21,12 @@ from waiting import until
 
 from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.agent.programs import NETWORK
 from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.ports import Settings
+from trainium_eks.local.control_plane.programs import NETWORK
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain.tools import CONTROL_PLANE
 

@@ -13,9 +13,9 @@ from waiting import SECONDS, until
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent.agent import shims
-from trainium_eks.local.agent.programs import AGENT, SHIM
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.control_plane.programs import AGENT, SHIM
 from trainium_eks.local.paths import Paths
 
 pytestmark = pytest.mark.slow

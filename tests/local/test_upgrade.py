@@ -16,10 +16,10 @@ from local_project import LocalProject
 from waiting import until
 
 from trainium_eks.local import toolchain
-from trainium_eks.local.agent.programs import SHIM
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import Settings
+from trainium_eks.local.control_plane.programs import SHIM
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import Pins, Platform, find
 from trainium_eks.local.toolchain.tools import CONTROL_PLANE

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trainium_eks.aws.job_lookups import NO_BOTO3, connect, lacks_credentials, why_not_answered
+from trainium_eks.aws.sessions import NO_BOTO3, connect, lacks_credentials, why_not_answered
 from trainium_eks.model.catalogue import regions
 
 READS = ("Describe", "Get", "List", "Head", "Simulate")

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.aws import job_lookups
-from trainium_eks.aws.job_lookups import ECR_URL, AwsError
+from trainium_eks.aws import sessions
+from trainium_eks.aws.sessions import ECR_URL, AwsError
 
 PUSH_ACTIONS = (
     "ecr:GetAuthorizationToken",
@@ -61,8 +61,8 @@ class Repository:
         if parts is None:
             return _digest_by_protocol(self.url, tag)
         try:
-            with job_lookups.saying(f"look into the image repository {self.url}"):
-                answer = job_lookups.client("ecr", parts["region"]).describe_images(
+            with sessions.saying(f"look into the image repository {self.url}"):
+                answer = sessions.client("ecr", parts["region"]).describe_images(
                     registryId=parts["registry"], repositoryName=parts["name"], imageIds=[{"imageTag": tag}]
                 )
         except AwsError as error:
@@ -81,8 +81,8 @@ class Repository:
         if parts is None:
             return None
         try:
-            with job_lookups.saying(f"log in to {self.registry}"):
-                answer = job_lookups.client("ecr", parts["region"]).get_authorization_token()
+            with sessions.saying(f"log in to {self.registry}"):
+                answer = sessions.client("ecr", parts["region"]).get_authorization_token()
         except AwsError as error:
             raise self._explained(error) from None
         token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
@@ -95,8 +95,8 @@ class Repository:
             return AwsError(
                 f"{error}: it was deleted after the stack's last update, or the outputs are old", error.code
             )
-        if error.code in job_lookups.NOT_ALLOWED:
-            return job_lookups.NotAllowed(f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code)
+        if error.code in sessions.NOT_ALLOWED:
+            return sessions.NotAllowed(f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code)
         return error
 
 

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli import output
-from trainium_eks.cli.command import EXIT_CODES, RUNS_HERE, App
 from trainium_eks.cli.environment.check import doctor_app
 from trainium_eks.cli.environment.cleanup import cleanup_app
 from trainium_eks.cli.environment.review import comment_app
-from trainium_eks.cli.failure import TRACEBACK, unexpected
 from trainium_eks.cli.images import image_app
 from trainium_eks.cli.jobs.data import stage_app
 from trainium_eks.cli.jobs.serve import serve_app
@@ -23,6 +20,9 @@ from trainium_eks.cli.jobs.submit import launch_app
 from trainium_eks.cli.jobs.watch import watch_app
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.local.local_app import Directory, Stack
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import EXIT_CODES, RUNS_HERE, App
+from trainium_eks.cli.shared.failure import TRACEBACK, unexpected
 
 if TYPE_CHECKING:
     from trainium_eks.plan.differences.changes import Kind

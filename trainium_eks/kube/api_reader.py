@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from trainium_eks.kube.api import Api
+from trainium_eks.kube.cluster import Object, ReadError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError, NoSuchKind
-from trainium_eks.operate.verify.cluster import Object, ReadError
 
 VERSION_SECONDS = 20
 """How long the first answer may take; a server that is there gives it in milliseconds."""
 
 
 class ApiReader:
-    """A :class:`trainium_eks.operate.verify.cluster.Reader` over a connection."""
+    """A :class:`trainium_eks.kube.cluster.Reader` over a connection."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

@@ -8,7 +8,8 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from kubernetes.client import CoreV1Api  # type: ignore[import-untyped]
@@ -17,8 +18,7 @@ from kubernetes.client.exceptions import ApiException  # type: ignore[import-unt
 from kubernetes.config import new_client_from_config  # type: ignore[import-untyped]
 from kubernetes.stream import portforward, stream  # type: ignore[import-untyped]
 
-from trainium_eks.cli.jobs.submit.session import Session
-from trainium_eks.jobs.watch.pod_text import REPORT_CHARACTERS, json_object, mapping
+from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object, mapping
 
 CHUNK = 65536
 
@@ -26,11 +26,34 @@ ERROR_CHANNEL = 3
 """Of ``exec``: how the command ended, as a ``Status``."""
 
 
+class Named(Protocol):
+    """An object with a name."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        ...
+
+
+class Caller(Protocol):
+    """The researcher in whose namespace a pod is, and a file with the credentials of that researcher."""
+
+    @property
+    def namespace(self) -> Named:
+        """Return the namespace."""
+        ...
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Return the file."""
+        ...
+
+
 class NoWay(Exception):  # noqa: N818 - reads as what it is where it is raised
     """The pod cannot be reached so; the message says why."""
 
 
-def lines(session: Session, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
+def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
     """The lines that a command in a container prints, as they come, until it ends or the iterator is closed.
 
     Raises:
@@ -60,7 +83,7 @@ def lines(session: Session, pod: str, container: str, command: Sequence[str]) ->
 class Forwarding:
     """A port of this machine that leads to one of a pod; every connection has a WebSocket of its own."""
 
-    def __init__(self, session: Session, pod: str, port: int, local_port: int) -> None:
+    def __init__(self, session: Caller, pod: str, port: int, local_port: int) -> None:
         self._session = session
         self._pod = pod
         self._port = port
@@ -102,7 +125,7 @@ def _pump(here: socket.socket, there: socket.socket) -> None:
             (there if each is here else here).sendall(data)
 
 
-def check_port_forward(session: Session, pod: str, port: int) -> None:
+def check_port_forward(session: Caller, pod: str, port: int) -> None:
     """That ports of the pod can be reached at all.
 
     Raises:
@@ -111,7 +134,7 @@ def check_port_forward(session: Session, pod: str, port: int) -> None:
     _port(session, pod, port).close()
 
 
-def _port(session: Session, pod: str, port: int) -> Any:
+def _port(session: Caller, pod: str, port: int) -> Any:
     forward = _core(session).connect_get_namespaced_pod_portforward
     return _opened(lambda: portforward(forward, pod, session.namespace.name, ports=str(port)))
 
@@ -149,7 +172,7 @@ def _ending(told: str) -> str:
     return f"the command ended with exit code {code}" if code else str(status.get("message") or "it failed")
 
 
-def _core(session: Session) -> Any:
+def _core(session: Caller) -> Any:
     settings = Configuration()
     client = new_client_from_config(str(session.kubeconfig), client_configuration=settings, persist_config=False)
     if urlsplit(str(settings.host)).hostname in ("127.0.0.1", "localhost", "::1"):

@@ -19,8 +19,8 @@ from trainium_eks.local.ledger import Holding, Ledger, digest
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.plan.backend import Answer, Registration, SimulationError
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.recording.backend import Answer, Registration, SimulationError
 from trainium_eks.plan.resource_types import replacements
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
@@ -84,7 +84,7 @@ class LocalBackend:
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
     def simulates(self, type_: str) -> bool:
-        """See :class:`~trainium_eks.plan.recording.backend.Backend`."""
+        """See :class:`~trainium_eks.plan.backend.Backend`."""
         return kind_of(type_) in ("simulated", "nodes", "addon")
 
     def waiting(self, reason: str) -> None:
@@ -92,7 +92,7 @@ class LocalBackend:
         self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
-        """See :class:`~trainium_eks.plan.recording.backend.Backend`.
+        """See :class:`~trainium_eks.plan.backend.Backend`.
 
         Raises:
             SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.

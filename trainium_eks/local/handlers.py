@@ -22,7 +22,7 @@ from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.karpenter import localised
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
-from trainium_eks.plan.recording.backend import Registration
+from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
 

@@ -12,7 +12,7 @@ from types import FrameType
 from engine.simulated_aws.inventory import InventoryError
 from engine.simulated_aws.server import FAILURE, CannotServe, serving
 
-from trainium_eks.plan.recording.backend import SimulationError
+from trainium_eks.plan.backend import SimulationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

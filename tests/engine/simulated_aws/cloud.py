@@ -8,9 +8,9 @@ from engine.simulated_aws.checked import DEFAULTS
 from engine.simulated_aws.inventory import AlreadyExists, Inventory, Thing
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
+from trainium_eks.plan.backend import Registration, SimulationError
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Options, Resource
 from trainium_eks.plan.recording import wire
-from trainium_eks.plan.recording.backend import Registration, SimulationError
 from trainium_eks.plan.recording.monitor import preview_state
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.default_tags import TAGS_ALL

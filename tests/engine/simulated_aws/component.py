@@ -11,9 +11,10 @@ from engine.simulated_aws.cloud import texts
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
+from trainium_eks.plan import sdk
+from trainium_eks.plan.backend import SimulationError
 from trainium_eks.plan.graph import STACK_TYPE, UNKNOWN, Options, Resource
-from trainium_eks.plan.recording import eks_cluster, sdk, wire
-from trainium_eks.plan.recording.backend import SimulationError
+from trainium_eks.plan.recording import eks_cluster, wire
 
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
 

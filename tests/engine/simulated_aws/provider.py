@@ -16,9 +16,9 @@ from engine.simulated_aws.inventory import InventoryError
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
+from trainium_eks.plan.backend import SimulationError
 from trainium_eks.plan.graph import Options, Resource
 from trainium_eks.plan.recording import wire
-from trainium_eks.plan.recording.backend import SimulationError
 from trainium_eks.plan.resource_types import sdk_inputs
 from trainium_eks.plan.resource_types.simulation import known
 

@@ -13,7 +13,7 @@ from engine.simulated_aws.inventory import Inventory
 from engine.simulated_aws.provider import Provider
 from pulumi.runtime.proto import provider_pb2_grpc
 
-from trainium_eks.plan.recording import sdk
+from trainium_eks.plan import sdk
 
 PACKAGES = ("aws", "eks", "kubernetes")
 """What is served, each on a port of its own."""

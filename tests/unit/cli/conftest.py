@@ -9,7 +9,7 @@ from small_project import PROGRAM, Project, Run
 from typer.testing import CliRunner, Result
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.plan import recording
+from trainium_eks.cli.shared import recording
 from trainium_eks.plan.graph import Graph
 
 

@@ -9,7 +9,7 @@ from command_lines import ROOT, commands, parse, words
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.command import RUNS_HERE, choose
+from trainium_eks.cli.shared.command import RUNS_HERE, choose
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
 

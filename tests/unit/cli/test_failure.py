@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from trainium_eks.cli.failure import FAILED, Failure, as_typed, complain
+from trainium_eks.cli.shared.failure import FAILED, Failure, as_typed, complain
 
 
 @pytest.mark.parametrize(

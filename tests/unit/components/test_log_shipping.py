@@ -12,7 +12,7 @@ from kubernetes_schemas import schema_faults
 from components import _fluent_bit
 from components._args import ArgumentError
 from components.log_shipping import LogShipping
-from trainium_eks.aws.cloudwatch_logs import line_of
+from trainium_eks.jobs.watch.cloudwatch_logs import line_of
 from trainium_eks.model.catalogue import versions
 from trainium_eks.plan.graph import Graph, Resource
 

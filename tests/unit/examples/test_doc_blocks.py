@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from unit.model.config.test_bad_inputs import laid_over
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.plan import recording
+from trainium_eks.cli.shared import recording
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions, load
 from trainium_eks.plan.recording.program import record_program

@@ -23,13 +23,12 @@ from typer.testing import CliRunner
 from policy.scan import waivers
 from trainium_eks.aws import price_list
 from trainium_eks.aws.account import NotChecked
-from trainium_eks.aws.job_lookups import AwsError
-from trainium_eks.cli import cluster_access, kubeconfig_variable
+from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.change import stack_file_edit
 from trainium_eks.cli.environment.plan import report
-from trainium_eks.cli.failure import TRACEBACK, Failure
 from trainium_eks.cli.jobs.submit import kubeconfig
+from trainium_eks.cli.shared import cluster_access, kubeconfig_variable, stack_file_edit
+from trainium_eks.cli.shared.failure import TRACEBACK, Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError

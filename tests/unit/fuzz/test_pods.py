@@ -18,16 +18,15 @@ from small_project import Run
 from stub_api import StubApi
 from typer.testing import CliRunner
 
-from trainium_eks.aws import cloudwatch_logs
 from trainium_eks.cli.app import app
-from trainium_eks.cli.console import Console
-from trainium_eks.cli.failure import TRACEBACK
 from trainium_eks.cli.jobs.data import render_stage
 from trainium_eks.cli.jobs.watch import cancel, device_use, reading
 from trainium_eks.cli.jobs.watch.render_watch import steps_lines
-from trainium_eks.jobs.watch import endings, log_lines, steps, usage
-from trainium_eks.jobs.watch.pod_text import printable
+from trainium_eks.cli.shared.console import Console
+from trainium_eks.cli.shared.failure import TRACEBACK
+from trainium_eks.jobs.watch import cloudwatch_logs, endings, log_lines, steps, usage
 from trainium_eks.kube import pod_channels
+from trainium_eks.kube.pod_text import printable
 from trainium_eks.kube.requests import Requests
 from trainium_eks.local.agent import log_retention
 

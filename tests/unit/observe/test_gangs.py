@@ -2,8 +2,8 @@
 
 import re
 
-from trainium_eks.jobs.objects.identity import annotation
 from trainium_eks.model.alerts import AlertSettings
+from trainium_eks.model.annotations import annotation
 from trainium_eks.observe.alerts import alerts
 from trainium_eks.observe.series import gangs, recording, scraping
 

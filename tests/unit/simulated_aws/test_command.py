@@ -15,7 +15,7 @@ from engine.client import Clouds
 from engine.simulated_aws.server import FAILURE, serving
 from waiting import SECONDS
 
-from trainium_eks.plan.recording.backend import SimulationError
+from trainium_eks.plan.backend import SimulationError
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from google.protobuf import empty_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
+from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.graph import UNKNOWN, Graph, Options
 from trainium_eks.plan.recording import wire
-from trainium_eks.plan.recording.backend import Registration
 from trainium_eks.plan.resource_types.simulation import Simulation
 
 CLUSTER = "eks:index:Cluster"

@@ -4,11 +4,11 @@ import secrets
 from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.images.image import Planned
 from trainium_eks.cli.jobs.data.render_stage import shown_progress
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session, open_session
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError

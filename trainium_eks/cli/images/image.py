@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
-from trainium_eks.cli.cluster_access import find_stack
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import run_and_report
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.shared.cluster_access import find_stack
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
 from trainium_eks.jobs.images.images import Context, ImageRequest

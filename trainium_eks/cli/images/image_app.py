@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.with_cluster_options import Directory, Json, Outputs, Stack, with_cluster_options
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Outputs, Stack, with_cluster_options
 
 if TYPE_CHECKING:
     from trainium_eks.cli.images.image import ImageOptions

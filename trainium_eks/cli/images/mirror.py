@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.images.image import bring, opened_engine, outputs_of, report, repository_of
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import run_and_report
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import images
 from trainium_eks.jobs.images.engines import Runner
 from trainium_eks.jobs.images.image_jobs import docker_config

@@ -9,9 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.cli import kubeconfig_variable
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared import kubeconfig_variable, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.command import App
+from trainium_eks.cli.shared.command import App
 
 app = App(
     otherwise="local",

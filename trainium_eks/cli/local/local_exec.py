@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.session import run_and_report
 from trainium_eks.cli.local.local import Target
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import run_and_report
 
 
 def run(target: Target, pod: str, namespace: str | None, container: str | None, command: Sequence[str]) -> int:

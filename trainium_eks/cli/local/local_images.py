@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.table import Table
 
 from trainium_eks.cli.environment.plan import render
-from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.session import run_and_report
-from trainium_eks.cli.output import write_json
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import write_json
+from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.images.installing import Recipe, known_recipe

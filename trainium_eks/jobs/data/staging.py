@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from trainium_eks.jobs.data.token_reference import reference_problem, token_variable
-from trainium_eks.local.spec.plan import MACHINE_PATH
+from trainium_eks.jobs.objects.token_reference import reference_problem, token_variable
+from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.config.node_groups import POOL_LABEL

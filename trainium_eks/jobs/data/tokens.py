@@ -8,9 +8,9 @@ import base64
 import re
 from typing import Any
 
-from trainium_eks.aws.job_lookups import AwsError, client, saying
-from trainium_eks.jobs.data.token_reference import TOKEN_KEY
+from trainium_eks.aws.sessions import AwsError, client, saying
 from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.jobs.objects.token_reference import TOKEN_KEY
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.model.validation.parsing import parse_json
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from trainium_eks.kube.cluster import Object, condition, name_of
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.operate.verify.cluster import Object, condition, name_of
 
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")
 """Phases of a Volcano job in which it stays (its ``pkg/apis/batch/v1alpha1``)."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of, wanted_pods
+from trainium_eks.kube.cluster import Object, is_ready, labels_of, name_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.model.validation.formats import listed
-from trainium_eks.operate.verify.cluster import Object, is_ready, labels_of, name_of
 
 Amounts = Mapping[str, Decimal]
 """Resource to amount."""

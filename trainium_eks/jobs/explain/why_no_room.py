@@ -16,9 +16,9 @@ from trainium_eks.jobs.explain.room import (
     some,
     untolerated,
 )
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.operate.verify.cluster import Object, name_of
 from trainium_eks.operate.verify.topology import shared_members
 
 

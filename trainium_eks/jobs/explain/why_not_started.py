@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import some
-from trainium_eks.operate.verify.cluster import Object, is_ready, name_of
+from trainium_eks.kube.cluster import Object, is_ready, name_of
 
 IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 """Why a container waits for its image (kubelet, ``pkg/kubelet/images/types.go``)."""

@@ -13,8 +13,8 @@ from trainium_eks.jobs.explain import why_no_room, why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ENDED, ClusterSnapshot, is_bound, is_running, wanted_pods, when
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import asks
+from trainium_eks.kube.cluster import condition, name_of
 from trainium_eks.model.sizing.quantities import quantity, shown
-from trainium_eks.operate.verify.cluster import condition, name_of
 
 PATIENCE_SECONDS = 15
 """How long Volcano may take to look at a job: its scheduler does each second."""

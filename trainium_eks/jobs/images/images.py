@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from trainium_eks.model.catalogue import lustre, training_images
-from trainium_eks.model.catalogue.training_images import BASES
+from trainium_eks.model.catalogue.training_images import BASES, MIRROR_PREFIX
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, nearest
 
@@ -23,9 +23,6 @@ PLATFORM = "linux/amd64"
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
 PACKAGE = "trainium_workloads"
-
-MIRROR_PREFIX = "mirror-"
-"""How the tags of copies begin, which are no training images."""
 
 _IGNORED = frozenset({".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".local"})
 """Directories that no build needs and that would change the tag."""

@@ -7,7 +7,7 @@ objects as the API server gives them.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 JOB_API = "batch.volcano.sh/v1alpha1"
 """API version of Volcano's jobs."""
@@ -41,24 +41,6 @@ RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 
 KIND_LABEL = "trainium-eks/kind"
 """Label of what ``trn`` submits: ``train`` or ``compile``; absent on jobs of plain ``torchx run``."""
-
-Annotation = Literal[
-    "world-size",
-    "nodes",
-    "image",
-    "script",
-    "cache-key",
-    "capacity-block-ends",
-    "launcher",
-]
-
-
-def annotation(name: Annotation) -> str:
-    """Key of an annotation that ``trn`` writes on its jobs; plain TorchX jobs have none of them.
-
-    ``launcher`` is ``torchrun`` or ``gang`` (the standard library's), the others are what they are called.
-    """
-    return f"trainium-eks/{name}"
 
 
 def node_rank(pod: Mapping[str, Any]) -> int:

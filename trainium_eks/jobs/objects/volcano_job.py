@@ -8,14 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainium_eks.jobs.data.token_reference import token_variable
-from trainium_eks.jobs.objects import identity
 from trainium_eks.jobs.objects.command import ATTEMPT, ONE_TASK, PORT, RankWords, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE, annotation
+from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE
 from trainium_eks.jobs.objects.job import DATA, REFUSED, WORKSPACE, TrainingJob
 from trainium_eks.jobs.objects.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU, Resources
+from trainium_eks.jobs.objects.token_reference import token_variable
 from trainium_eks.model import scraping
+from trainium_eks.model.annotations import Annotation, annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE
 from trainium_eks.model.policies.admission import SCHEDULER
 
@@ -226,7 +226,7 @@ def _job_labels(job: TrainingJob) -> dict[str, str]:
 
 def annotations(job: TrainingJob) -> dict[str, str]:
     """What the watching commands read from a job of any form."""
-    found: dict[identity.Annotation, str] = {
+    found: dict[Annotation, str] = {
         "world-size": str(job.world_size),
         "nodes": str(job.nodes),
         "image": job.image,

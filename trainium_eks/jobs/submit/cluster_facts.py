@@ -4,15 +4,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainium_eks.jobs.data import staging
+from trainium_eks.jobs.explain.watched import watched
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.forms import KINDS
-from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, annotation
+from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
 from trainium_eks.jobs.objects.job import Form
-from trainium_eks.jobs.watch.watched import watched
 from trainium_eks.kube.api import Api, ApiError, NoSuchKind
+from trainium_eks.kube.cluster import GROUP_LABEL
+from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.operate.verify.cluster import GROUP_LABEL
 
 Objects = list[dict[str, Any]]
 

@@ -2,10 +2,10 @@
 
 import re
 
-from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, TOKEN_VARIABLES, missing_secret, reference_problem
 from trainium_eks.jobs.objects import resources
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
+from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_VARIABLES, missing_secret, reference_problem
 from trainium_eks.jobs.submit import saving
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import JobRequest
-from trainium_eks.jobs.watch.pod_text import number
+from trainium_eks.kube.pod_text import number
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.sizing import goodput

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, when
 from trainium_eks.jobs.objects.identity import node_rank
-from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, name_of
 
 BEFORE_RESTART = timedelta(seconds=120)
 """How long before a restart what caused it may have been seen."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from trainium_eks.jobs.explain.cluster_snapshot import is_over, moment
 from trainium_eks.jobs.explain.room import amounts_in_queue
-from trainium_eks.jobs.watch import pod_text
+from trainium_eks.kube import pod_text
+from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, labels_of, name_of
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.observe.idle import guard
-from trainium_eks.operate.verify.cluster import GROUP_LABEL, Object, condition, labels_of, name_of
 
 ROOT_QUEUE = "root"
 """Volcano's own; what it has allocated is the sum of the others."""

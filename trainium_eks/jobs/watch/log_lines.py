@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.jobs.objects.identity import REPLICA_INDEX_LABEL, REPLICA_LABEL, TASK_INDEX_LABEL, by_process_rank
-from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, name_of
 
 _LOCAL_RANK = re.compile(r"\[(?:[A-Za-z][\w-]{0,99}?)?(\d{1,9})\]:")
 """What torchrun puts before each line with ``--tee 3``: ``[default0]:``, or ``[0]:`` where the role has no name."""

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.submit.planning import catalogue
 from trainium_eks.jobs.submit.saving import interval_seconds
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube.cluster import Object
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.sizing import goodput
 from trainium_eks.model.sizing.goodput import Run
-from trainium_eks.operate.verify.cluster import Object
 
 LEAST_SECONDS = 60.0
 """Of a run before its share means anything."""

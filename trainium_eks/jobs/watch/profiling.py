@@ -12,9 +12,9 @@ from typing import Any
 
 from trainium_eks.jobs.explain.room import requests
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.catalogue.instances import NEURON_RESOURCE
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 ROOT = "/data/profiles"
 """Where profiles are, each job's in a directory of its name."""

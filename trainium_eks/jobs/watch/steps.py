@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from trainium_eks.jobs.watch.pod_text import json_object, loss, number, whole
+from trainium_eks.kube.pod_text import json_object, loss, number, whole
 
 LEAST_STALL_SECONDS = 60.0
 """A process that is quiet for less is never called stalled."""

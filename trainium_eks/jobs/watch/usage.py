@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.jobs.watch.pod_text import REPORT_CHARACTERS, json_object, mapping, number, whole
+from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object, mapping, number, whole
 
 QUERY = "index,utilization.gpu,memory.used,memory.total"
 """What nvidia-smi is asked for."""

@@ -25,22 +25,23 @@ from urllib.parse import quote
 
 from trainium_eks.kube.async_client import ApiClient, ApiStatusError
 from trainium_eks.local.agent import log_retention
-from trainium_eks.local.agent.known import Body
 from trainium_eks.local.agent.log_server import LogServer, NoLog, Run
 from trainium_eks.local.agent.pod_files import read
 from trainium_eks.local.agent.pod_processes import Process
-from trainium_eks.local.agent.programs import AGENT, NETWORK, SHIM, program, python_environment
 from trainium_eks.local.agent.watching import rounds
 from trainium_eks.local.agent.worker import Worker
 from trainium_eks.local.control_plane import kubelet, processes
+from trainium_eks.local.control_plane.programs import AGENT, NETWORK, SHIM, program, python_environment
 from trainium_eks.local.images import images
-from trainium_eks.local.network import gateway, hosts, network
+from trainium_eks.local.network import gateway, network
 from trainium_eks.local.network.gateway import Gateway
-from trainium_eks.local.network.hosts import Host
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime import isolation
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.local.runtime.shim import AGENT_SOCKET
+from trainium_eks.local.spec import hosts
+from trainium_eks.local.spec.hosts import Host
+from trainium_eks.local.spec.known import Body
 from trainium_eks.local.spec.plan import Isolation, PodDirectory
 from trainium_eks.local.spec.planning import is_ours
 

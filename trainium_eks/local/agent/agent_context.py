@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from trainium_eks.kube.async_client import ApiClient
-from trainium_eks.local.agent.known import Body
-from trainium_eks.local.network.hosts import Host
+from trainium_eks.local.spec.hosts import Host
+from trainium_eks.local.spec.known import Body
 from trainium_eks.local.spec.plan import Isolation, PodDirectory
 
 

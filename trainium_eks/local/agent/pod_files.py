@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.agent.known import Unmet
 from trainium_eks.local.runtime import beneath
+from trainium_eks.local.spec.known import Unmet
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
 from trainium_eks.local.spec.planning import Planned
 from trainium_eks.local.spec.volumes import File

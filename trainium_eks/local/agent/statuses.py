@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainium_eks.local.agent.known import Body, Unmet
+from trainium_eks.local.spec.known import Body, Unmet
 
 _EPOCH = 0.0
 

@@ -17,13 +17,13 @@ from urllib.parse import quote
 from trainium_eks.kube.async_client import ApiStatusError, Unreachable
 from trainium_eks.local.agent import statuses
 from trainium_eks.local.agent.agent_context import Surroundings
-from trainium_eks.local.agent.known import Body, Known, Unmet
 from trainium_eks.local.agent.pod_files import prepare, put, read, write
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
-from trainium_eks.local.network.hosts import Host
 from trainium_eks.local.spec import volumes
+from trainium_eks.local.spec.hosts import Host
+from trainium_eks.local.spec.known import Body, Known, Unmet
 from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy
 from trainium_eks.local.spec.planning import Planned, hostname, planned
 from trainium_eks.local.spec.volumes import File, TokenRequest

@@ -4,8 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainium_eks.local.agent import programs
-from trainium_eks.local.control_plane import kubelet, pki
+from trainium_eks.local.control_plane import kubelet, pki, programs
 from trainium_eks.local.paths import Paths
 
 HOST = "127.0.0.1"

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.agent import programs
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane import kubelet, pki, processes
+from trainium_eks.local.control_plane import kubelet, pki, processes, programs
 from trainium_eks.local.control_plane.flags import HOST, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free

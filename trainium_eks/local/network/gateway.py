@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from trainium_eks.local import linux
+from trainium_eks.local.linux import Namespaces
 from trainium_eks.local.network import network
-from trainium_eks.local.runtime import linux
-from trainium_eks.local.runtime.linux import Namespaces
 
 PROXY_PORT = 3128
 API_PORT = 6443

@@ -13,8 +13,8 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 
-from trainium_eks.local.runtime import linux
-from trainium_eks.local.runtime.linux import Namespaces
+from trainium_eks.local import linux
+from trainium_eks.local.linux import Namespaces
 
 RANGE = ipaddress.ip_network("100.127.0.0/16")
 """Of the addresses that carriers share: never a machine's own, and no loopback, which EndpointSlices refuse."""

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainium_eks.local.runtime import linux
+from trainium_eks.local import linux
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

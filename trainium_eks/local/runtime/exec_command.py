@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from trainium_eks.local import linux
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.runtime import linux
 from trainium_eks.local.runtime.sandbox import enter, execute
 from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.local.spec.planning import rewritten

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainium_eks.local.runtime import linux
+from trainium_eks.local import linux
 from trainium_eks.local.runtime.sandbox import Sandbox, StartError
 from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.model.validation.parsing import parse_json

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainium_eks.local.runtime import linux
+from trainium_eks.local import linux
 from trainium_eks.local.runtime.sandbox import PROCESS_LIMIT
 from trainium_eks.local.spec.plan import PodPlan
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 
-from trainium_eks.local.runtime import linux
+from trainium_eks.local import linux
 from trainium_eks.local.runtime.sandbox import enter, execute, wait_as
 from trainium_eks.local.spec.plan import Action, Container, Isolation, PodPlan
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.local.runtime import beneath, linux
+from trainium_eks.local import linux
+from trainium_eks.local.runtime import beneath
 from trainium_eks.local.spec.plan import Mount
 
 EMPTY = ("/dev", "/proc", "/run", "/sys")

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainium_eks.local import linux
+from trainium_eks.local.linux import Namespaces
 from trainium_eks.local.network import network
-from trainium_eks.local.runtime import linux, root_files
-from trainium_eks.local.runtime.linux import Namespaces
+from trainium_eks.local.runtime import root_files
 from trainium_eks.local.spec.plan import Container, Isolation, Mount, PodDirectory, PodPlan
 
 NOT_STARTED = 128

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.local.runtime import beneath, linux, memory, probing
+from trainium_eks.local import linux
+from trainium_eks.local.runtime import beneath, memory, probing
 from trainium_eks.local.runtime.lifecycle import KILLED, Ended, Kind, Lifecycle, Run, Signal, Start, Step
 from trainium_eks.local.runtime.output import Writer
 from trainium_eks.local.runtime.sandbox import NOT_STARTED, Sandbox, Started, StartError

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainium_eks.local.agent.known import Body, Known, Unmet
+from trainium_eks.local.spec.known import Body, Known, Unmet
 from trainium_eks.model.sizing.quantities import quantity
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")

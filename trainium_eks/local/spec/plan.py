@@ -12,10 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-MACHINE_PATH = "trainium-eks.local/machine-path"
-"""Annotation of a pod: a path of the machine that its containers may read even where a directory of their own, such as
-``/tmp``, hides it."""
-
 
 class Isolation(StrEnum):
     """How far a pod is from the machine it runs on."""

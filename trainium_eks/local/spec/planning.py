@@ -7,22 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainium_eks.local.agent.known import Body, Known, Unmet
 from trainium_eks.local.control_plane.processes import POD_VARIABLE
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import environment, volumes
-from trainium_eks.local.spec.plan import (
-    MACHINE_PATH,
-    Action,
-    Container,
-    Isolation,
-    Mount,
-    PodPlan,
-    Probe,
-    RestartPolicy,
-)
+from trainium_eks.local.spec.known import Body, Known, Unmet
+from trainium_eks.local.spec.plan import Action, Container, Isolation, Mount, PodPlan, Probe, RestartPolicy
 from trainium_eks.local.spec.volumes import File, Volume
+from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.sizing.quantities import quantity
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainium_eks.local.agent.known import Body, Known, Unmet
 from trainium_eks.local.spec.environment import contents, expanded, field_value, resource_value
+from trainium_eks.local.spec.known import Body, Known, Unmet
 from trainium_eks.local.spec.plan import Mount
 from trainium_eks.model.sizing.quantities import quantity
 

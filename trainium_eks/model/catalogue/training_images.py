@@ -7,6 +7,9 @@ from types import MappingProxyType
 
 from trainium_eks.model.validation.problems import Problem, join_key, nearest
 
+MIRROR_PREFIX = "mirror-"
+"""How the tags of copies begin, which are no training images."""
+
 
 @dataclass(frozen=True)
 class Base:

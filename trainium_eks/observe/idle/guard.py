@@ -21,7 +21,7 @@ from typing import Any
 from trainium_eks.observe.idle.decision import Limits, Node, Step, steps
 
 GROUP_LABEL = "eks.amazonaws.com/nodegroup"
-"""That of :mod:`trainium_eks.operate.verify.cluster`, which the pod does not have; a test holds them equal."""
+"""That of :mod:`trainium_eks.kube.cluster`, which the pod does not have; a test holds them equal."""
 SINCE = "trainium-eks/idle-since"
 """Annotation of a node: since when it is idle, as ``2026-11-22T11:46:09Z``. It is there while the node is idle."""
 WARNED = "trainium-eks/idle-warned"

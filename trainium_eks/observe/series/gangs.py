@@ -8,7 +8,7 @@ docs/metrics/extend/customresourcestate-metrics.md in its repository.
 
 from typing import Any
 
-from trainium_eks.jobs.objects.identity import annotation
+from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import NEURON_RESOURCE, NVIDIA_RESOURCE
 
 PREFIX = "trn"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.aws import job_lookups
+from trainium_eks.aws import sessions
 from trainium_eks.operate.cleanup.state import StackState
 
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
@@ -90,7 +90,7 @@ class Export:
                 f"\nStopped waiting; nothing was destroyed, and an export that has begun goes on.\n{self.resume()}"
             )
             raise
-        except (NotExported, job_lookups.AwsError):
+        except (NotExported, sessions.AwsError):
             self._switch_on()
             raise
 
@@ -111,7 +111,7 @@ class Export:
         return "\n    ".join([f"  Automatic export of {self._file_system} is off. To switch it on again:", *commands])
 
     def _associations(self) -> list[Json]:
-        with job_lookups.saying(f"look at the links of {self._file_system}"):
+        with sessions.saying(f"look at the links of {self._file_system}"):
             listed = self._all(self._fsx.describe_data_repository_associations, "Associations")
         found = [each for each in listed if each["Lifecycle"] != "DELETING"]
         for each in found:
@@ -141,7 +141,7 @@ class Export:
     def _set(self, association: Json, events: tuple[str, ...]) -> None:
         """Sets what is exported by itself; what is imported stays."""
         kept = {"AutoImportPolicy": policy} if (policy := association.get("S3", {}).get("AutoImportPolicy")) else {}
-        with job_lookups.saying(f"change the automatic export of {self._file_system}"):
+        with sessions.saying(f"change the automatic export of {self._file_system}"):
             self._fsx.update_data_repository_association(
                 AssociationId=association["AssociationId"],
                 S3={**kept, "AutoExportPolicy": {"Events": list(events)}},
@@ -151,7 +151,7 @@ class Export:
         return all(each["Lifecycle"] == "AVAILABLE" for each in self._associations())
 
     def _running(self) -> bool:
-        with job_lookups.saying(f"look at the tasks of {self._file_system}"):
+        with sessions.saying(f"look at the tasks of {self._file_system}"):
             tasks = self._all(self._fsx.describe_data_repository_tasks, "DataRepositoryTasks")
         return any(each["Lifecycle"] in UNDER_WAY for each in tasks)
 
@@ -175,7 +175,7 @@ class Export:
             "Scope": "FAILED_FILES_ONLY",
             "Path": f"{repository.rstrip('/')}/{REPORTS}",
         }
-        with job_lookups.saying(f"export {self._file_system}"):
+        with sessions.saying(f"export {self._file_system}"):
             answer = self._fsx.create_data_repository_task(
                 Type="EXPORT_TO_REPOSITORY", FileSystemId=self._file_system, Report=report
             )
@@ -188,7 +188,7 @@ class Export:
 
         def is_over() -> bool:
             nonlocal told
-            with job_lookups.saying(f"look at the export {task}"):
+            with sessions.saying(f"look at the export {task}"):
                 [found] = self._fsx.describe_data_repository_tasks(TaskIds=[task])["DataRepositoryTasks"]
             status = found.get("Status") or {}
             done, total = status.get("SucceededCount", 0), status.get("TotalCount", 0)

@@ -11,8 +11,8 @@ from enum import Enum
 from string import Formatter
 from typing import Any
 
+from trainium_eks.plan.backend import ACCOUNT
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import ACCOUNT
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from trainium_eks.aws.account import Account, NotChecked, RequestError
-from trainium_eks.aws.job_lookups import ECR_URL
+from trainium_eks.aws.sessions import ECR_URL
 from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
 from trainium_eks.model.config.network import ExistingSubnet, subnets

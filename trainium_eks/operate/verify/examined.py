@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainium_eks.kube.cluster import Cluster, Object
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.operate.verify.cluster import Cluster, Object
 from trainium_eks.operate.verify.local_report import LocalReport
 
 

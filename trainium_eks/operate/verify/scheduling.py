@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from trainium_eks.kube.cluster import Object, is_ready, name_of
 from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
-from trainium_eks.operate.verify.cluster import Object, is_ready, name_of
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 

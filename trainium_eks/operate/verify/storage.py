@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.lustre import DRIVER, STORAGE_CLASS
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
-from trainium_eks.operate.verify.cluster import Object, name_of
 from trainium_eks.operate.verify.examined import Examined
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
-from trainium_eks.operate.verify.cluster import Object, labels_of, name_of
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.topology import tree
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.kube.cluster import Unread
 from trainium_eks.operate.verify import nodes, scheduling, storage, topology, workloads
 from trainium_eks.operate.verify.check import Check, CheckStatus, failed
-from trainium_eks.operate.verify.cluster import Unread
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trainium_eks.kube.cluster import Object
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue import chart_workloads as model
 from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, Workload
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.operate.verify import scheduling
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
-from trainium_eks.operate.verify.cluster import Object
 from trainium_eks.operate.verify.examined import Examined
 
 DEVICE_PLUGINS: Mapping[str, str] = {

@@ -23,7 +23,7 @@ from trainium_eks.plan.recording.protocol import ALIVE, Answer, RecordingRequest
 from trainium_eks.plan.recording.watchdog import Standstill, Steps
 
 if TYPE_CHECKING:
-    from trainium_eks.plan.recording.backend import Backend
+    from trainium_eks.plan.backend import Backend
 
 # Beyond the program's own limit: for a program that computes without end, which only another thread can notice.
 _GRACE_SECONDS = 1.0

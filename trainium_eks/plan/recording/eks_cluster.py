@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainium_eks.plan.backend import ACCOUNT, SimulationError
 from trainium_eks.plan.graph import UNKNOWN, Options, Resource
-from trainium_eks.plan.recording.backend import ACCOUNT, SimulationError
 from trainium_eks.plan.recording.wire import Reference
 
 TYPE = "eks:index:Cluster"

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from trainium_eks.model.catalogue import regions
-from trainium_eks.plan.recording import sdk
-from trainium_eks.plan.recording.backend import ACCOUNT, TIME
+from trainium_eks.plan import sdk
+from trainium_eks.plan.backend import ACCOUNT, TIME
 
 
 @dataclass(frozen=True)

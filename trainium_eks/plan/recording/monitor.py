@@ -13,10 +13,11 @@ from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
+from trainium_eks.plan import sdk
+from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownType
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
-from trainium_eks.plan.recording import eks_cluster, registration, sdk, values, wire
+from trainium_eks.plan.recording import eks_cluster, registration, values, wire
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.backend import Backend, Registration, SimulationError, UnknownType
 from trainium_eks.plan.recording.engine_log import Engine
 from trainium_eks.plan.recording.lookups import Lookups, UnknownLookup
 from trainium_eks.plan.recording.transforms import Run, Transforms

@@ -6,7 +6,7 @@ from typing import Any
 
 from pulumi import Output
 
-from trainium_eks.plan.recording import sdk
+from trainium_eks.plan import sdk
 
 
 def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tuple[str, ...]:

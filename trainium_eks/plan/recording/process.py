@@ -48,7 +48,7 @@ class Live:
 
     factory: str
     """``module:function``, called with the options, the stack's ``aws:region`` and a function that emits an event;
-    returns a :class:`~trainium_eks.plan.recording.backend.Backend`."""
+    returns a :class:`~trainium_eks.plan.backend.Backend`."""
     options: Mapping[str, Any]
     """Plain data."""
     on_event: Callable[[Mapping[str, Any]], None]

@@ -1,7 +1,7 @@
 """Runs a Pulumi program without an engine and records every registration it makes.
 
 Nothing outside is asked: no engine, no cloud, no credentials. What the providers would answer comes from a
-:class:`~trainium_eks.plan.recording.backend.Backend`. Everything that Pulumi's SDK keeps in context variables is
+:class:`~trainium_eks.plan.backend.Backend`. Everything that Pulumi's SDK keeps in context variables is
 set in a copy of the context, so one process can record any number of programs one after another.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 from trainium_eks import fetched
 from trainium_eks.model.config.stack_config import decode
 from trainium_eks.model.validation.config_model import ConfigModelError
+from trainium_eks.plan import sdk
+from trainium_eks.plan.backend import Backend
 from trainium_eks.plan.graph import SECRET, Graph
-from trainium_eks.plan.recording import sdk
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.backend import Backend
 from trainium_eks.plan.recording.monitor import Monitor, RecordingError
 from trainium_eks.plan.recording.pending import pending
 from trainium_eks.plan.recording.watchdog import Standstill, Steps

@@ -6,8 +6,8 @@ from typing import Any
 
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
+from trainium_eks.plan import sdk
 from trainium_eks.plan.graph import SECRET, UNKNOWN
-from trainium_eks.plan.recording import sdk
 
 # A double holds every whole number up to here; beyond, a float that looks whole may not be the number that was meant.
 _LARGEST_EXACT = 2**53

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.backend import Answer, Call, UnknownType
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import Answer, Call, UnknownType
 from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, COUNTED, NO_DATA, ONE_CALL, ResourceType
 from trainium_eks.plan.resource_types.rows import (
     amp,

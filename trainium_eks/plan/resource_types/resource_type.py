@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.backend import Answerer
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import Answerer
 
 REGION: Final = "region"
 """Since version 6 of the Terraform provider each regional resource has its own region, and moving is replacing."""

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from trainium_eks.model.validation.problems import nearest
+from trainium_eks.plan import sdk
 from trainium_eks.plan.graph import UNKNOWN
-from trainium_eks.plan.recording import sdk
 
 _SCALARS = (str, int, float, bool)
 

@@ -8,7 +8,7 @@ SDK's class does not take: a simulation that accepts anything proves nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Backend, Call, Registration, SimulationError
+from trainium_eks.plan.backend import ACCOUNT, Answer, Backend, Call, Registration, SimulationError
 from trainium_eks.plan.resource_types import default_tags, registry, sdk_inputs
 from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 from trainium_eks.plan.resource_types.rows import providers

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.check import check
-from trainium_eks.cli.environment.plan import recording
+from trainium_eks.cli.shared import recording
 from trainium_eks.operate.preflight import run as preflight
 from trainium_eks.operate.preflight.finding import Finding, Outcome
 from trainium_eks.operate.preflight.run import Preflight

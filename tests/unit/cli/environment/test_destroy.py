@@ -9,10 +9,10 @@ import pytest
 from cleanup_accounts import state
 from stub_api import serving
 
-from trainium_eks.aws import job_lookups
+from trainium_eks.aws import sessions
 from trainium_eks.cli.environment.change import destroy
 from trainium_eks.cli.environment.change.destroy import Wishes
-from trainium_eks.cli.failure import Failure
+from trainium_eks.cli.shared.failure import Failure
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.cleanup import exporting
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -41,7 +41,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
             return "  aws fsx update-data-repository-association"
 
     monkeypatch.setattr(exporting, "Export", Export)
-    monkeypatch.setattr(job_lookups, "client", lambda *_: None)
+    monkeypatch.setattr(sessions, "client", lambda *_: None)
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     return done
 
@@ -88,7 +88,7 @@ def test_an_export_that_fails_stops_the_destroy(monkeypatch: pytest.MonkeyPatch,
         raise exporting.NotExported("2 files were not written")
 
     monkeypatch.setattr(exporting.Export, "run", refuse)
-    monkeypatch.setattr(job_lookups, "client", lambda *_: None)
+    monkeypatch.setattr(sessions, "client", lambda *_: None)
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     with pytest.raises(Failure, match="2 files were not written"):
         prepare(monkeypatch, tmp_path, LINKED)

@@ -76,7 +76,7 @@ def test_an_empty_state_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
     from trainium_eks.cli.environment.cleanup.render_orphans import show
 
     written: list[str] = []
-    monkeypatch.setattr("trainium_eks.cli.output.write", written.append)
+    monkeypatch.setattr("trainium_eks.cli.shared.output.write", written.append)
     show(Orphans("dev", "us-west-2", Result((GROUP,), (), empty_state=True, live=("c",))), no_color=True)
     text = " ".join("".join(written).split())
     assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group (1)")

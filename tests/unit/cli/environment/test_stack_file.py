@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainium_eks.cli.environment.change.stack_file import StackFile
+from trainium_eks.cli.shared.stack_file import StackFile
 from trainium_eks.model.validation.problems import Value
 from trainium_eks.plan.recording.project import load_project
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from trainium_eks.cli.environment.change.stack_file_edit import NotEditable, put
+from trainium_eks.cli.shared.stack_file_edit import NotEditable, put
 
 FILE = """\
 # The environment.

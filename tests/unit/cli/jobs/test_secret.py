@@ -12,13 +12,13 @@ import pytest
 from cluster_snapshots import outputs
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
-from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.jobs.data import stage
 from trainium_eks.cli.jobs.submit import secret
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.cli.shared.cluster_access import StackAccess
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.kube.api import ApiError, ObjectReference
 

@@ -11,12 +11,12 @@ import pytest
 from cluster_snapshots import NEURON, group, outputs
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.job_lookups import Aws
+from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.app import app
-from trainium_eks.cli.cluster_access import StackAccess
 from trainium_eks.cli.jobs.serve import predict, serve
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.cli.shared.cluster_access import StackAccess
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.kube.types import Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
@@ -97,7 +97,7 @@ def pod(**container: Any) -> Json:
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainium_eks.cli.failure.shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("trainium_eks.cli.shared.failure.shutil.which", lambda name: f"/bin/{name}")
 
 
 @pytest.fixture

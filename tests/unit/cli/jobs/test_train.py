@@ -12,14 +12,13 @@ import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.job_lookups import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.cli.app import app
-from trainium_eks.cli.cluster_access import StackAccess
-from trainium_eks.cli.environment.change import scale
-from trainium_eks.cli.failure import Failure
-from trainium_eks.cli.jobs.submit import kubeconfig, train, train_torchx
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
+from trainium_eks.cli.jobs.submit import kubeconfig, scale, train, train_torchx
+from trainium_eks.cli.shared.cluster_access import StackAccess
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.kube.types import ApiError, Kind, NoSuchKind, ObjectReference

@@ -12,10 +12,10 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.shared.session import Session
+from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.verify.cluster import GROUP_LABEL
 
 PODS = "/api/v1/pods"
 PRICE = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0

@@ -16,7 +16,7 @@ from stub_api import StubApi
 from training_jobs import job
 from watched_team import Call
 
-from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.jobs.watch import kept_logs, reading
 from trainium_eks.cli.jobs.watch.kept_logs import node_of
 from trainium_eks.cli.jobs.watch.live_logs import Shown

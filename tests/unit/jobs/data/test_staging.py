@@ -12,9 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.failure import Failure
 from trainium_eks.cli.jobs.data import stage as command
 from trainium_eks.cli.jobs.data.render_stage import ShownProgress, amount
+from trainium_eks.cli.shared.failure import Failure
 from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
@@ -22,7 +22,7 @@ from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError, Kind, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images.images import workloads
-from trainium_eks.local.spec.plan import MACHINE_PATH
+from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.outputs import NamespaceOutput
 

@@ -18,13 +18,13 @@ from botocore.stub import Stubber  # type: ignore[import-untyped]
 from cluster_snapshots import group, outputs
 from registry_images import PROGRAM, Pushed, docker_registry, layer, push
 
-from trainium_eks.aws import ecr, job_lookups
+from trainium_eks.aws import ecr, sessions
 from trainium_eks.aws.ecr import Login, Repository
 from trainium_eks.cli.images import cluster_builds, mirror
 from trainium_eks.cli.images import image as command
 from trainium_eks.cli.images.image import ImageOptions
 from trainium_eks.cli.images.mirror import MirrorOptions
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.jobs.images import engines, image_jobs, images
 from trainium_eks.jobs.images.engines import EngineError
 from trainium_eks.jobs.images.images import ImageRequest
@@ -256,7 +256,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
     """ECR with answers that a test writes down."""
     client = boto3.client("ecr", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stubber:
-        monkeypatch.setattr(job_lookups, "client", lambda *_: client)
+        monkeypatch.setattr(sessions, "client", lambda *_: client)
         yield stubber
         stubber.assert_no_pending_responses()
 
@@ -285,7 +285,7 @@ def test_ecr_tells_what_is_there_and_lets_in(canned: Stubber) -> None:
 
 def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned: Stubber) -> None:
     canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
-    with pytest.raises(job_lookups.NotAllowed) as caught:
+    with pytest.raises(sessions.NotAllowed) as caught:
         Repository(URL).login()
     policy = json.loads(str(caught.value).partition("What pushing takes: ")[2])
     assert policy["Statement"][1]["Resource"] == "arn:aws:ecr:us-west-2:123456789012:repository/trn-dev/training"
@@ -299,7 +299,7 @@ def test_the_actions_of_the_policy_are_ecrs() -> None:
 
 def test_a_repository_that_has_gone_is_said(canned: Stubber) -> None:
     canned.add_client_error("describe_images", "RepositoryNotFoundException", "does not exist")
-    with pytest.raises(job_lookups.AwsError, match="deleted after the stack's last update"):
+    with pytest.raises(sessions.AwsError, match="deleted after the stack's last update"):
         Repository(URL).digest("a")
 
 
@@ -427,7 +427,7 @@ def test_a_stack_without_a_repository_is_said(tmp_path: Path, shown: Shown) -> N
 
 
 def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPatch, shown: Shown) -> None:
-    from trainium_eks.cli.cluster_access import StackAccess
+    from trainium_eks.cli.shared.cluster_access import StackAccess
     from trainium_eks.local.paths import Paths
 
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))

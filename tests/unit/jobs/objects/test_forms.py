@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from training_jobs import job
 
+from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.objects import forms, identity, volcano_job
 from trainium_eks.jobs.objects.command import place_by_label, shell
 from trainium_eks.jobs.objects.job import Form, Program, Topology, TrainingJob
-from trainium_eks.jobs.watch.watched import of
 
 KUBEFLOW: tuple[Form, ...] = ("pytorchjob", "trainjob")
 

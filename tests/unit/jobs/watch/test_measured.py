@@ -7,9 +7,9 @@ import pytest
 from cluster_snapshots import outputs
 
 from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.watch.measured import Measured, measured
 from trainium_eks.jobs.watch.steps import parse_all, progress
-from trainium_eks.jobs.watch.watched import of
 
 CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-22T06:40:00Z"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.known import Unmet
+from trainium_eks.local.spec.known import Unmet
 
 
 def pod(**status: Any) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import pytest
 from waiting import SECONDS
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.agent.programs import AGENT
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
+from trainium_eks.local.control_plane.programs import AGENT
 from trainium_eks.local.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainium_eks.local.runtime import beneath, linux
+from trainium_eks.local import linux
+from trainium_eks.local.runtime import beneath
 
 
 @pytest.fixture(params=["openat2", "walk"])

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.agent.known import Known, Unmet
 from trainium_eks.local.images.images import LocalImage
-from trainium_eks.local.network import hosts
-from trainium_eks.local.network.hosts import Host
-from trainium_eks.local.spec import environment, planning, volumes
+from trainium_eks.local.spec import environment, hosts, planning, volumes
+from trainium_eks.local.spec.hosts import Host
+from trainium_eks.local.spec.known import Known, Unmet
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, RestartPolicy
 
 PLACE = Path("/s/pods/u")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.observe.idle import guard
-from trainium_eks.operate.verify.cluster import GROUP_LABEL
 
 GROUPS = {"trn1-a1b2": {"minimum": 0, "removes": True, "devices": ["aws.amazon.com/neuron"]}}
 SETTINGS = {"groups": GROUPS, "warnSeconds": 180, "removeSeconds": 300}

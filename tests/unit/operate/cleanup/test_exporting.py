@@ -9,7 +9,7 @@ from aws_double import AwsDouble, AwsError
 from cleanup_accounts import state
 
 from trainium_eks.aws.account import READS
-from trainium_eks.aws.job_lookups import AwsError as Refused
+from trainium_eks.aws.sessions import AwsError as Refused
 from trainium_eks.operate.cleanup.exporting import ASSOCIATION, Export, NotExported, Patience, linked
 
 FILES = "fs-0123456789abcdef0"

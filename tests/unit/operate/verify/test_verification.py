@@ -10,8 +10,8 @@ import pytest
 from cluster_snapshots import judged
 from waiting import SECONDS
 
+from trainium_eks.kube.cluster import KINDS, Object, ReadError, minor, read
 from trainium_eks.operate.verify.check import CheckStatus, failed, not_applicable, not_installed, passed
-from trainium_eks.operate.verify.cluster import KINDS, Object, ReadError, minor, read
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.operate.verify.verify import Verification
 

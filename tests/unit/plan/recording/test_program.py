@@ -15,8 +15,8 @@ import pytest
 from pulumi.runtime import settings
 from waiting import SECONDS, out_of_time
 
+from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
-from trainium_eks.plan.recording.backend import Registration
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut
 from trainium_eks.plan.resource_types.simulation import Simulation
 

@@ -16,10 +16,10 @@ import pytest
 from pulumi.runtime import resource, settings
 from pulumi.runtime.proto import resource_pb2
 
-from trainium_eks.plan.recording import sdk
+from trainium_eks.plan import sdk
 
 ROOT = Path(__file__).resolve().parents[4]
-WHERE = f"Pulumi's SDK {version('pulumi')} moved what trainium_eks/plan/recording/sdk.py uses: "
+WHERE = f"Pulumi's SDK {version('pulumi')} moved what trainium_eks/plan/sdk.py uses: "
 
 PARTS = {
     "pulumi.runtime.rpc": [
@@ -48,7 +48,7 @@ def test_the_sdk_still_has_the_part(module: str, names: list[str]) -> None:
 
 
 def test_the_list_above_is_whole() -> None:
-    tree = ast.parse((ROOT / "trainium_eks/plan/recording/sdk.py").read_text())
+    tree = ast.parse((ROOT / "trainium_eks/plan/sdk.py").read_text())
     aliases = {"_config": "config"}
     modules = {name.rsplit(".", 1)[-1]: names for name, names in PARTS.items()}
     used = {

@@ -11,8 +11,8 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi import _types
 
+from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.graph import UNKNOWN, Graph, Options
-from trainium_eks.plan.recording.backend import Registration
 from trainium_eks.plan.resource_types import sdk_inputs
 from trainium_eks.plan.resource_types.registry import ROWS
 from trainium_eks.plan.resource_types.simulation import Simulation, SimulationError, known

@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 
 from trainium_eks.cli.environment.change import claims
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.plan import cost
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import registry

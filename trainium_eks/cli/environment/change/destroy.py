@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from trainium_eks.cli.environment.change import stack_state
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.shared import stack_state
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -127,9 +127,9 @@ def _backed_up(file_system: Resource) -> bool:
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
     """The jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
-    from trainium_eks.cli.cluster_access import kubeconfig_file
+    from trainium_eks.cli.shared.cluster_access import kubeconfig_file
+    from trainium_eks.jobs.explain.watched import watched
     from trainium_eks.jobs.objects.forms import KINDS
-    from trainium_eks.jobs.watch.watched import watched
     from trainium_eks.kube.api import Api, NoSuchKind
     from trainium_eks.model.outputs import StackOutputs
 
@@ -183,7 +183,7 @@ def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None
     Raises:
         Failure: something may be in a file system alone.
     """
-    from trainium_eks.aws import job_lookups
+    from trainium_eks.aws import sessions
     from trainium_eks.operate.cleanup import exporting
 
     file_systems = exporting.linked(state)
@@ -200,11 +200,11 @@ def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None
     )
     try:
         for each in file_systems:
-            begun = exporting.Export(job_lookups.client("fsx", region), region, each, typer.echo, patience)
+            begun = exporting.Export(sessions.client("fsx", region), region, each, typer.echo, patience)
             begun.run()
             if off := begun.resume():
                 typer.echo(f"  If you do not destroy the stack now:\n{off}")
-    except (exporting.NotExported, job_lookups.AwsError) as error:
+    except (exporting.NotExported, sessions.AwsError) as error:
         raise Failure(FAILED, str(error)) from None
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli.environment.change.stack_file import StackFile, steps_of
-from trainium_eks.cli.environment.change.stack_file_edit import NotEditable, put, write_whole
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
-from trainium_eks.cli.output import tell, write_json
+from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared.output import tell, write_json
+from trainium_eks.cli.shared.stack_file import StackFile, steps_of
+from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.stack_config import StackConfig

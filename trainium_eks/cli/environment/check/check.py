@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 
 if TYPE_CHECKING:
     from trainium_eks.aws.account import Account

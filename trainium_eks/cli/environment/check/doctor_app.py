@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.with_cluster_options import Directory, Json, Kubeconfig, NoColor, Outputs
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Kubeconfig, NoColor, Outputs
 
 app = App()
 
@@ -27,7 +27,7 @@ def doctor(
     Exit code: 0; with --stack, 1 when something fires or Prometheus cannot be asked; 2 for wrong usage.
     """
     from trainium_eks.cli.environment.check import doctor as command
-    from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+    from trainium_eks.cli.shared.cluster_options import ClusterOptions
 
     cluster = ClusterOptions(stack or "", None, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(command.run(cluster, alert))

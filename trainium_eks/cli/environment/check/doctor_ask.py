@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPException
 
-from trainium_eks.cli.failure import FAILED, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session, open_session
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, Failure
+from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.observe.alerts import firing as answers
 from trainium_eks.observe.alerts.firing import Firing
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 NAMESPACE = NamespaceOutput(name=namespaces.MONITORING, queues=(), service_account="", claim="")
 LABELS = "app.kubernetes.io/name=prometheus"

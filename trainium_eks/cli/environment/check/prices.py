@@ -11,12 +11,11 @@ from rich.text import Text
 
 from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.aws.price_list import on_demand
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.change.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.cli.environment.check import check
-from trainium_eks.cli.environment.plan import recording
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.model.catalogue.instances import Price
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.plan.graph import Graph

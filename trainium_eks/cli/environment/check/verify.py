@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.cli.cluster_access import StackAccess, find_source, open_kubeconfig
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.output import tell
+from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import tell
+from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.check import CheckStatus
-from trainium_eks.operate.verify.cluster import ReadError
 from trainium_eks.operate.verify.verify import Verification
 
 PAUSE_SECONDS = 5.0
@@ -80,7 +80,8 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
 
 def _looks(source: StackAccess, kubeconfig: Path) -> Look:
     """How this cluster is looked at."""
-    from trainium_eks.operate.verify import cluster, verify
+    from trainium_eks.kube import cluster
+    from trainium_eks.operate.verify import verify
     from trainium_eks.operate.verify.examined import Examined
 
     try:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.command import App
 from trainium_eks.cli.local.local_app import Directory, NoColor, Stack
+from trainium_eks.cli.shared.command import App
 
 app = App()
 

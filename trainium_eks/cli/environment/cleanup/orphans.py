@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.change import stack_state
 from trainium_eks.cli.environment.check import check
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, Failure
+from trainium_eks.cli.shared import output, recording, stack_state
+from trainium_eks.cli.shared.failure import FAILED, Failure
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
 if TYPE_CHECKING:

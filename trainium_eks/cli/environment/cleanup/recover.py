@@ -9,11 +9,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.change import stack_state
 from trainium_eks.cli.environment.check import check
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, Failure
+from trainium_eks.cli.shared import output, recording, stack_state
+from trainium_eks.cli.shared.failure import FAILED, Failure
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 
 if TYPE_CHECKING:
     from trainium_eks.cli.environment.plan.report import Plan
@@ -120,7 +119,7 @@ def _make(asked: PlanOptions) -> "Plan":
 @contextmanager
 def _judges(asked: PlanOptions) -> Iterator[None]:
     """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
-    module = f"trainium_eks.cli.{'report' if asked.as_json else 'render'}"
+    module = f"trainium_eks.cli.environment.plan.{'report' if asked.as_json else 'render'}"
     importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
     importing.start()
     yield

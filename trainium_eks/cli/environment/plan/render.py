@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from trainium_eks.cli import output
-from trainium_eks.cli.console import Console
 from trainium_eks.cli.environment.plan import facts, render_autoscaling, render_changes, render_training
 from trainium_eks.cli.environment.plan.report import Plan
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.console import Console
 from trainium_eks.model.catalogue.prices import HOURS_PER_MONTH
 from trainium_eks.model.config.waivers import PLACEHOLDER
 from trainium_eks.model.validation.problems import config_set

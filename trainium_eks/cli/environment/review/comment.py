@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks import __version__
-from trainium_eks.cli import output
-from trainium_eks.cli.environment.plan import baseline, recording, report
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.environment.plan import baseline, report
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.model.validation.problems import Problem
 from trainium_eks.operate.review import comment, posting, preflight, preview, review, scrubbing

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.jobs.data import staging, tokens
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
-from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.jobs.objects import batch_jobs
-from trainium_eks.jobs.watch.pod_text import LINE_CHARACTERS, printable
+from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 from trainium_eks.model.validation.problems import Problem, nearest
 
 SCHEMA_VERSION = 1

@@ -3,17 +3,17 @@
 import sys
 from dataclasses import dataclass
 
-from trainium_eks.cli.failure import FAILED, Failure, as_typed
 from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
-from trainium_eks.cli.output import notice, write, write_json
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, Failure, as_typed
+from trainium_eks.cli.shared.output import notice, write, write_json
+from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.serving import Batch
-from trainium_eks.jobs.watch.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.model.validation.problems import Problem
 
 SCHEMA_VERSION = 1

@@ -5,11 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
-from trainium_eks.cli.output import notice, write, write_json
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.shared.output import notice, write, write_json
+from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.identity import KIND_LABEL
@@ -17,8 +17,8 @@ from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.serve import serving
 from trainium_eks.jobs.serve.serving import Served
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
+from trainium_eks.kube.cluster import name_of
 from trainium_eks.model.validation.problems import nearest
-from trainium_eks.operate.verify.cluster import name_of
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints."""

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.with_cluster_options import with_cluster_options
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 
 app = App()
 

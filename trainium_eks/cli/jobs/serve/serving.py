@@ -4,10 +4,10 @@ import secrets
 import sys
 from dataclasses import dataclass
 
-from trainium_eks.cli.failure import WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.data.staging import CPU_POOL, DATA
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.serving import ServingNodes

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainium_eks.cli.command import App
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.with_cluster_options import (
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.with_cluster_options import (
     Directory,
     Json,
     Namespace,
@@ -297,7 +297,7 @@ def scale(
 
     Exit code: 0; 1 when nodes are not Ready in time; 2 for a number that the group cannot have.
     """
-    from trainium_eks.cli.environment.change import scale as command
+    from trainium_eks.cli.jobs.submit import scale as command
 
     raise typer.Exit(command.run(group, nodes, wait=wait, cluster=cluster))
 

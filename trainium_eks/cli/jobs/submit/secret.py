@@ -6,12 +6,12 @@ import os
 import sys
 from dataclasses import dataclass
 
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.cli.shared.session import Session, open_session, run_and_report
 from trainium_eks.jobs.data import tokens
-from trainium_eks.jobs.data.token_reference import DEFAULT_SECRET, NAME, TOKEN_VARIABLES, reference_problem
+from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, NAME, TOKEN_VARIABLES, reference_problem
 from trainium_eks.kube.api import ApiError, ObjectReference
 
 SCHEMA_VERSION = 1

@@ -10,21 +10,20 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.cli.environment.change import scale
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session, open_session, run_and_report
+from trainium_eks.cli.jobs.submit import scale, train_facts
 from trainium_eks.cli.jobs.submit.train_options import TrainOptions, local_example, request_of
 from trainium_eks.cli.jobs.submit.train_torchx import component, submit_by_torchx
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
 from trainium_eks.jobs.data.workspace import Workspace
+from trainium_eks.jobs.explain.watched import of as watched_job
 from trainium_eks.jobs.objects import forms, torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import Form, TrainingJob
 from trainium_eks.jobs.submit import planning, submission
 from trainium_eks.jobs.submit.requests import Plan
 from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
-from trainium_eks.jobs.watch.watched import of as watched_job
 from trainium_eks.kube.api import NoSuchKind, ObjectReference
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.goodput import Goodput

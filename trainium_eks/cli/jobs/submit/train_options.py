@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from trainium_eks.cli.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects.job import BACKENDS, FORMS, Backend, Form, Kind, Program, Topology, TopologyMode
 from trainium_eks.jobs.submit.examples import EXAMPLES

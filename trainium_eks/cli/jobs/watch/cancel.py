@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.cli import output
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.room import some
-from trainium_eks.jobs.watch.pod_text import printable
-from trainium_eks.jobs.watch.watched import WatchedJob, templates
+from trainium_eks.jobs.explain.watched import WatchedJob, templates
+from trainium_eks.kube.cluster import Object
+from trainium_eks.kube.pod_text import printable
 from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
-from trainium_eks.operate.verify.cluster import Object
 
 MARGIN_SECONDS = 30.0
 """For deleting pods, beyond their grace period."""

@@ -15,19 +15,19 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli import output
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import job_list, reading
 from trainium_eks.cli.jobs.watch.render_watch import steps_lines
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import INTERRUPTED, Session
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.usage import NodeUsage, Reader, script
-from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import parse_json
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 MOST_NODES = 16
 """Nodes that are read at the same time, each by a process in its pod."""

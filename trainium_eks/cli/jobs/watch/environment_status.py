@@ -9,12 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli import output
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.render_watch import duration, fix_line
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.watch.idleness import GroupUse, uses
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainium_eks.cli import output
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.live_logs import PodFilter, Printer, Shown, has_begun, targets, waiting_for
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import INTERRUPTED, Session
+from trainium_eks.jobs.explain.watched import WatchedJob, of
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
-from trainium_eks.jobs.watch.watched import WatchedJob, of
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 LOOK_SECONDS = 1.0
 """Between two looks at the job and its pods."""

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from trainium_eks.cli import output
-from trainium_eks.cli.console import Console
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import reading, render_watch
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.console import Console
+from trainium_eks.cli.shared.session import INTERRUPTED, Session
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.watched import WatchedJob
 from trainium_eks.kube.errors import ClusterError
 
 LOOK_SECONDS = 2.0

@@ -6,24 +6,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trainium_eks.cli import output
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.failure import FAILED, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import INTERRUPTED, Session
 from trainium_eks.cli.jobs.watch import job_list, reading, render_status
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, Failure
+from trainium_eks.cli.shared.session import INTERRUPTED, Session
 from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Reason
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why, why_ended
-from trainium_eks.jobs.objects.identity import annotation
-from trainium_eks.jobs.watch import endings, pod_text
+from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.measured import Measured, measured
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube import pod_text
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.model.annotations import annotation
 
 LOOK_SECONDS = 2.0
 """Between two looks of a live view."""

@@ -12,10 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from trainium_eks.aws.cloudwatch_logs import CloudWatchLogs
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.live_logs import (
     LogOptions,
@@ -31,14 +27,18 @@ from trainium_eks.cli.jobs.watch.live_logs import (
     since_of,
     targets,
 )
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.identity import ROLE
+from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.jobs.watch.log_lines import LogLine
-from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.runtime.output import timestamp
-from trainium_eks.operate.verify.cluster import Object, name_of
 
 _BATCH = 1000
 _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")

@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from trainium_eks.cli import output
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why
-from trainium_eks.jobs.objects.identity import annotation
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
-from trainium_eks.jobs.watch.pod_text import printable
-from trainium_eks.jobs.watch.watched import WatchedJob
-from trainium_eks.operate.verify.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.annotations import annotation
 
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 """ANSI colours of nodes, in turn."""

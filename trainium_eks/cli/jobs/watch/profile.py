@@ -2,15 +2,15 @@
 
 import time
 
-from trainium_eks.cli import output
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import live_logs, reading
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
+from trainium_eks.jobs.explain.watched import WatchedJob, of
 from trainium_eks.jobs.watch import profiling
 from trainium_eks.jobs.watch.log_lines import pod_names
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.watched import WatchedJob, of
 
 LOOK_SECONDS = 2.0
 

@@ -6,17 +6,18 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import quote
 
-from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session, open_session, run_and_report
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
-from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, annotation, by_process_rank
-from trainium_eks.jobs.watch import pod_text
+from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
+from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
-from trainium_eks.jobs.watch.watched import WatchedJob, owner_of, watched
+from trainium_eks.kube import pod_text
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.model.annotations import annotation
 from trainium_eks.model.validation.problems import nearest
-from trainium_eks.operate.verify.cluster import Object, name_of
 from trainium_eks.operate.verify.scheduling import without_volcano
 
 SCHEMA_VERSION = 1

@@ -7,9 +7,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli.failure import as_typed
+from trainium_eks.cli.shared.failure import as_typed
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.watched import WatchedJob
 
 WIDE = 92
 """Columns from which kind and queue have columns of their own."""

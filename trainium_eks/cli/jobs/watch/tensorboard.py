@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainium_eks.cli import output
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session
 from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch import tensorboard
-from trainium_eks.jobs.watch.pod_text import printable
 from trainium_eks.jobs.watch.profiling import output_of
-from trainium_eks.jobs.watch.watched import WatchedJob
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.kube.pod_text import printable
 from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
 

@@ -1,7 +1,7 @@
 """Amazon Managed Prometheus: workspaces."""
 
 from trainium_eks.model.catalogue import regions
-from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     ONE_CALL,

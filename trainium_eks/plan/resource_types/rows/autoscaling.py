@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.recording.backend import Answer, Call
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,

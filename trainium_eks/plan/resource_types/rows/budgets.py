@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     FREE,

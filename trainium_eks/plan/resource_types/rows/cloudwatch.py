@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import Answer, Call
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

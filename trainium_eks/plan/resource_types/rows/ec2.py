@@ -1,6 +1,6 @@
 """EC2: security groups, launch templates and placement groups."""
 
-from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Call
+from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

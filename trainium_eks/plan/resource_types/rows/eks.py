@@ -9,8 +9,8 @@ from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config import addons
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.backend import TIME, Answer, Call
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
-from trainium_eks.plan.recording.backend import TIME, Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

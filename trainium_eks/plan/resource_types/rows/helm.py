@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import Answer, Call
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.paths import value_at
 from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, NO_DATA, Concern, ResourceType, Shown

@@ -1,6 +1,6 @@
 """IAM: roles and what they may do. IAM is global, so nothing here has a region."""
 
-from trainium_eks.plan.recording.backend import TIME, Answer, Call
+from trainium_eks.plan.backend import TIME, Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

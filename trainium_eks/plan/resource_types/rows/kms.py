@@ -3,8 +3,8 @@
 import uuid
 
 from trainium_eks.model.sizing import bill
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.recording.backend import Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

@@ -11,8 +11,8 @@ from typing import Any
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.backend import TIME, Answer, Call, SimulationError
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import TIME, Answer, Call, SimulationError
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

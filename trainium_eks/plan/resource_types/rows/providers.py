@@ -4,8 +4,8 @@ import json
 import uuid
 from typing import Any
 
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.recording.backend import Answer, Call
 from trainium_eks.plan.resource_types import access
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

@@ -1,8 +1,8 @@
 """S3: buckets, and the settings that are resources of their own."""
 
 from trainium_eks.model.catalogue import regions
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.recording.backend import Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

@@ -1,6 +1,6 @@
 """SQS: queues and who may send to them. A million messages a month are free; interruptions are a handful."""
 
-from trainium_eks.plan.recording.backend import Answer, Call
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types import access
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.plan.backend import ACCOUNT, Answer, Answerer, Call
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.recording.backend import ACCOUNT, Answer, Answerer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,

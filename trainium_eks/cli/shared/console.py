@@ -6,7 +6,7 @@ from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from trainium_eks.jobs.watch.pod_text import printable
+from trainium_eks.kube.pod_text import printable
 
 
 class Console(RichConsole):

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli import kubeconfig_variable
-from trainium_eks.cli.environment.plan import recording
-from trainium_eks.cli.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.output import notice
+from trainium_eks.cli.shared import kubeconfig_variable, recording
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import notice
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.config_model import ConfigModelError

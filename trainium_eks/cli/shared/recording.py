@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from trainium_eks.cli.environment.change.stack_file import StackFile
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.stack_file import StackFile
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process

@@ -10,9 +10,10 @@ import pytest
 from botocore.awsrequest import AWSResponse  # type: ignore[import-untyped]
 from moto import mock_aws
 
-from trainium_eks.aws import cloudwatch_logs, job_lookups
-from trainium_eks.aws.cloudwatch_logs import CloudWatchLogs
-from trainium_eks.aws.job_lookups import AwsError
+from trainium_eks.aws import sessions
+from trainium_eks.aws.sessions import AwsError
+from trainium_eks.jobs.watch import cloudwatch_logs
+from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 
 REGION, GROUP = "us-west-2", "/trainium-eks/dev/containers"
 BEGIN = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
@@ -135,7 +136,7 @@ def _refusing(times: int, code: str, message: str = "no") -> Callable[..., Any]:
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes requests fail before they are sent, and waits for no time between them."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
-    whole = job_lookups.client
+    whole = sessions.client
 
     def refuse(times: int, code: str, message: str = "no") -> None:
         def client(service: str, region: str, attempts: int | None = None) -> Any:

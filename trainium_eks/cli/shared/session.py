@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli import kubeconfig_variable, output
-from trainium_eks.cli.cluster_access import StackAccess, find_source, open_kubeconfig
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
+from trainium_eks.cli.shared import kubeconfig_variable, output
+from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest

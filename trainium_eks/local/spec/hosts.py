@@ -9,7 +9,7 @@ select. So a service's port must be its pods' port. Names of pods are there as s
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainium_eks.local.agent.known import Body
+from trainium_eks.local.spec.known import Body
 
 _DOMAIN = "svc.cluster.local"
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from trainium_eks.aws.job_lookups import AwsError, NotAllowed, client, saying
+from trainium_eks.aws.sessions import AwsError, NotAllowed, client, saying
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
-from trainium_eks.jobs.watch.pod_text import REPORT_CHARACTERS, json_object
+from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object
 
 ATTEMPTS = 10
 """Of each request: an account has 5 to 25 a second for all that read its logs (CloudWatch Logs quotas)."""

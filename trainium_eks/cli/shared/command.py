@@ -94,8 +94,8 @@ def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str
 
 def _local_clouds(directory: Path | None) -> list[str]:
     """Return the project's stacks with a running local cloud; without a local cloud no process is looked at."""
-    from trainium_eks.cli.environment.plan import recording
-    from trainium_eks.cli.failure import Failure
+    from trainium_eks.cli.shared import recording
+    from trainium_eks.cli.shared.failure import Failure
     from trainium_eks.local.paths import Paths
 
     try:

@@ -11,9 +11,9 @@ import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 from moto import mock_aws
 
-from trainium_eks.aws import job_lookups
+from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotChecked
-from trainium_eks.aws.job_lookups import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
 
@@ -33,7 +33,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
         stubbers[service].activate()
         return stubbers[service]
 
-    monkeypatch.setattr(job_lookups, "client", lambda service, _: stubbers[service].client)
+    monkeypatch.setattr(sessions, "client", lambda service, _: stubbers[service].client)
     yield of
     for stubber in stubbers.values():
         stubber.assert_no_pending_responses()
@@ -178,8 +178,8 @@ def test_a_proxys_page_is_no_answer(
 ) -> None:
     proxy(status, body)
     operation, parameters = OF_EACH_PROTOCOL[service]
-    with pytest.raises(AwsError, match="cannot look") as told, job_lookups.saying("look"):
-        getattr(job_lookups.client(service, REGION), operation)(**parameters)
+    with pytest.raises(AwsError, match="cannot look") as told, sessions.saying("look"):
+        getattr(sessions.client(service, REGION), operation)(**parameters)
     with pytest.raises(NotChecked) as checked:
         Account(REGION).call(service, operation, **parameters)
     if (service, body) != ("s3", b"{]"):  # which botocore words itself, by the status

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
 from trainium_eks.cli.local.local_app import Directory, NoColor, Stack
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
 
 __all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "with_cluster_options"]
 

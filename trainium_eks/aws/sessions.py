@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.jobs.images.images import MIRROR_PREFIX
 from trainium_eks.kube.errors import ClusterError, MissingError
+from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
 from trainium_eks.model.validation.problems import Problem, nearest
 
 ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from trainium_eks.jobs.explain.cluster_snapshot import ENDED, moment, wanted_pods
-from trainium_eks.jobs.objects.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API, annotation
-from trainium_eks.jobs.watch.pod_text import whole
+from trainium_eks.jobs.objects.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API
+from trainium_eks.kube.cluster import Object, labels_of, name_of
+from trainium_eks.kube.pod_text import whole
+from trainium_eks.model.annotations import annotation
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION
-from trainium_eks.operate.verify.cluster import Object, labels_of, name_of
 
 _TORCHX_LABEL = "app.kubernetes.io/managed-by"
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ]{1,9}(\d{1,9})")

@@ -88,5 +88,6 @@ def python_environment() -> dict[str, str]:
 def _code() -> str:
     """Digest of the code that the agent and the shims run."""
     rooms = ("agent", "runtime", "spec", "images", "network")
-    files = sorted(file for room in rooms for file in (Path(__file__).parents[1] / room).glob("*.py"))
+    here = Path(__file__).parents[1]
+    files = sorted([here / "linux.py", *(file for room in rooms for file in (here / room).glob("*.py"))])
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]

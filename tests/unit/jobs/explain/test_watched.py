@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from recorded_scenes import of as scene_of
 
-from trainium_eks.jobs.watch import watched
-from trainium_eks.jobs.watch.watched import WatchedJob
+from trainium_eks.jobs.explain import watched
+from trainium_eks.jobs.explain.watched import WatchedJob
 
 CREATED = "2026-11-22T05:00:00Z"
 DONE = "2026-11-22T05:10:00Z"

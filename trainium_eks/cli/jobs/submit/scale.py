@@ -5,16 +5,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from trainium_eks.aws.job_lookups import Aws, AwsError, NotAllowed
-from trainium_eks.cli.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.jobs.submit.cluster_options import ClusterOptions
-from trainium_eks.cli.jobs.submit.session import Session, open_session, run_and_report
-from trainium_eks.cli.output import write, write_json
+from trainium_eks.aws.sessions import Aws, AwsError, NotAllowed
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.cli.shared.session import Session, open_session, run_and_report
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKind
+from trainium_eks.kube.cluster import is_ready
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.verify.cluster import is_ready
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
 READY_SECONDS = 1800.0

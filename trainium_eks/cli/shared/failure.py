@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainium_eks.jobs.watch.pod_text import printable
+from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import Problem, Setting, config_path, config_set, describe
 from trainium_eks.plan.graph import SCHEMA_VERSION
 

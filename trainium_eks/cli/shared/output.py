@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.cli.failure import FAILED, Failure, complain
-from trainium_eks.jobs.watch.pod_text import printable
+from trainium_eks.cli.shared.failure import FAILED, Failure, complain
+from trainium_eks.kube.pod_text import printable
 
 
 def write(text: str) -> None:
