@@ -39,6 +39,7 @@ def _json(trn: Run, copy: Path, *arguments: object) -> tuple[int, dict[str, Any]
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
     before = (copy / "Pulumi.dev.yaml").read_text()
     code, data = _json(trn, copy, "--to", "1.36")
