@@ -13,13 +13,13 @@ from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Where the shared control plane keeps its state."""
     return Paths.of(tmp_path_factory.mktemp("cloud"), "shared")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # it ends before the other tests, which it would slow down
 def control_plane(binaries: Mapping[str, Path], paths: Paths) -> Iterator[ControlPlane]:
     """A control plane that runs; no test may stop it or anything of it."""
     plane = ControlPlane(paths, binaries)
@@ -30,7 +30,7 @@ def control_plane(binaries: Mapping[str, Path], paths: Paths) -> Iterator[Contro
         plane.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(control_plane: ControlPlane, paths: Paths) -> Api:
     """The shared control plane's API, as its administrator."""
     return Api.connect(paths.kubeconfig)

@@ -114,7 +114,7 @@ def test_a_dry_run_leaves_computed_values_unknown(tmp_path: Path) -> None:
 def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Path) -> None:
     program = """
         import pulumi
-        from trainium_eks.model.problems import Problem, Severity
+        from trainium_eks.model.validation.problems import Problem, Severity
 
         class ArgumentError(pulumi.RunError, ValueError):
             first = Problem("a.b", "too big", "use 3", severity=Severity.ACKNOWLEDGE, rule="R29")
@@ -209,6 +209,7 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
     assert place.endswith("in spin")
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_even_say_so_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
@@ -292,7 +293,7 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
 
 
 def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
-    package = tmp_path / "trainium_eks" / "graph" / "recording"
+    package = tmp_path / "trainium_eks" / "plan" / "recording"
     package.mkdir(parents=True)
     for place in (package, package.parent, package.parent.parent):
         (place / "__init__.py").write_text("")
@@ -311,7 +312,7 @@ def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
 def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: Path) -> None:
     program = """
         import pulumi
-        from trainium_eks.model.problems import Problem
+        from trainium_eks.model.validation.problems import Problem
         class Bad(pulumi.RunError):
             problems = (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)
         raise Bad("too big")
@@ -324,7 +325,7 @@ def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: 
 def test_declared_types_and_the_program_are_heard_together(tmp_path: Path) -> None:
     program = """
         import pulumi
-        from trainium_eks.model.problems import Problem
+        from trainium_eks.model.validation.problems import Problem
         class Bad(pulumi.RunError):
             problems = (Problem("node_count", "said before"), Problem("zone", "no such zone"))
         raise Bad("two problems")
